@@ -1,0 +1,3 @@
+module github.com/drawbridge-mcp/drawbridge
+
+go 1.26.5

@@ -4,5 +4,6 @@ go 1.26.5
 
 require (
 	github.com/go-json-experiment/json v0.0.0-20260623181947-01eb4420fa68 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )

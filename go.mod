@@ -3,7 +3,7 @@ module github.com/drawbridge-mcp/drawbridge
 go 1.26.5
 
 require (
-	github.com/go-json-experiment/json v0.0.0-20260623181947-01eb4420fa68 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260623181947-01eb4420fa68
+	github.com/google/go-cmp v0.7.0
+	golang.org/x/text v0.43.0
 )

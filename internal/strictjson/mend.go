@@ -1,0 +1,77 @@
+package strictjson
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// Mend returns data with every byte that is no UTF-8 and every escaped lone surrogate replaced by U+FFFD, and how many
+// it replaced. It mends nothing else; data in which it finds nothing is returned as it is.
+func Mend(data []byte) ([]byte, int) {
+	mended, count := mendEscapes(data)
+	if utf8.Valid(mended) {
+		return mended, count
+	}
+	var out bytes.Buffer
+	out.Grow(len(mended) + 16)
+	for len(mended) > 0 {
+		r, size := utf8.DecodeRune(mended)
+		if r == utf8.RuneError && size <= 1 {
+			count++
+		}
+		out.WriteRune(r)
+		mended = mended[size:]
+	}
+	return out.Bytes(), count
+}
+
+// mendEscapes replaces \uD800 … \uDFFF that are no pair. A backslash outside a string is no JSON and is left to Check.
+func mendEscapes(data []byte) ([]byte, int) {
+	if bytes.IndexByte(data, '\\') < 0 {
+		return data, 0
+	}
+	var out []byte
+	count, kept := 0, 0
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		first, ok := surrogate(data[i:])
+		switch second, pair := surrogate(data[min(i+6, len(data)):]); {
+		case !ok:
+			i++ // the escaped character
+		case first < 0xDC00 && pair && second >= 0xDC00:
+			i += 11
+		default:
+			out = append(append(out, data[kept:i]...), `\ufffd`...)
+			i += 5
+			kept = i + 1
+			count++
+		}
+	}
+	if count == 0 {
+		return data, 0
+	}
+	return append(out, data[kept:]...), count
+}
+
+// surrogate returns the surrogate that data begins with, written as \uXXXX.
+func surrogate(data []byte) (rune, bool) {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range data[2:6] {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, r >= 0xD800 && r <= 0xDFFF
+}

@@ -1,0 +1,169 @@
+package strictjson
+
+import (
+	"bytes"
+	"errors"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Member is one name and value of an object. Both alias the text they were cut from, which must not change any more.
+type Member struct {
+	Name  string
+	Value []byte // one JSON value without surrounding whitespace
+}
+
+var errNotChecked = errors.New("not a checked JSON value of this kind")
+
+// Members appends the members of the object in data, in order, to dst. They alias data.
+func Members(dst []Member, data []byte) ([]Member, error) {
+	i := space(data, 0)
+	if i >= len(data) || data[i] != '{' {
+		return nil, errNotChecked
+	}
+	if i = space(data, i+1); i < len(data) && data[i] == '}' {
+		return dst, nil
+	}
+	for i < len(data) && data[i] == '"' {
+		end := value(data, i)
+		name, err := unquoteInPlace(data[i:end])
+		if err != nil {
+			return nil, err
+		}
+		if i = space(data, end); i >= len(data) || data[i] != ':' {
+			return nil, errNotChecked
+		}
+		i = space(data, i+1)
+		if end = value(data, i); end == i {
+			return nil, errNotChecked
+		}
+		dst = append(dst, Member{Name: name, Value: data[i:end:end]})
+		i = space(data, end)
+		if i >= len(data) || data[i] != ',' {
+			break
+		}
+		if i = space(data, i+1); i >= len(data) || data[i] != '"' {
+			return nil, errNotChecked
+		}
+	}
+	if i >= len(data) || data[i] != '}' {
+		return nil, errNotChecked
+	}
+	return dst, nil
+}
+
+// unquoteInPlace is Unquote without a copy, where the text is as it stands.
+func unquoteInPlace(data []byte) (string, error) {
+	if len(data) > 2 && data[len(data)-1] == '"' && bytes.IndexByte(data, '\\') < 0 {
+		return unsafe.String(&data[1], len(data)-2), nil //nolint:gosec // data does not change any more; see Member
+	}
+	return Unquote(data)
+}
+
+// Elements appends the elements of the array in data, in order, to dst. They alias data.
+func Elements(dst [][]byte, data []byte) ([][]byte, error) {
+	i := space(data, 0)
+	if i >= len(data) || data[i] != '[' {
+		return nil, errNotChecked
+	}
+	if i = space(data, i+1); i < len(data) && data[i] == ']' {
+		return dst, nil
+	}
+	for i < len(data) {
+		end := value(data, i)
+		if end == i {
+			return nil, errNotChecked
+		}
+		dst = append(dst, data[i:end:end])
+		i = space(data, end)
+		if i >= len(data) || data[i] != ',' {
+			break
+		}
+		i = space(data, i+1)
+	}
+	if i >= len(data) || data[i] != ']' {
+		return nil, errNotChecked
+	}
+	return dst, nil
+}
+
+// Unquote returns the text of the JSON string in data.
+func Unquote(data []byte) (string, error) {
+	if len(data) >= 2 && data[0] == '"' && data[len(data)-1] == '"' && bytes.IndexByte(data, '\\') < 0 {
+		return string(data[1 : len(data)-1]), nil
+	}
+	text, err := jsontext.AppendUnquote(nil, data)
+	return string(text), err
+}
+
+// AppendQuote appends text to dst as a JSON string, with only those characters escaped that must be.
+func AppendQuote(dst []byte, text string) []byte {
+	if !utf8.ValidString(text) {
+		text = string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD")))
+	}
+	dst, _ = jsontext.AppendQuote(dst, text) // the one error is broken UTF-8, mended above
+	return dst
+}
+
+// space returns the index of the first byte at or after i that is no whitespace.
+func space(data []byte, i int) int {
+	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// value returns the index after the value that starts at i. On data that never passed Check it may stop anywhere
+// within data, but not beyond.
+func value(data []byte, i int) int {
+	if i >= len(data) {
+		return i
+	}
+	switch data[i] {
+	case '"':
+		return quoted(data, i)
+	case '{', '[':
+		return nested(data, i)
+	}
+	for i < len(data) {
+		switch data[i] {
+		case ',', '}', ']', ':', ' ', '\n', '\r', '\t':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+func quoted(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(data)
+}
+
+func nested(data []byte, i int) int {
+	depth := 0
+	for i < len(data) {
+		switch data[i] {
+		case '"':
+			i = quoted(data, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return len(data)
+}

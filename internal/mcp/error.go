@@ -1,0 +1,73 @@
+package mcp
+
+import (
+	"fmt"
+	"time"
+)
+
+// Codes of JSON-RPC and of the protocol.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic
+const (
+	CodeParse              = -32700
+	CodeInvalidRequest     = -32600
+	CodeMethodNotFound     = -32601
+	CodeInvalidParams      = -32602
+	CodeInternal           = -32603
+	CodeHeaderMismatch     = -32020
+	CodeMissingCapability  = -32021
+	CodeUnsupportedVersion = -32022
+)
+
+// Codes of this gateway. They lie outside -32768 … -32000, which the protocol keeps for itself, and read like the HTTP
+// status that goes with them.
+const (
+	CodeForbidden   = 403
+	CodeLimited     = 429
+	CodeUnavailable = 503
+)
+
+// Error is a JSON-RPC error. Everything in it but RetryAfter's type reaches the client, so nothing internal belongs
+// into it.
+type Error struct {
+	Code       int
+	Message    string
+	Data       RawJSON       // any JSON value; nil: none
+	RetryAfter time.Duration // when it may be tried again; zero: not said. It is told in data.retryAfterMs and, by HTTP, in Retry-After
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Errorf returns an error whose whole text is for the client.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Stable returns an error of this gateway with a stable code such as DB-LIMIT-TENANT in its data.
+func Stable(code int, stable, message string) *Error {
+	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
+}
+
+// StableCode returns the stable code in the error's data, "" when there is none.
+func (e *Error) StableCode() string {
+	data, _ := ObjectOf(e.Data)
+	return data.Text("code")
+}
+
+// After returns e with a time after which the caller may come back.
+func (e *Error) After(d time.Duration) *Error {
+	d = max(d, time.Millisecond)
+	data, _ := ObjectOf(e.Data)
+	return &Error{
+		Code: e.Code, Message: e.Message, RetryAfter: d,
+		Data: data.With("retryAfterMs", Int(d.Milliseconds())).JSON(),
+	}
+}
+
+// Object returns e as the error member of a response.
+func (e *Error) Object() Object {
+	o := NewObject(Member{"code", Int(int64(e.Code))}, Member{"message", String(e.Message)})
+	if e.Data != nil {
+		o = o.With("data", e.Data)
+	}
+	return o
+}

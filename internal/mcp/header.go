@@ -1,0 +1,50 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	sentinelStart = "=?base64?"
+	sentinelEnd   = "?="
+)
+
+// EncodeHeader returns text as the value of an Mcp-* header: as it is when it survives there, else in the Base64
+// sentinel form.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+func EncodeHeader(text string) string {
+	if plainHeader(text) && !isSentinel(text) {
+		return text
+	}
+	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(text)) + sentinelEnd
+}
+
+// DecodeHeader returns the text that an Mcp-* header carries; ok is false when it is no valid value.
+func DecodeHeader(value string) (text string, ok bool) {
+	value = strings.Trim(value, " \t")
+	if !plainHeader(value) {
+		return "", false
+	}
+	if !isSentinel(value) {
+		return value, true
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(value[len(sentinelStart) : len(value)-len(sentinelEnd)])
+	return string(decoded), err == nil && utf8.Valid(decoded)
+}
+
+func isSentinel(value string) bool {
+	return len(value) >= len(sentinelStart)+len(sentinelEnd) &&
+		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
+}
+
+// plainHeader tells whether text passes through a header unchanged: visible ASCII and inner spaces.
+func plainHeader(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < 0x20 || c > 0x7E {
+			return false
+		}
+	}
+	return text == strings.Trim(text, " \t")
+}

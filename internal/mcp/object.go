@@ -1,0 +1,251 @@
+package mcp
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// RawJSON is the text of one JSON value that passed strictjson.Check and holds no line break. Nil is no value.
+// It is shared: do not modify its bytes.
+type RawJSON []byte
+
+// MarshalJSON returns r itself, "null" for nil.
+func (r RawJSON) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte("null"), nil
+	}
+	return r, nil
+}
+
+// UnmarshalJSON keeps a copy of data.
+func (r *RawJSON) UnmarshalJSON(data []byte) error {
+	*r = bytes.Clone(data)
+	return nil
+}
+
+// IsNull tells whether r is absent or null.
+func (r RawJSON) IsNull() bool { return len(r) == 0 || string(r) == "null" }
+
+// IsObject tells whether r is a JSON object.
+func (r RawJSON) IsObject() bool { return len(r) > 0 && r[0] == '{' }
+
+// IsArray tells whether r is a JSON array.
+func (r RawJSON) IsArray() bool { return len(r) > 0 && r[0] == '[' }
+
+// Text returns the text of r when it is a JSON string.
+func (r RawJSON) Text() (string, bool) {
+	if len(r) == 0 || r[0] != '"' {
+		return "", false
+	}
+	text, err := strictjson.Unquote(r)
+	return text, err == nil
+}
+
+// Int returns the value of r when it is an integer written without fraction or exponent.
+func (r RawJSON) Int() (int64, bool) {
+	n, err := strconv.ParseInt(string(r), 10, 64)
+	return n, err == nil
+}
+
+// Elements returns the elements of r when it is an array.
+func (r RawJSON) Elements() ([]RawJSON, bool) {
+	parts, err := strictjson.Elements(nil, r)
+	if err != nil {
+		return nil, false
+	}
+	elements := make([]RawJSON, len(parts))
+	for i, part := range parts {
+		elements[i] = part
+	}
+	return elements, true
+}
+
+// String returns text as a JSON string.
+func String(text string) RawJSON {
+	return strictjson.AppendQuote(make([]byte, 0, len(text)+2), text)
+}
+
+// Int returns n as a JSON number.
+func Int(n int64) RawJSON { return strconv.AppendInt(nil, n, 10) }
+
+// Bool returns b as JSON.
+func Bool(b bool) RawJSON { return strconv.AppendBool(nil, b) }
+
+// Array returns the elements as a JSON array.
+func Array[T ~[]byte](elements []T) RawJSON {
+	out := []byte{'['}
+	for i, element := range elements {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, element...)
+	}
+	return append(out, ']')
+}
+
+// Object is a JSON object kept as its members in order, with raw values, so that members nobody here knows pass
+// unchanged. The zero Object is {}. An Object is immutable: With and Without return another one, and several
+// goroutines may read the same one.
+type Object struct {
+	members []strictjson.Member
+}
+
+// Member is one name and value of an Object.
+type Member struct {
+	Name  string
+	Value RawJSON
+}
+
+// NewObject returns an object of the given members, which must have different names. One whose value is nil is left
+// out.
+func NewObject(members ...Member) Object {
+	list := make([]strictjson.Member, 0, len(members))
+	for _, m := range members {
+		if m.Value != nil {
+			list = append(list, strictjson.Member{Name: m.Name, Value: m.Value})
+		}
+	}
+	return Object{list}
+}
+
+// ObjectOf takes apart raw, which must have passed strictjson.Check. ok is false when it is no object.
+func ObjectOf(raw RawJSON) (o Object, ok bool) {
+	if !raw.IsObject() {
+		return Object{}, false
+	}
+	members, err := strictjson.Members(make([]strictjson.Member, 0, 6), raw)
+	return Object{members}, err == nil
+}
+
+// ParseObject checks data and takes it apart, whatever its layout. Errors are *strictjson.SyntaxError, or say that
+// data is no object. The object aliases data.
+func ParseObject(data []byte) (Object, error) {
+	raw, err := ParseRaw(data)
+	if err != nil {
+		return Object{}, err
+	}
+	o, ok := ObjectOf(raw)
+	if !ok {
+		return Object{}, &strictjson.SyntaxError{Reason: "not an object"}
+	}
+	return o, nil
+}
+
+// ParseRaw checks data and brings it into the one-line form of RawJSON, which may alias data. Errors are
+// *strictjson.SyntaxError.
+func ParseRaw(data []byte) (RawJSON, error) {
+	if err := strictjson.Check(data); err != nil {
+		return nil, err
+	}
+	return oneLine(data)
+}
+
+// oneLine returns checked data without line breaks and surrounding space. In JSON a line break can only be whitespace
+// between tokens, so data without one is already in form.
+func oneLine(data []byte) (RawJSON, error) {
+	data = bytes.TrimSpace(data)
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return data, nil
+	}
+	return strictjson.Compact(data)
+}
+
+// Len returns the count of members.
+func (o Object) Len() int { return len(o.members) }
+
+// Members yields the members in order.
+func (o Object) Members(yield func(name string, value RawJSON) bool) {
+	for _, m := range o.members {
+		if !yield(m.Name, m.Value) {
+			return
+		}
+	}
+}
+
+// Value returns the value of the member with that name, nil when there is none.
+func (o Object) Value(name string) RawJSON {
+	for i := range o.members {
+		if o.members[i].Name == name {
+			return o.members[i].Value
+		}
+	}
+	return nil
+}
+
+// Has tells whether there is a member with that name.
+func (o Object) Has(name string) bool { return o.Value(name) != nil }
+
+// Text returns the text of the member with that name, "" when it is absent or no string.
+func (o Object) Text(name string) string {
+	text, _ := o.Value(name).Text()
+	return text
+}
+
+// Object returns the member with that name, {} when it is absent or no object.
+func (o Object) Object(name string) Object {
+	inner, _ := ObjectOf(o.Value(name))
+	return inner
+}
+
+// With returns o with the member set to value: in its place when it is there, else at the end. A nil value is none.
+func (o Object) With(name string, value RawJSON) Object {
+	if value == nil {
+		return o.Without(name)
+	}
+	members := make([]strictjson.Member, len(o.members), len(o.members)+1)
+	copy(members, o.members)
+	for i := range members {
+		if members[i].Name == name {
+			members[i].Value = value
+			return Object{members}
+		}
+	}
+	return Object{append(members, strictjson.Member{Name: name, Value: value})}
+}
+
+// Without returns o without the named members; o itself when it has none of them.
+func (o Object) Without(names ...string) Object {
+	named := func(m strictjson.Member) bool { return slices.Contains(names, m.Name) }
+	if !slices.ContainsFunc(o.members, named) {
+		return o
+	}
+	members := make([]strictjson.Member, 0, len(o.members))
+	for _, m := range o.members {
+		if !named(m) {
+			members = append(members, m)
+		}
+	}
+	return Object{members}
+}
+
+// AppendJSON appends the text of o to dst, in one line.
+func (o Object) AppendJSON(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i := range o.members {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strictjson.AppendQuote(dst, o.members[i].Name)
+		dst = append(dst, ':')
+		dst = append(dst, o.members[i].Value...)
+	}
+	return append(dst, '}')
+}
+
+// JSON returns the text of o.
+func (o Object) JSON() RawJSON { return o.AppendJSON(make([]byte, 0, o.size())) }
+
+// size returns about how many bytes the text of o has.
+func (o Object) size() int {
+	size := 2
+	for i := range o.members {
+		size += len(o.members[i].Name) + len(o.members[i].Value) + 4
+	}
+	return size
+}
+
+// MarshalJSON returns the text of o.
+func (o Object) MarshalJSON() ([]byte, error) { return o.JSON(), nil }

@@ -7,3 +7,5 @@ require (
 	github.com/google/go-cmp v0.7.0
 	golang.org/x/text v0.43.0
 )
+
+require code.dny.dev/ssrf v0.3.0 // indirect

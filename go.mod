@@ -8,4 +8,7 @@ require (
 	golang.org/x/text v0.43.0
 )
 
-require code.dny.dev/ssrf v0.3.0 // indirect
+require (
+	code.dny.dev/ssrf v0.3.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+)

@@ -1,0 +1,165 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// issuer is an Issuer made ready.
+type issuer struct {
+	name           string
+	algorithms     []string
+	tenant         string
+	tenantClaim    string
+	tenantsAllowed []string
+	scopeClaim     string
+	rules          rules
+	keys           source
+}
+
+func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
+	if err := errors.Join(checkNames(cfg), checkTenant(cfg)); err != nil {
+		return nil, err
+	}
+	keys, err := newSource(cfg, all)
+	if err != nil {
+		return nil, err
+	}
+	made := &issuer{
+		name:           cfg.Issuer,
+		algorithms:     slices.Clone(cfg.Algorithms),
+		tenant:         cfg.Tenant,
+		tenantClaim:    cfg.TenantClaim,
+		tenantsAllowed: slices.Clone(cfg.TenantsAllowed),
+		scopeClaim:     cfg.ScopeClaim,
+		rules:          newRules(cfg, all),
+		keys:           keys,
+	}
+	if made.scopeClaim == "" {
+		made.scopeClaim = "scope"
+	}
+	return made, nil
+}
+
+func checkNames(cfg *Issuer) error {
+	var faults []error
+	if cfg.Issuer == "" {
+		faults = append(faults, errors.New("an issuer needs a name"))
+	}
+	if len(cfg.Algorithms) == 0 {
+		faults = append(faults, errors.New("no algorithm is allowed"))
+	}
+	for _, name := range cfg.Algorithms {
+		if method(name) == nil {
+			faults = append(faults, fmt.Errorf("algorithm %q is not known", name))
+		}
+	}
+	if len(cfg.Audiences) == 0 || slices.Contains(cfg.Audiences, "") {
+		faults = append(faults, errors.New("at least one audience is needed, and none may be empty"))
+	}
+	return errors.Join(faults...)
+}
+
+func checkTenant(cfg *Issuer) error {
+	switch {
+	case cfg.Tenant != "" && (cfg.TenantClaim != "" || len(cfg.TenantsAllowed) > 0):
+		return errors.New("both a tenant and a tenant claim")
+	case cfg.Tenant != "":
+		return nil
+	case cfg.TenantClaim == "" || len(cfg.TenantsAllowed) == 0:
+		return errors.New("needs a tenant, or a tenant claim together with the tenants allowed")
+	case slices.Contains(cfg.TenantsAllowed, ""):
+		return errors.New("an allowed tenant without a name")
+	}
+	return nil
+}
+
+func newSource(cfg *Issuer, all *Config) (source, error) {
+	given := 0
+	for _, is := range []bool{len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, errors.New("needs exactly one source of keys: keys, a key set, or the address of one")
+	}
+	switch {
+	case len(cfg.Keys) > 0:
+		return newFixed(cfg.Keys, cfg.Algorithms)
+	case len(cfg.JWKS) > 0:
+		return newFixedSet(cfg.JWKS, cfg.Algorithms)
+	}
+	if all.Client == nil {
+		return nil, errors.New("no client to fetch the key set with")
+	}
+	if err := checkAddress(cfg.JWKSURL); err != nil {
+		return nil, err
+	}
+	return newRemote(cfg, all), nil
+}
+
+func checkAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return errors.New("the key set's address is no URL")
+	}
+	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return errors.New("the key set's address must be an http or https URL without user and fragment")
+	}
+	return nil
+}
+
+// find returns the keys that may have signed p, and the set they are from. When the set does not know p's key it is
+// fetched again, if it can be and its turn has come.
+func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*keySet, []crypto.PublicKey, error) {
+	if !slices.Contains(i.algorithms, p.algorithm) {
+		return nil, nil, &Error{Reason: "algorithm"}
+	}
+	set := i.keys.current(now())
+	keys, known := set.find(p.keyID, p.algorithm)
+	if !known {
+		err := i.keys.refresh(ctx, p.keyID)
+		set = i.keys.current(now())
+		keys, known = set.find(p.keyID, p.algorithm)
+		if !known && (err != nil || set == nil) {
+			return nil, nil, &Error{Reason: "unavailable", Err: err}
+		}
+	}
+	if !known {
+		return nil, nil, refuse("key", "no key of that name")
+	}
+	if len(keys) == 0 {
+		return nil, nil, refuse("algorithm", "the key does not serve it")
+	}
+	return set, keys, nil
+}
+
+// principal returns whom verified claims speak for.
+func (i *issuer) principal(c *claims) (Principal, error) {
+	tenant := i.tenant
+	if i.tenantClaim != "" {
+		value, ok := text(c.member(i.tenantClaim))
+		if !ok || !slices.Contains(i.tenantsAllowed, value) {
+			return Principal{}, &Error{Reason: "tenant"}
+		}
+		tenant = value
+	}
+	scopes, ok := words(c.member(i.scopeClaim))
+	if !ok {
+		return Principal{}, refuse("claims", "the scope claim is neither text nor a list of texts")
+	}
+	return Principal{
+		Issuer:   i.name,
+		Subject:  c.subject,
+		ClientID: c.clientID,
+		TenantID: tenant,
+		Scopes:   scopes,
+		Expiry:   c.expires,
+	}, nil
+}

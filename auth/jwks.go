@@ -1,0 +1,158 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// maxSet is the length of a key set in bytes.
+const maxSet = 256 << 10
+
+var errNoSet = errors.New("not a JWK Set")
+
+// jwk is a key as RFC 7517 section 4 and RFC 7518 section 6 write it; private parts and certificates are not read.
+type jwk struct {
+	Type       string   `json:"kty"`
+	Use        string   `json:"use"`
+	Operations []string `json:"key_ops"`
+	Algorithm  string   `json:"alg"`
+	ID         string   `json:"kid"`
+	Curve      string   `json:"crv"`
+	X          string   `json:"x"`
+	Y          string   `json:"y"`
+	Modulus    string   `json:"n"`
+	Exponent   string   `json:"e"`
+	Secret     string   `json:"k"`
+}
+
+// parseSet reads a JWK Set. Keys that are not for verifying tokens, or not fit for it, are left out, as RFC 7517 section
+// 5 asks; secrets are read only from a file of our own.
+func parseSet(data []byte, secrets bool) (*keySet, error) {
+	elements, err := setElements(data)
+	if err != nil {
+		return nil, err
+	}
+	set := &keySet{digest: sha256.Sum256(data)}
+	for _, element := range elements {
+		var key jwk
+		if strictjson.Unmarshal(element, &key) != nil || key.Type == "oct" && !secrets {
+			continue
+		}
+		if added, ok := key.verifying(); ok {
+			set.keys = append(set.keys, added)
+		}
+	}
+	return set, set.check()
+}
+
+func setElements(data []byte) ([][]byte, error) {
+	if len(data) > maxSet {
+		return nil, fmt.Errorf("more than %d bytes", maxSet)
+	}
+	if strictjson.Check(data) != nil {
+		return nil, errNoSet
+	}
+	members, err := strictjson.Members(nil, data)
+	if err != nil {
+		return nil, errNoSet
+	}
+	i := slices.IndexFunc(members, func(m strictjson.Member) bool { return m.Name == "keys" })
+	if i < 0 {
+		return nil, errNoSet
+	}
+	elements, err := strictjson.Elements(nil, members[i].Value)
+	if err != nil {
+		return nil, errNoSet
+	}
+	if len(elements) > maxKeys {
+		return nil, fmt.Errorf("more than %d keys", maxKeys)
+	}
+	return elements, nil
+}
+
+// verifying returns the key when it is one that verifies tokens.
+func (k *jwk) verifying() (verifying, bool) {
+	if k.Use != "" && k.Use != "sig" || k.Operations != nil && !slices.Contains(k.Operations, "verify") || len(k.ID) > maxName {
+		return verifying{}, false
+	}
+	public := k.public()
+	served, err := algorithms(public)
+	if err != nil {
+		return verifying{}, false
+	}
+	if k.Algorithm != "" {
+		if !slices.Contains(served, k.Algorithm) {
+			return verifying{}, false
+		}
+		served = []string{k.Algorithm}
+	}
+	return verifying{id: k.ID, public: public, algorithms: served}, true
+}
+
+// public returns the key itself, nil when it cannot be read.
+func (k *jwk) public() crypto.PublicKey {
+	switch k.Type {
+	case "RSA":
+		return k.rsa()
+	case "EC":
+		return k.ecdsa()
+	case "OKP":
+		if x := unbase64(k.X); k.Curve == "Ed25519" && len(x) == ed25519.PublicKeySize {
+			return ed25519.PublicKey(x)
+		}
+	case "oct":
+		return unbase64(k.Secret)
+	}
+	return nil
+}
+
+func (k *jwk) rsa() crypto.PublicKey {
+	e := new(big.Int).SetBytes(unbase64(k.Exponent))
+	if e.BitLen() > 31 {
+		return nil
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(unbase64(k.Modulus)), E: int(e.Int64())}
+}
+
+func (k *jwk) ecdsa() crypto.PublicKey {
+	var curve elliptic.Curve
+	switch k.Curve {
+	case "P-256":
+		curve = elliptic.P256()
+	case "P-384":
+		curve = elliptic.P384()
+	case "P-521":
+		curve = elliptic.P521()
+	default:
+		return nil
+	}
+	x, y := unbase64(k.X), unbase64(k.Y)
+	if size := (curve.Params().BitSize + 7) / 8; len(x) != size || len(y) != size {
+		return nil
+	}
+	public, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
+	if err != nil {
+		return nil
+	}
+	return public
+}
+
+// unbase64 returns the bytes of base64url text, none when it is not.
+func unbase64(text string) []byte {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return data
+}

@@ -1,0 +1,172 @@
+package auth
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+const (
+	minRSA = 2048 // bits; RFC 7518 section 3.3
+	maxRSA = 8192 // bits; more costs more than it is worth
+)
+
+// Key verifies (and, when Private is set, signs) tokens of one issuer.
+type Key struct {
+	ID      string            // kid; "" matches a token without kid, and any kid when it is the issuer's only key
+	Public  crypto.PublicKey  // *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey, or []byte for HMAC
+	Private crypto.PrivateKey // nil: verifies only. For HMAC the secret again
+}
+
+// algorithms returns the JWS algorithms that a public key or secret serves. An error says why it serves none.
+func algorithms(public crypto.PublicKey) ([]string, error) {
+	switch key := public.(type) {
+	case *rsa.PublicKey:
+		if err := checkRSA(key); err != nil {
+			return nil, err
+		}
+		return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, nil
+	case *ecdsa.PublicKey:
+		return curveAlgorithms(key)
+	case ed25519.PublicKey:
+		if len(key) != ed25519.PublicKeySize {
+			return nil, errors.New("an Ed25519 key of the wrong length")
+		}
+		return []string{"EdDSA"}, nil
+	case []byte:
+		return secretAlgorithms(key)
+	case nil:
+		return nil, errors.New("no public key")
+	}
+	return nil, fmt.Errorf("a key of a kind that signs no tokens: %T", public)
+}
+
+func checkRSA(key *rsa.PublicKey) error {
+	if key == nil || key.N == nil || key.N.Sign() <= 0 {
+		return errors.New("no RSA key")
+	}
+	if bits := key.N.BitLen(); bits < minRSA || bits > maxRSA {
+		return fmt.Errorf("an RSA key of %d bits; %d to %d are allowed", bits, minRSA, maxRSA)
+	}
+	if key.N.Bit(0) == 0 || key.E < 3 || key.E&1 == 0 {
+		return errors.New("an RSA key that cannot be one")
+	}
+	return nil
+}
+
+func curveAlgorithms(key *ecdsa.PublicKey) ([]string, error) {
+	if key == nil || key.Curve == nil {
+		return nil, errors.New("no ECDSA key")
+	}
+	if _, err := key.Bytes(); err != nil {
+		return nil, errors.New("an ECDSA key that is no point of its curve")
+	}
+	switch key.Curve {
+	case elliptic.P256():
+		return []string{"ES256"}, nil
+	case elliptic.P384():
+		return []string{"ES384"}, nil
+	case elliptic.P521():
+		return []string{"ES512"}, nil
+	}
+	return nil, errors.New("an ECDSA key on a curve that signs no tokens")
+}
+
+// secretAlgorithms returns the algorithms whose hash is no longer than the secret: RFC 7518 section 3.2.
+func secretAlgorithms(secret []byte) ([]string, error) {
+	if err := checkSecret(secret); err != nil {
+		return nil, err
+	}
+	served := []string{"HS256"}
+	if len(secret) >= 48 {
+		served = append(served, "HS384")
+	}
+	if len(secret) >= 64 {
+		served = append(served, "HS512")
+	}
+	return served, nil
+}
+
+// ParseKeys reads the PEM file of a public or private key (PKIX, PKCS#1, PKCS#8, SEC 1), or a certificate. Several in one
+// file are several keys; a private key and its certificate are one. Whether a certificate is valid is not asked.
+func ParseKeys(text []byte) ([]Key, error) {
+	var keys []Key
+	begun := bytes.Count(text, []byte("-----BEGIN "))
+	for begun > 0 {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return nil, errors.New("a PEM block that is cut off or damaged")
+		}
+		if begun--; bytes.Count(text, []byte("-----BEGIN ")) != begun {
+			return nil, errors.New("a PEM block that is cut off or damaged")
+		}
+		if block.Type == "EC PARAMETERS" {
+			continue
+		}
+		key, err := parseBlock(block)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := algorithms(key.Public); err != nil {
+			return nil, err
+		}
+		keys = merge(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no PEM block with a key")
+	}
+	return keys, nil
+}
+
+// merge adds key, or its private part when its public part is there already.
+func merge(keys []Key, key Key) []Key {
+	public, ok := key.Public.(interface{ Equal(crypto.PublicKey) bool })
+	for i := range keys {
+		if ok && public.Equal(keys[i].Public) {
+			if keys[i].Private == nil {
+				keys[i].Private = key.Private
+			}
+			return keys
+		}
+	}
+	return append(keys, key)
+}
+
+// parseBlock reads one key. Errors of the parsers are not repeated: they may quote the file.
+func parseBlock(block *pem.Block) (Key, error) {
+	var key any
+	var err error
+	switch block.Type {
+	case "PUBLIC KEY":
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var certificate *x509.Certificate
+		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
+			key = certificate.PublicKey
+		}
+	case "PRIVATE KEY":
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		return Key{}, fmt.Errorf("a PEM block of type %q holds no key that can be read here", block.Type)
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("a PEM block of type %q that cannot be read", block.Type)
+	}
+	if private, ok := key.(crypto.Signer); ok {
+		return Key{Public: private.Public(), Private: private}, nil
+	}
+	return Key{Public: key}, nil
+}

@@ -11,3 +11,5 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/text v0.43.0
 )
+
+require golang.org/x/time v0.15.0 // indirect

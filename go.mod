@@ -12,4 +12,4 @@ require (
 	golang.org/x/text v0.43.0
 )
 
-require golang.org/x/time v0.15.0 // indirect
+require golang.org/x/time v0.15.0

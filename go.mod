@@ -13,3 +13,5 @@ require (
 )
 
 require golang.org/x/time v0.15.0
+
+require github.com/prometheus/client_golang v1.25.0 // indirect

@@ -1,0 +1,248 @@
+package metrics_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+)
+
+func newMetrics() (*metrics.Metrics, http.Handler) {
+	registry := prometheus.NewRegistry()
+	return metrics.New(registry), metrics.Handler(registry)
+}
+
+// scrape returns the lines of our own metrics.
+func scrape(t *testing.T, handler http.Handler) []string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if recorder.Code != http.StatusOK {
+		t.Fatalf("got status %d: %s", recorder.Code, recorder.Body)
+	}
+	var lines []string
+	for line := range strings.Lines(recorder.Body.String()) {
+		if strings.Contains(line, "drawbridge_") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// record uses every method once.
+func record(m *metrics.Metrics) {
+	m.BuildInfo("1.2.3")
+	m.Request("/mcp", http.MethodPost, http.StatusOK, "modern", time.Millisecond)
+	m.Call("acme", "files", "files__read", "ok", 3*time.Millisecond)
+	m.CallStarted("acme")
+	m.Refused("limited", "acme", "tenant")
+	m.LoginFailed("expired", netip.MustParseAddr("192.0.2.1"))
+	m.Repaired("acme", "files", "ansi", 3)
+	m.StreamOpened("acme", "get")
+	m.UpstreamUp("files", true, 12)
+	m.UpstreamRestarted("files")
+	m.ToolRefused("files", "schema", 2)
+	m.Reloaded(true)
+	m.AuditDropped(4)
+	m.Panicked()
+}
+
+func TestEveryMetric(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	record(m)
+	got := strings.Join(scrape(t, handler), "\n")
+	for _, want := range []string{
+		`drawbridge_http_requests_total{era="modern",method="POST",route="/mcp",status="2xx"} 1`,
+		`drawbridge_http_request_duration_seconds_bucket{era="modern",route="/mcp",le="0.001"} 1`,
+		`drawbridge_calls_total{item="files__read",outcome="ok",server="files",tenant="acme"} 1`,
+		`drawbridge_call_duration_seconds_bucket{item="files__read",server="files",le="0.0025"} 0`,
+		`drawbridge_call_duration_seconds_bucket{item="files__read",server="files",le="0.005"} 1`,
+		`drawbridge_calls_in_flight{tenant="acme"} 1`,
+		`drawbridge_refusals_total{kind="limited",reason="tenant",tenant="acme"} 1`,
+		`drawbridge_login_failures_total{reason="expired"} 1`,
+		`drawbridge_login_failures_noisy_addresses 0`,
+		`drawbridge_output_repairs_total{kind="ansi",server="files",tenant="acme"} 3`,
+		`drawbridge_streams_open{kind="get",tenant="acme"} 1`,
+		`drawbridge_upstream_up{server="files"} 1`,
+		`drawbridge_upstream_tools{server="files"} 12`,
+		`drawbridge_upstream_tools_refused{reason="schema",server="files"} 2`,
+		`drawbridge_upstream_restarts_total{server="files"} 1`,
+		`drawbridge_config_reloads_total{result="ok"} 1`,
+		`drawbridge_config_last_reload_successful 1`,
+		`drawbridge_audit_records_dropped_total 4`,
+		`drawbridge_panics_total 1`,
+		`version="1.2.3"} 1`,
+	} {
+		if !strings.Contains(got, want+"\n") && !strings.HasSuffix(got, want) {
+			t.Errorf("no line %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// TestToolRefusedOfNoneLeavesNoSeries guards against servers that were removed and come back as a zero.
+func TestToolRefusedOfNoneLeavesNoSeries(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	m.ToolRefused("files", "collision", 2)
+	m.ToolRefused("files", "collision", 0)
+	m.ToolRefused("gone", "collision", 0)
+	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_upstream_tools_refused{") {
+		t.Errorf("got a series of none:\n%s", got)
+	}
+}
+
+// TestNames holds every name to the conventions: our prefix, a unit or what is counted, _total for counters only.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	record(m)
+	typed := regexp.MustCompile(`^# TYPE (\S+) (\S+)$`)
+	seen := 0
+	for _, line := range scrape(t, handler) {
+		match := typed.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		seen++
+		name, kind := match[1], match[2]
+		if strings.HasSuffix(name, "_total") != (kind == "counter") || !regexp.MustCompile(`^drawbridge_[a-z]+(_[a-z]+)*$`).MatchString(name) {
+			t.Errorf("%s is no good name of a %s", name, kind)
+		}
+		if kind == "histogram" && !strings.HasSuffix(name, "_seconds") {
+			t.Errorf("%s has no unit", name)
+		}
+	}
+	if seen < 19 {
+		t.Errorf("%d metrics seen, want all", seen)
+	}
+}
+
+func TestGaugesGoDown(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	m.CallStarted("acme")()
+	m.StreamOpened("acme", "get")()
+	m.UpstreamUp("files", true, 12)
+	m.UpstreamUp("files", false, 0)
+	m.Reloaded(true)
+	m.Reloaded(false)
+	got := strings.Join(scrape(t, handler), "\n")
+	for _, want := range []string{
+		`drawbridge_calls_in_flight{tenant="acme"} 0`, `drawbridge_streams_open{kind="get",tenant="acme"} 0`,
+		`drawbridge_upstream_up{server="files"} 0`, `drawbridge_config_last_reload_successful 0`, `drawbridge_config_reloads_total{result="refused"} 1`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no line %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestUpstreamRemoved(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	record(m)
+	m.UpstreamUp("other", true, 1)
+	m.UpstreamRemoved("files")
+	for _, line := range scrape(t, handler) {
+		if strings.Contains(line, `server="files"`) {
+			t.Errorf("left behind: %s", line)
+		}
+	}
+	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got, `drawbridge_upstream_up{server="other"} 1`) {
+		t.Error("another server's series went too")
+	}
+}
+
+// TestT51SeriesDoNotGrow shows that what a client chooses of a request makes no series.
+func TestT51SeriesDoNotGrow(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	for i := range 1000 {
+		m.Request("/mcp", fmt.Sprintf("METHOD%d", i), i, "", 0)
+		m.LoginFailed("expired", netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}))
+	}
+	before := len(scrape(t, handler))
+	for i := range 10_000 {
+		m.Request("/mcp", fmt.Sprintf("OTHER%d", i), i, "", 0)
+		m.LoginFailed("expired", netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}))
+	}
+	if after := len(scrape(t, handler)); after != before {
+		t.Errorf("%d lines became %d", before, after)
+	}
+}
+
+func TestNoisyAddresses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, handler := newMetrics()
+		noisy := func(want int) {
+			t.Helper()
+			line := fmt.Sprintf("drawbridge_login_failures_noisy_addresses %d", want)
+			if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got, line+"\n") {
+				t.Errorf("no line %q in\n%s", line, got)
+			}
+		}
+		fail := func(n int, addrs ...string) {
+			for i := range n {
+				m.LoginFailed("expired", netip.MustParseAddr(addrs[i%len(addrs)]))
+			}
+		}
+		fail(9, "192.0.2.1")
+		fail(20, "2001:db8::1", "2001:db8::2", "2001:db8:0:0:ffff::3%eth0") // one network
+		noisy(1)
+		fail(1, "::ffff:192.0.2.1")
+		noisy(2)
+		for range 20 {
+			m.LoginFailed("expired", netip.Addr{})
+		}
+		time.Sleep(6 * time.Minute)
+		noisy(2)
+		fail(5, "192.0.2.2")
+		time.Sleep(5 * time.Minute)
+		noisy(0)
+		fail(5, "192.0.2.2")
+		noisy(1) // over two windows
+		time.Sleep(time.Hour)
+		noisy(0)
+		fail(100, "192.0.2.3")
+		for i := range 20_000 { // a flood of addresses hides no noisy one
+			m.LoginFailed("expired", netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+		}
+		noisy(1)
+	})
+}
+
+func BenchmarkCall(b *testing.B) {
+	m, _ := newMetrics()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			done := m.CallStarted("acme")
+			m.Call("acme", "github", "github__search_code", "ok", time.Millisecond)
+			done()
+		}
+	})
+}
+
+func BenchmarkRequest(b *testing.B) {
+	m, _ := newMetrics()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.Request("/mcp", http.MethodPost, http.StatusOK, "modern", time.Millisecond)
+		}
+	})
+}

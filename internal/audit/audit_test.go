@@ -1,0 +1,380 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+)
+
+var noon = time.Date(2026, 7, 28, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+
+func open(t testing.TB, cfg audit.Config) *audit.Log {
+	t.Helper()
+	l, err := audit.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func write(t testing.TB, l *audit.Log, r *audit.Record) {
+	t.Helper()
+	if err := l.Write(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// linesOf returns the lines of the file, each parsed.
+func linesOf(t *testing.T, name string) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, text)
+}
+
+func parse(t *testing.T, text []byte) []map[string]any {
+	t.Helper()
+	var lines []map[string]any
+	for line := range bytes.Lines(text) {
+		var fields map[string]any
+		if err := json.Unmarshal(line, &fields); err != nil || line[len(line)-1] != '\n' {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		lines = append(lines, fields)
+	}
+	return lines
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, audit.Config{File: file})
+	write(t, l, &audit.Record{Time: noon, Outcome: "ok"})
+	write(t, l, &audit.Record{
+		Time: noon, RequestID: "r", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c", Remote: "192.0.2.1", Method: "tools/call",
+		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00", Duration: 1500 * time.Microsecond, Repairs: 2,
+	})
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"time":"2026-07-28T11:00:00.123456789Z","outcome":"ok"}
+{"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","tenant":"t","issuer":"i","subject":"s","client_id":"c","remote":"192.0.2.1",` +
+		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"repairs":2}
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v and error %v, want 0600", info.Mode(), err)
+	}
+}
+
+// TestT35LogInjection writes hostile texts as every field and expects as many lines as records, each of them JSON that
+// holds the text and shows nothing of it that a terminal or a reader would take for something else.
+func TestT35LogInjection(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, audit.Config{File: file})
+	texts := hostileTexts(t)
+	for _, text := range texts {
+		write(t, l, &audit.Record{
+			Time: noon, RequestID: text, TenantID: text, Issuer: text, Subject: text, ClientID: text, Remote: text,
+			Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
+		})
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range string(raw) {
+		if r != '\n' && (r < ' ' || r >= 0x7F && r <= 0xA0 || strings.ContainsRune(hiddenRunes, r) || r >= 0xE0000 && r <= 0xE0FFF) {
+			t.Fatalf("byte %d is part of a bare %U", i, r)
+		}
+	}
+	lines := linesOf(t, file)
+	if len(lines) != len(texts) {
+		t.Fatalf("got %d lines for %d records", len(lines), len(texts))
+	}
+	for i, line := range lines {
+		want := string([]rune(texts[i])) // with U+FFFD for each byte that is no UTF-8
+		for name, value := range line {
+			got, _ := value.(string)
+			if name == "time" || got == want {
+				continue
+			}
+			if len(texts[i]) <= 256 || !strings.HasPrefix(want, got) || len(got) < 253 {
+				t.Errorf("%s: got %q, want %q or its first 256 bytes", name, got, want)
+			}
+		}
+	}
+}
+
+const hiddenRunes = "\u00AD\u034F\u061C\u115F\u180E\u200B\u200E\u202E\u2028\u2029\u2060\u2066\u2800\u3164\uFE00\uFE0F\uFEFF\uFFA0"
+
+func hostileTexts(t *testing.T) []string {
+	t.Helper()
+	texts := []string{
+		"a\r\nb", "a\n{\"outcome\":\"ok\"}", "\",\"outcome\":\"ok", "\x1b[2J\x1b]8;;http://evil\x07", "\x9b31m", "\u009b31m", "\x00", "a\x7f",
+		"\xff\xfe", "\xed\xa0\x80", "half \xe2\x82", "\\", `\u0000`, hiddenRunes, "\U000E0041\U000E0100", "\U0001F600", "é€",
+		strings.Repeat("x", 10_000), strings.Repeat("€", 100), strings.Repeat("x", 255) + "é", strings.Repeat("\U0001F600", 65), strings.Repeat("\xff", 300),
+	}
+	return append(texts, naughtyStrings(t)...)
+}
+
+// naughtyStrings returns the Big List of Naughty Strings without the empty one, none where it is not at hand.
+func naughtyStrings(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(sharedDirectory(t), "corpora", "naughty-strings", "blns.json"))
+	if errors.Is(err, os.ErrNotExist) && os.Getenv("CI") != "true" {
+		t.Log("without the Big List of Naughty Strings, which is not here")
+		return nil
+	}
+	var list []string
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil || len(list) < 500 {
+		t.Fatalf("got %d naughty strings, error %v", len(list), err)
+	}
+	kept := list[:0]
+	for _, s := range list {
+		if s != "" {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// sharedDirectory returns where the test data lies that is no part of the repository.
+func sharedDirectory(t *testing.T) string {
+	t.Helper()
+	if name := os.Getenv("DRAWBRIDGE_SHARED"); name != "" {
+		return name
+	}
+	directory, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil || directory == filepath.Dir(directory) {
+			return filepath.Join(directory, "..", "shared")
+		}
+		directory = filepath.Dir(directory)
+	}
+}
+
+func TestConcurrentWriters(t *testing.T) {
+	t.Parallel()
+	for _, always := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "audit.jsonl")
+		l := open(t, audit.Config{File: file, Always: always})
+		var group sync.WaitGroup
+		for writer := range 32 {
+			group.Go(func() {
+				for i := range 50 {
+					if err := l.Write(t.Context(), &audit.Record{Time: noon, RequestID: fmt.Sprintf("%d-%d", writer, i)}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		seen := map[any]bool{}
+		for _, line := range linesOf(t, file) {
+			seen[line["request_id"]] = true
+		}
+		if len(seen) != 32*50 {
+			t.Errorf("always %v: %d different records in the file, want %d", always, len(seen), 32*50)
+		}
+	}
+}
+
+// TestDiskFull shows that a record that cannot be written is refused, or dropped and counted.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	l := open(t, audit.Config{File: "/dev/full"})
+	for range 2 {
+		if err := l.Write(t.Context(), &audit.Record{Time: noon}); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
+		}
+	}
+	var dropped atomic.Int64
+	l = open(t, audit.Config{File: "/dev/full", Drop: true, Dropped: func(n int) { dropped.Add(int64(n)) }})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if err := l.Write(t.Context(), &audit.Record{Time: noon}); err != nil {
+				t.Errorf("got error %v, want none", err)
+			}
+		})
+	}
+	group.Wait()
+	if n := dropped.Load(); n != 8 {
+		t.Errorf("%d records counted as dropped, want 8", n)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, audit.Config{File: file})
+	write(t, l, &audit.Record{Time: noon, RequestID: "before"})
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, l, &audit.Record{Time: noon, RequestID: "between"})
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, l, &audit.Record{Time: noon, RequestID: "after"})
+	if got := len(linesOf(t, file+".1")); got != 2 {
+		t.Errorf("%d lines in the old file, want 2", got)
+	}
+	if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" {
+		t.Errorf("got %v in the new file, want the record written after", got)
+	}
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reopen(); err == nil {
+		t.Error("reopening in a directory that is gone: no error")
+	}
+	write(t, l, &audit.Record{Time: noon}) // to the old file
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{filepath.Join(t.TempDir(), "audit.jsonl"), "-"} {
+		l := open(t, audit.Config{File: file})
+		for range 2 {
+			if err := l.Close(); err != nil {
+				t.Errorf("%s: close: %v", file, err)
+			}
+		}
+		if err := l.Write(t.Context(), &audit.Record{}); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: write: got error %v, want %v", file, err, os.ErrClosed)
+		}
+		if err := l.Reopen(); file != "-" && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: reopen: got error %v, want %v", file, err, os.ErrClosed)
+		}
+	}
+}
+
+func TestNoLog(t *testing.T) {
+	t.Parallel()
+	var l *audit.Log
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := errors.Join(l.Write(t.Context(), &audit.Record{}), l.Run(ctx), l.Reopen(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFileThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, file := range []string{"", t.TempDir(), filepath.Join(t.TempDir(), "none", "audit.jsonl"), fifo} {
+		if l, err := audit.Open(audit.Config{File: file}); err == nil {
+			l.Close()
+			t.Errorf("%q: opened, want an error", file)
+		}
+	}
+}
+
+// TestPipeWithSlowReader shows that a writer waits for a reader that is slow, and that nothing is lost or doubled.
+func TestPipeWithSlowReader(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip(err)
+	}
+	reader, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, audit.Config{File: fifo})
+	written := make(chan error)
+	go func() {
+		record := &audit.Record{Time: noon, RequestID: strings.Repeat("x", 250)}
+		for i := range 1000 { // more than a pipe holds
+			if err := l.Write(context.Background(), record); err != nil {
+				written <- fmt.Errorf("record %d: %w", i, err)
+				return
+			}
+		}
+		written <- nil
+	}()
+	var text bytes.Buffer
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		io.Copy(&text, iotest.OneByteReader(reader)) // ends when the log is closed
+	}()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-copied
+	reader.Close()
+	if got := len(parse(t, text.Bytes())); got != 1000 {
+		t.Errorf("%d records came through the pipe, want 1000", got)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	record := &audit.Record{
+		Time: noon, RequestID: "01J8Z3V6S9T2N4", TenantID: "acme", Issuer: "https://login.acme.example/", Subject: "alice@acme.example", ClientID: "claude-code",
+		Method: "tools/call", Server: "github", Item: "github__search_code", Outcome: "ok", Arguments: "sha256:" + strings.Repeat("0f", 32), Duration: 12345 * time.Microsecond,
+	}
+	for _, mode := range []string{"interval", "always"} {
+		for _, writers := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s/%d", mode, writers), func(b *testing.B) {
+				l := open(b, audit.Config{File: filepath.Join(b.TempDir(), "audit.jsonl"), Always: mode == "always"})
+				b.ReportAllocs()
+				b.ResetTimer()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var group sync.WaitGroup
+				for range writers {
+					group.Go(func() {
+						for left.Add(-1) >= 0 {
+							if err := l.Write(b.Context(), record); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				group.Wait()
+			})
+		}
+	}
+}

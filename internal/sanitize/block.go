@@ -1,0 +1,62 @@
+package sanitize
+
+import (
+	"bytes"
+	"strings"
+)
+
+// refusedLink stands in for a link that would run something when it is followed.
+const (
+	refusedText = "[a link with a dangerous scheme was left out by drawbridge]"
+	refusedLink = `{"type":"text","text":"` + refusedText + `"}`
+)
+
+// block cleans the content block that begins at i and returns the index after it.
+func (w *walker) block(i int, at place) int {
+	kind := word(find(w.data, i, "type"))
+	switch string(kind) {
+	case "text":
+		return w.members(i, textual)
+	case "resource_link":
+		if uri := word(find(w.data, i, "uri")); dangerous(uri) {
+			w.flaggedURI++
+			end := skip(w.data, i)
+			w.copyUntil(i)
+			w.out, w.kept = append(w.out, refusedLink...), end
+			return end
+		}
+		return w.members(i, textual)
+	}
+	return w.members(i, at)
+}
+
+// address flags a URI in which a rule fires, or that would run something.
+func (w *walker) address(raw []byte, s sight) {
+	before := w.flaggedURI
+	w.flag(raw, s, &w.flaggedURI)
+	if w.flaggedURI == before && dangerous(word(raw)) {
+		w.flaggedURI++
+	}
+}
+
+// dangerous tells whether a browser that follows uri would run what is in it. Browsers skip leading controls and
+// spaces, and tabs and line breaks anywhere, and so does this.
+// https://url.spec.whatwg.org/#concept-basic-url-parser
+func dangerous(uri []byte) bool {
+	uri = bytes.TrimLeftFunc(uri, func(r rune) bool { return r <= ' ' || suspect(r) })
+	if len(uri) == 0 || !strings.ContainsRune("jvdJVD", rune(uri[0])) {
+		return false
+	}
+	head := make([]byte, 0, len("data:text/html"))
+	for _, c := range uri {
+		if len(head) == cap(head) {
+			break
+		}
+		if c > ' ' && c < 0x7F {
+			head = append(head, c)
+		}
+	}
+	head = bytes.ToLower(head)
+	return bytes.HasPrefix(head, []byte("javascript:")) || bytes.HasPrefix(head, []byte("vbscript:")) ||
+		bytes.HasPrefix(head, []byte("data:text/html"))
+}

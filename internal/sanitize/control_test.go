@@ -1,0 +1,59 @@
+package sanitize_test
+
+import (
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+)
+
+// sequences returns whole escape sequences, each of which must go without a trace.
+func sequences() []string {
+	return []string{
+		"\x1b[0m", "\x1b[1;31m", "\x1b[38;2;255;0;0m", "\x1b[2J", "\x1b[?25l", "\x1b[>4;2m", "\x1b[4 q", "\x1b[200~",
+		"\x1b(B", "\x1b)0", "\x1b#8", "\x1b%G", "\x1b c", "\x1bc", "\x1b7", "\x1b=", "\x1bM", "\x1b\\",
+		"\x1b]0;title\x07", "\x1b]8;;https://a.example/\x1b\\", "\x1b]8;;\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b]0;título\x1b\\",
+		"\x1bP1$r0m\x1b\\", "\x1bX sos \x1b\\", "\x1b^ pm \x1b\\", "\x1b_ apc \x1b\\", "\x1b]0;x\x18", "\x1bPq\x1a",
+		"\u009b31m", "\u009b2J", "\u009d0;title\u009c", "\u009d0;title\x07", "\u0090q\u009c", "\u0098x\u009c", "\u009ex\u009c", "\u009fx\u009c",
+		"\x1b]0;a\u009c", "\u009d0;b\x1b\\", "\x1b\x1b[0m", "\x1b[\x1b[0m",
+	}
+}
+
+func TestT33EscapeSequencesGoWhole(t *testing.T) {
+	for _, sequence := range sequences() {
+		got, report := cleanText(t, sanitize.Policy{}, "a "+sequence+"Zb\n")
+		if got != "a Zb\n" || report[sanitize.Escape] == 0 {
+			t.Errorf("%+q: got %+q, %v", sequence, got, report)
+		}
+	}
+}
+
+func TestT33BrokenSequencesGoAsFarAsTheyReach(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"a\x1b", "a"},
+		{"a\x1b[", "a"},
+		{"a\x1b[31", "a"},
+		{"a\x1b[31\nb", "a\nb"},
+		{"a\x1b[31é", "aé"},
+		{"a\x1b\nb", "a\nb"},
+		{"a\x1bé", "aé"},
+		{"a\x1b]0;title", "a"},
+		{"a\x1b]0;title\nnext line", "a\nnext line"},
+		{"a\x1b]8;;http://x\x1b[31mb", "ab"},
+		{"a\x1b]0;title\x1b", "a"},
+		{"a\x1bP\r\nb", "a\r\nb"},
+		{"a\u009b", "a"},
+		{"a\u009b31", "a"},
+		{"a\u009d0;x", "a"},
+		{"a\u0085b\u0080c", "abc"},
+		{"a\x00b\x08c\x7fd\x0be\x0cf", "abcdef"},
+		{"a\tb\r\nc\n", "a\tb\r\nc\n"},
+		{"\x1b[31mred\x1b[0m", "red"},
+		{"\x1b]8;;https://evil.example\x07click\x1b]8;;\x07", "click"},
+		{"gh\x1b[0mp_" + ghp()[4:], "[REDACTED:github-pat]"},
+	} {
+		got, _ := cleanText(t, sanitize.Policy{}, c.text)
+		if got != c.want {
+			t.Errorf("%+q: got %+q, want %+q", c.text, got, c.want)
+		}
+	}
+}

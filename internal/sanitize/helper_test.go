@@ -1,0 +1,87 @@
+package sanitize_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// object parses text, which must be a JSON object.
+func object(t testing.TB, text string) mcp.Object {
+	t.Helper()
+	o, err := mcp.ParseObject([]byte(text))
+	if err != nil {
+		t.Fatalf("parse %q: %v", text, err)
+	}
+	return o
+}
+
+// textOf returns the text of the first content block.
+func textOf(t testing.TB, result mcp.Object) string {
+	t.Helper()
+	blocks, ok := result.Value("content").Elements()
+	if !ok || len(blocks) == 0 {
+		t.Fatalf("no content in %s", result.JSON())
+	}
+	block, _ := mcp.ObjectOf(blocks[0])
+	return block.Text("text")
+}
+
+// cleanText returns what becomes of text in a result, after checking what holds for any result.
+func cleanText(t testing.TB, p sanitize.Policy, text string) (string, sanitize.Report) {
+	t.Helper()
+	cleaned, report, err := p.Result(textResult(text))
+	if err != nil {
+		t.Fatalf("Result(%+q): %v", text, err)
+	}
+	checkValid(t, cleaned.JSON())
+	return textOf(t, cleaned), report
+}
+
+func checkValid(t testing.TB, data []byte) {
+	t.Helper()
+	if err := strictjson.Check(data); err != nil {
+		t.Fatalf("result is no JSON: %v in %+q", err, data)
+	}
+}
+
+// sameBytes tells whether b is a itself: not equal only, but the same values in memory.
+func sameBytes(a, b mcp.Object) bool {
+	if !bytes.Equal(a.JSON(), b.JSON()) {
+		return false
+	}
+	for name, value := range a.Members {
+		if other := b.Value(name); len(value) > 0 && &other[0] != &value[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// corpus returns the directory of test data with that name. Without it the test is skipped, in CI it fails.
+func corpus(t testing.TB, name string) string {
+	t.Helper()
+	shared := os.Getenv("DRAWBRIDGE_SHARED")
+	if shared == "" {
+		shared = filepath.Join("..", "..", "..", "shared")
+	}
+	dir := filepath.Join(shared, "corpora", name)
+	_, err := os.Stat(dir)
+	switch {
+	case err == nil:
+		return dir
+	case !errors.Is(err, fs.ErrNotExist):
+		t.Fatal(err)
+	case os.Getenv("CI") == "true":
+		t.Fatalf("test data %s must be there in CI", dir)
+	}
+	t.Skipf("no test data at %s; set DRAWBRIDGE_SHARED", dir)
+	return ""
+}

@@ -1,0 +1,139 @@
+package sanitize
+
+import "bytes"
+
+// alphabet is a set of bytes.
+type alphabet [256]bool
+
+func letters(sets ...string) *alphabet {
+	a := new(alphabet)
+	for _, set := range sets {
+		for i := range len(set) {
+			a[set[i]] = true
+		}
+	}
+	return a
+}
+
+// span returns how many bytes at the start of text are in a, looking at no more than most.
+func (a *alphabet) span(text []byte, most int) int {
+	most = min(most, len(text))
+	for i := range most {
+		if !a[text[i]] {
+			return i
+		}
+	}
+	return most
+}
+
+const (
+	digits = "0123456789"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+)
+
+var (
+	alphabetic   = letters(upper, lower)
+	alphanumeric = letters(upper, lower, digits)
+	capitals     = letters(upper, digits)
+	hexadecimal  = letters(digits, "abcdefABCDEF")
+	base32       = letters(upper, "234567")
+	base64Plain  = letters(upper, lower, digits, "+/=")
+	wordDash     = letters(upper, lower, digits, "_-")
+	wordDashDot  = letters(upper, lower, digits, "_-.")
+)
+
+// rules are the kinds of secrets whose fixed beginning and form leave next to no room for error. Kinds without a
+// beginning of their own are left out: they cannot be told from other text.
+var rules = [...]rule{
+	{kind: "github-pat", prefixes: []string{"ghp_"}, body: alphanumeric, least: 36},
+	{kind: "github-pat", prefixes: []string{"github_pat_"}, body: letters(upper, lower, digits, "_"), least: 82},
+	{kind: "github-token", prefixes: []string{"gho_", "ghu_", "ghs_", "ghr_"}, body: alphanumeric, least: 36},
+	{
+		kind:     "gitlab-token",
+		prefixes: []string{"glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-", "glimt-", "glagent-"},
+		body:     wordDash, least: 20,
+	},
+	{kind: "aws-access-key", prefixes: []string{"AKIA", "ASIA"}, body: base32, exact: 16, check: noExample},
+	{
+		kind:     "slack-token",
+		prefixes: []string{"xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xapp-"},
+		body:     letters(upper, lower, digits, "-"), least: 24, check: startsWithDigit,
+	},
+	{
+		kind: "slack-webhook", prefixes: []string{"hooks.slack.com/services/"}, hint: len("hooks."),
+		body: letters(upper, lower, digits, "/"), least: 40, check: startsWith("T"),
+	},
+	{kind: "stripe-key", prefixes: []string{"sk_live_", "rk_live_"}, body: alphanumeric, least: 24},
+	{kind: "stripe-webhook-secret", prefixes: []string{"whsec_"}, body: base64Plain, least: 32},
+	{kind: "anthropic-key", prefixes: []string{"sk-ant-"}, hint: len("sk-"), body: wordDash, least: 60},
+	{
+		kind: "openai-key", prefixes: []string{"sk-proj-", "sk-svcacct-", "sk-admin-"}, hint: len("sk-"),
+		body: wordDash, least: 40,
+	},
+	{kind: "openai-key", prefixes: []string{"sk-"}, body: alphanumeric, exact: 48, check: hasAt(20, "T3BlbkFJ")},
+	{kind: "npm-token", prefixes: []string{"npm_"}, body: alphanumeric, exact: 36},
+	{kind: "pypi-token", prefixes: []string{"pypi-AgE"}, hint: len("pypi-"), body: wordDash, least: 60},
+	{kind: "rubygems-key", prefixes: []string{"rubygems_"}, body: hexadecimal, exact: 48},
+	{kind: "docker-token", prefixes: []string{"dckr_pat_", "dckr_oat_"}, body: wordDash, least: 27},
+	{kind: "google-api-key", prefixes: []string{"AIza"}, hint: len("AIz"), body: wordDash, exact: 35},
+	{kind: "google-oauth-secret", prefixes: []string{"GOCSPX-"}, body: wordDash, exact: 28},
+	{kind: "google-oauth-token", prefixes: []string{"ya29."}, body: wordDash, least: 50},
+	{kind: "sendgrid-key", prefixes: []string{"SG."}, body: wordDashDot, exact: 66, check: hasAt(22, ".")},
+	{kind: "private-key", prefixes: []string{"-----BEGIN "}, hint: len("-----B"), extent: privateKey},
+	{kind: "age-key", prefixes: []string{"AGE-SECRET-KEY-1"}, hint: len("AGE-"), body: capitals, exact: 58},
+	{kind: "digitalocean-token", prefixes: []string{"dop_v1_", "doo_v1_", "dor_v1_"}, body: hexadecimal, exact: 64},
+	{
+		kind: "shopify-token", prefixes: []string{"shpat_", "shpca_", "shppa_", "shpss_"},
+		body: hexadecimal, exact: 32,
+	},
+	{kind: "databricks-token", prefixes: []string{"dapi"}, hint: len("dap"), body: hexadecimal, exact: 32},
+	{kind: "huggingface-token", prefixes: []string{"hf_"}, body: alphabetic, exact: 34},
+	{kind: "replicate-token", prefixes: []string{"r8_"}, body: alphanumeric, exact: 37},
+	{kind: "groq-key", prefixes: []string{"gsk_"}, body: alphanumeric, exact: 52},
+	{kind: "linear-key", prefixes: []string{"lin_api_"}, body: alphanumeric, exact: 40},
+	{kind: "notion-token", prefixes: []string{"ntn_"}, body: alphanumeric, exact: 46, check: startsWithDigit},
+	{
+		kind: "doppler-token", prefixes: []string{"dp.pt.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."},
+		body: alphanumeric, exact: 43,
+	},
+	{kind: "vault-token", prefixes: []string{"hvs.", "hvb.", "hvr."}, body: wordDash, least: 24, check: mixed},
+	{kind: "postman-key", prefixes: []string{"PMAK-"}, body: letters(digits, "abcdef-"), exact: 59, check: hasAt(24, "-")},
+	{kind: "newrelic-key", prefixes: []string{"NRAK-"}, body: capitals, exact: 27},
+	{
+		kind: "grafana-token", prefixes: []string{"glsa_"}, body: letters(upper, lower, digits, "_"),
+		exact: 41, check: hasAt(32, "_"),
+	},
+	{kind: "pulumi-token", prefixes: []string{"pul-"}, body: hexadecimal, exact: 40},
+	{
+		kind: "dynatrace-token", prefixes: []string{"dt0c01."}, body: letters(upper, digits, "."),
+		exact: 89, check: hasAt(24, "."),
+	},
+	{
+		kind: "planetscale-token", prefixes: []string{"pscale_tkn_", "pscale_pw_", "pscale_oauth_"},
+		body: wordDash, least: 32, check: mixed,
+	},
+	{kind: "supabase-token", prefixes: []string{"sbp_"}, body: hexadecimal, exact: 40},
+	{kind: "figma-token", prefixes: []string{"figd_"}, body: wordDash, least: 40, check: mixed},
+	{
+		kind: "tailscale-key", prefixes: []string{"tskey-auth-", "tskey-api-", "tskey-client-"}, hint: len("tskey-"),
+		body: wordDash, least: 20, check: mixed,
+	},
+	{kind: "atlassian-token", prefixes: []string{"ATATT3"}, hint: len("ATA"), body: letters(upper, lower, digits, "_=-"), least: 150},
+}
+
+// noExample lets pass the keys that documentation uses.
+func noExample(body []byte) bool { return !bytes.HasSuffix(body, []byte("EXAMPLE")) }
+
+func startsWithDigit(body []byte) bool { return body[0] >= '0' && body[0] <= '9' }
+
+func startsWith(text string) func([]byte) bool { return hasAt(0, text) }
+
+func hasAt(i int, text string) func([]byte) bool {
+	return func(body []byte) bool { return bytes.HasPrefix(body[i:], []byte(text)) }
+}
+
+// mixed tells whether body has small and capital letters and digits, as chance gives and a name has not.
+func mixed(body []byte) bool {
+	return bytes.ContainsAny(body, digits) && bytes.ContainsAny(body, upper) && bytes.ContainsAny(body, lower)
+}

@@ -12,13 +12,15 @@ require (
 	golang.org/x/text v0.43.0
 )
 
-require golang.org/x/time v0.15.0
+require (
+	github.com/kaptinlin/jsonschema v0.9.8
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	golang.org/x/time v0.15.0
+)
 
 require (
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/kaptinlin/jsonpointer v0.4.28 // indirect
-	github.com/kaptinlin/jsonschema v0.9.8 // indirect
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 )
 
 require (

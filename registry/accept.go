@@ -1,0 +1,138 @@
+package registry
+
+import "unicode/utf8"
+
+// accepts tells whether the value at c certainly satisfies n, and then passes it. It is the short way for the plain
+// schemas of most tools: false means only that the library has to judge. It does without decoding and without memory.
+func (n *node) accepts(c *cursor) bool {
+	if n.never || n.unproven {
+		return false
+	}
+	kind := c.kind()
+	start := c.i
+	if !n.acceptsInPlace(c) {
+		return false
+	}
+	c.i = start
+	switch kind {
+	case '{':
+		return n.admits(kindObject) && n.allowed == nil && n.acceptsObject(c)
+	case '[':
+		return n.admits(kindArray) && n.allowed == nil && n.acceptsArray(c)
+	case '"':
+		return n.admits(kindString) && n.acceptsString(c.scalar())
+	case 't', 'f':
+		return n.admits(kindBoolean) && n.allows(c.scalar())
+	case 'n':
+		return n.admits(kindNull) && n.allows(c.scalar())
+	}
+	return n.acceptsNumber(c.scalar())
+}
+
+func (n *node) admits(kind kinds) bool { return n.kinds == 0 || n.kinds&kind != 0 }
+
+func (n *node) allows(scalar []byte) bool { return n.allowed == nil || n.allowed[string(scalar)] }
+
+// acceptsInPlace asks $ref and all of allOf, and for one of anyOf.
+func (n *node) acceptsInPlace(c *cursor) bool {
+	start := c.i
+	asked, found := false, false
+	for i := range n.edges {
+		e := &n.edges[i]
+		switch e.keyword {
+		case "$ref", "allOf":
+			if !e.to.accepts(c) {
+				return false
+			}
+			c.i = start
+		case "anyOf":
+			asked = true
+			if !found {
+				found = e.to.accepts(c)
+				c.i = start
+			}
+		}
+	}
+	return found || !asked
+}
+
+func (n *node) acceptsObject(c *cursor) bool {
+	rest := n.child("additionalProperties")
+	count, required := 0, 0
+	c.i++
+	for c.more() {
+		count++
+		name, ok := plain(c.scalar())
+		if !ok {
+			return false
+		}
+		p := n.named[string(name)]
+		if p.required {
+			required++
+		}
+		schema := p.node
+		if schema == nil {
+			schema = rest
+		}
+		if schema == nil {
+			c.skip()
+		} else if c.kind(); !schema.accepts(c) {
+			return false
+		}
+	}
+	return required == n.needs && n.bounds.members.holds(count)
+}
+
+func (n *node) acceptsArray(c *cursor) bool {
+	items := n.child("items")
+	count := 0
+	c.i++
+	for c.more() {
+		count++
+		if items == nil {
+			c.skip()
+		} else if !items.accepts(c) {
+			return false
+		}
+	}
+	return n.bounds.items.holds(count) && (!n.bounds.unique || count < 2)
+}
+
+func (n *node) acceptsString(quoted []byte) bool {
+	if n.allowed == nil && n.pattern == nil && !n.bounds.text.has {
+		return true
+	}
+	text, ok := plain(quoted)
+	if !ok {
+		return false
+	}
+	if n.allowed != nil && !n.allowed[string(quoted[:len(quoted)-1])] {
+		return false
+	}
+	if n.bounds.text.has && !n.bounds.text.holds(utf8.RuneCount(text)) {
+		return false
+	}
+	return n.pattern == nil || n.pattern.Match(text)
+}
+
+func (n *node) acceptsNumber(text []byte) bool {
+	if n.kinds != 0 && n.kinds&kindNumber == 0 && (n.kinds&kindInteger == 0 || !isDigits(text)) || !n.allows(text) {
+		return false
+	}
+	for i := range n.bounds.limits {
+		if !n.bounds.limits[i].proves(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// isDigits tells whether a number is an integer by its looks.
+func isDigits(number []byte) bool {
+	for i, b := range number {
+		if (b < '0' || b > '9') && (b != '-' || i > 0) {
+			return false
+		}
+	}
+	return len(number) > 0
+}

@@ -1,0 +1,285 @@
+package registry
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Bounds of what a failed validation says.
+const (
+	maxProblems = 5
+	maxText     = 1_000 // bytes
+	maxListed   = 20    // values or names in one problem
+)
+
+// explainer turns faults into sentences for whoever made the value: where, what is wrong, what is allowed. They hold
+// what the schema says and names of members, never a value.
+type explainer struct {
+	root     string // what to call the value as a whole
+	problems []string
+	left     int // problems that found no room
+}
+
+func (e *explainer) add(path []string, format string, args ...any) {
+	if len(e.problems) >= maxProblems {
+		e.left++
+		return
+	}
+	place := e.root
+	if len(path) > 0 {
+		place = strings.Join(path, "/")
+	}
+	problem := clip(place, 150) + ": " + clip(fmt.Sprintf(format, args...), 400)
+	if !slices.Contains(e.problems, problem) {
+		e.problems = append(e.problems, problem)
+	}
+}
+
+func (e *explainer) text() string {
+	if len(e.problems) == 0 {
+		return e.root + ": does not match the schema"
+	}
+	text := ""
+	for i, problem := range e.problems {
+		if len(text)+len(problem) > maxText-30 && i > 0 {
+			e.left += len(e.problems) - i
+			break
+		}
+		if i > 0 {
+			text += "; "
+		}
+		text += problem
+	}
+	if e.left > 0 {
+		text += fmt.Sprintf("; and %d more", e.left)
+	}
+	return text
+}
+
+// fault explains what is wrong with value, which met n and was found at path.
+func (e *explainer) fault(f *fault, n *node, value any, path []string) {
+	slices.Sort(f.keywords)
+	for _, keyword := range f.keywords {
+		e.keyword(f, n, keyword, value, path)
+	}
+	slices.SortFunc(f.inner, byPlace)
+	referred := slices.Contains(f.keywords, "$ref")
+	for _, inner := range f.inner {
+		switch inner.step {
+		case "anyOf", "oneOf":
+			continue // explained with their keyword
+		case "":
+			inner.step = "else"
+			if referred {
+				inner.step = "$ref"
+				referred = false
+			}
+		}
+		e.inner(inner, n, value, path)
+	}
+}
+
+// byPlace orders faults by the member or item they are about.
+func byPlace(a, b *fault) int {
+	i, errA := strconv.Atoi(a.at)
+	j, errB := strconv.Atoi(b.at)
+	if errA == nil && errB == nil && i != j {
+		return i - j
+	}
+	return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.step, b.step), strings.Compare(a.which, b.which))
+}
+
+// inner explains a fault of one of n's subschemas.
+func (e *explainer) inner(f *fault, n *node, value any, path []string) {
+	to := n.follow(f)
+	switch f.step {
+	case "properties", "patternProperties", "additionalProperties", "unevaluatedProperties":
+		member, ok := value.(map[string]any)[f.at]
+		if !ok {
+			return // absent, and reported as such
+		}
+		path = append(slices.Clip(path), named(f.at))
+		if to.never {
+			e.surplus(n, path)
+			return
+		}
+		value = member
+	case "items", "prefixItems", "unevaluatedItems":
+		list, _ := value.([]any)
+		i, err := strconv.Atoi(f.at)
+		if err != nil || i >= len(list) {
+			return
+		}
+		path = append(slices.Clip(path), f.at)
+		if to.never {
+			e.add(path, "is one item too many")
+			return
+		}
+		if f.step == "unevaluatedItems" {
+			e.add(path, "does not have the form of further items")
+			return
+		}
+		value = list[i]
+	case "propertyNames":
+		e.add(append(slices.Clip(path), named(f.at)), "is a name that is not allowed here")
+		return
+	}
+	e.fault(f, to, value, path)
+}
+
+// surplus explains a member that n does not know.
+func (e *explainer) surplus(n *node, path []string) {
+	var known []string
+	for name, p := range n.named {
+		if p.node != nil {
+			known = append(known, named(name))
+		}
+	}
+	if len(known) == 0 {
+		e.add(path, "is not allowed here")
+		return
+	}
+	slices.Sort(known)
+	e.add(path, "is not allowed here; allowed: %s", list(known))
+}
+
+// follow returns the subschema that f is about. It is never nil.
+func (n *node) follow(f *fault) *node {
+	switch f.step {
+	case "properties":
+		if p := n.named[f.which]; p.node != nil {
+			return p.node
+		}
+	case "patternProperties", "dependentSchemas":
+		for _, e := range n.edges {
+			if e.keyword == f.step && (e.name == f.which || e.pattern != nil && e.pattern.MatchString(f.which)) {
+				return e.to
+			}
+		}
+	case "prefixItems", "allOf", "anyOf", "oneOf":
+		list := n.children(f.step)
+		if i, err := strconv.Atoi(f.which); err == nil && i < len(list) {
+			return list[i]
+		}
+	default:
+		if to := n.child(f.step); to != nil {
+			return to
+		}
+	}
+	return &node{}
+}
+
+// alternatives explains that value matches none of the subschemas under keyword, or several under oneOf.
+func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
+	branches := n.children(keyword)
+	var failed, near []*fault
+	var wanted kinds
+	for _, inner := range f.inner {
+		if inner.step != keyword {
+			continue
+		}
+		failed = append(failed, inner)
+		kind := n.follow(inner).kind()
+		wanted |= kind
+		if kind == 0 || kind&kindOfValue(value) != 0 {
+			near = append(near, inner)
+		}
+	}
+	switch {
+	case len(failed) < len(branches):
+		e.add(path, "matches several of the %d allowed forms, and must match exactly one", len(branches))
+	case len(near) == 0:
+		e.add(path, "must be %s, got %s", wanted, kindOfValue(value))
+	default:
+		slices.SortStableFunc(near, func(a, b *fault) int { return a.weight() - b.weight() })
+		if len(near) > 1 {
+			e.add(path, "matches none of the %d allowed forms; what the nearest one lacks follows", len(branches))
+		}
+		e.fault(near[0], n.follow(near[0]), value, path)
+	}
+}
+
+// weight counts the faults below f. One of const or enum counts most: such members tell which form is meant.
+func (f *fault) weight() int {
+	weight := len(f.keywords)
+	if slices.Contains(f.keywords, "const") || slices.Contains(f.keywords, "enum") {
+		weight += 10
+	}
+	for _, inner := range f.inner {
+		weight += inner.weight()
+	}
+	return weight
+}
+
+// kind returns the types that n allows by itself or by its reference, 0 for any.
+func (n *node) kind() kinds {
+	for range maxInPlace {
+		if n.kinds != 0 || !n.refers {
+			break
+		}
+		n = n.child("$ref")
+	}
+	return n.kinds
+}
+
+func kindOfValue(value any) kinds {
+	switch v := value.(type) {
+	case nil:
+		return kindNull
+	case bool:
+		return kindBoolean
+	case map[string]any:
+		return kindObject
+	case []any:
+		return kindArray
+	case string:
+		return kindString
+	case json.Number:
+		if rat, ok := number(mcp.RawJSON(v)); ok && rat.IsInt() {
+			return kindInteger
+		}
+	}
+	return kindNumber
+}
+
+// String lists the kinds as one says it.
+func (k kinds) String() string {
+	names := [...]string{"null", "a boolean", "an object", "an array", "a string", "an integer", "a number"}
+	if k&kindNumber != 0 {
+		k &^= kindInteger
+	}
+	var said []string
+	for i, name := range names {
+		if k&(1<<i) != 0 {
+			said = append(said, name)
+		}
+	}
+	return strings.Join(said, " or ")
+}
+
+// named writes the name of a member: plain ones as they are, others quoted.
+func named(name string) string {
+	for _, r := range name {
+		if r <= ' ' || r > '~' || r == '/' || r == '"' {
+			return strconv.QuoteToASCII(clip(name, 60))
+		}
+	}
+	if name == "" {
+		return `""`
+	}
+	return clip(name, 60)
+}
+
+// list joins texts, as many as there is room for.
+func list(texts []string) string {
+	if len(texts) > maxListed {
+		return strings.Join(texts[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(texts)-maxListed)
+	}
+	return strings.Join(texts, ", ")
+}

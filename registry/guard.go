@@ -1,0 +1,217 @@
+package registry
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// Bounds of one schema.
+const (
+	maxSchema      = 64 << 10 // bytes
+	maxSubschemas  = 2_000
+	maxEnum        = 2_000
+	maxPatterns    = 100
+	maxPattern     = 1_024  // characters
+	maxProgram     = 4_000  // instructions of one pattern
+	maxPrograms    = 40_000 // of all patterns of a schema
+	maxInPlace     = 512    // subschemas that one value can meet at once
+	maxOverlapping = 512    // subschemas that meet one value because several branches lead there
+)
+
+var errSchemaSize = errors.New("the schema has more than " + strconv.Itoa(maxSchema) + " bytes")
+
+// parser reads one schema into nodes.
+type parser struct {
+	draft7   bool
+	places   map[string]*node // by JSON pointer
+	anchors  map[string]*node
+	refs     []reference
+	nodes    []*node
+	patterns int
+	programs int
+}
+
+type reference struct {
+	from   *node
+	target string
+}
+
+// guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes it returns are safe
+// to compile. Names of keywords are matched exactly.
+func guard(raw mcp.RawJSON) (root *node, nodes []*node, c *cost, err error) {
+	if len(raw) > maxSchema {
+		return nil, nil, nil, errSchemaSize
+	}
+	if err := strictjson.Check(raw); err != nil {
+		return nil, nil, nil, err
+	}
+	p := &parser{places: map[string]*node{}, anchors: map[string]*node{}}
+	if err := p.dialect(raw); err != nil {
+		return nil, nil, nil, err
+	}
+	if root, err = p.read(nil, "", raw); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := p.resolve(); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = measure(root, p.nodes); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, n := range p.nodes {
+		n.settle()
+	}
+	return root, p.nodes, c, nil
+}
+
+// dialect reads $schema. Absent means 2020-12.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage
+func (p *parser) dialect(raw mcp.RawJSON) error {
+	o, _ := mcp.ObjectOf(raw)
+	draft7, err := isDraft7(o.Value("$schema"))
+	p.draft7 = draft7
+	return err
+}
+
+var errDialect = errors.New("the dialect in $schema is neither 2020-12 nor draft-07")
+
+func isDraft7(raw mcp.RawJSON) (bool, error) {
+	if raw == nil {
+		return false, nil
+	}
+	text, _ := raw.Text()
+	text = strings.TrimSuffix(text, "#")
+	switch strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://") {
+	case "json-schema.org/draft/2020-12/schema":
+		return false, nil
+	case "json-schema.org/draft-07/schema":
+		return true, nil
+	}
+	return false, errDialect
+}
+
+// read reads the subschema at place. parent is the node one of whose keywords it belongs to.
+func (p *parser) read(parent *node, place string, raw mcp.RawJSON) (*node, error) {
+	n := &node{place: place, parent: parent}
+	if len(p.nodes) >= maxSubschemas {
+		return nil, n.refuse("more than %d subschemas", maxSubschemas)
+	}
+	p.nodes = append(p.nodes, n)
+	p.places[place] = n
+	switch {
+	case string(raw) == "true":
+		return n, nil
+	case string(raw) == "false":
+		n.never = true
+		return n, nil
+	case !raw.IsObject():
+		return nil, n.refuse("a schema is an object, true or false")
+	}
+	members, err := strictjson.Members(nil, raw)
+	if err != nil {
+		return nil, n.refuse("not an object")
+	}
+	for _, m := range members {
+		if err := p.keyword(n, m.Name, m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if p.draft7 {
+		n.keepDraft7()
+	}
+	return n, nil
+}
+
+// keepDraft7 brings n into the form of 2020-12, without what draft-07 ignores: everything beside $ref, and
+// additionalItems beside an items that is no list.
+func (n *node) keepDraft7() {
+	if n.refers {
+		for _, e := range n.edges {
+			e.to.parent = nil
+		}
+		*n = node{place: n.place, parent: n.parent, header: n.header, refers: true}
+		return
+	}
+	tuple := n.child("prefixItems") != nil
+	kept := n.edges[:0]
+	for _, e := range n.edges {
+		if e.keyword == "additionalItems" {
+			if !tuple {
+				e.to.parent = nil
+				continue
+			}
+			e.keyword = "items"
+		}
+		kept = append(kept, e)
+	}
+	n.edges = kept
+}
+
+// resolve makes an edge of every $ref. Only references within the schema are followed.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage
+func (p *parser) resolve() error {
+	for i, ref := range p.refs {
+		fragment, local := strings.CutPrefix(ref.target, "#")
+		if !local {
+			return ref.from.refuse("$ref leads out of the schema")
+		}
+		decoded, err := url.PathUnescape(fragment)
+		if err != nil {
+			return ref.from.refuse("$ref is no valid fragment")
+		}
+		to := p.anchors[decoded]
+		if decoded == "" || decoded[0] == '/' {
+			to = p.places[decoded]
+		}
+		if to == nil {
+			return ref.from.refuse("$ref leads nowhere")
+		}
+		if to.anchor == "" {
+			to.anchor = "r" + strconv.Itoa(i)
+		}
+		ref.from.edges = append(ref.from.edges, edge{keyword: "$ref", to: to})
+	}
+	return nil
+}
+
+// settle derives what validation reads from what the schema says.
+func (n *node) settle() {
+	if n.never {
+		return
+	}
+	for _, e := range n.edges {
+		switch e.keyword {
+		case "properties":
+			n.name(e.name, property{node: e.to})
+		case "$ref", "allOf", "anyOf", "items", "additionalProperties":
+		default:
+			n.unproven = true
+		}
+	}
+	for _, name := range n.required {
+		p := n.named[name]
+		if !p.required {
+			n.needs++
+		}
+		p.required = true
+		n.name(name, p)
+	}
+	for _, r := range n.rules {
+		switch r.Name {
+		case "multipleOf", "dependentRequired":
+			n.unproven = true
+		}
+	}
+}
+
+func (n *node) name(name string, p property) {
+	if n.named == nil {
+		n.named = make(map[string]property)
+	}
+	n.named[name] = p
+}

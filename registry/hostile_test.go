@@ -1,0 +1,275 @@
+package registry_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// hostile is a schema that a careless validator pays for, and what becomes of it here.
+type hostile struct {
+	name, schema string
+	data         string // validated when the schema is accepted
+	accepted     bool
+	valid        bool   // of data
+	says         string // what the refusal of data holds
+}
+
+// What is said when data is refused because checking it would cost too much. The estimate is of work, not of time.
+const (
+	tooMany = "too many values to check against this schema"
+	tooLong = "too long to check against the patterns"
+)
+
+// hang is more than anything here takes on the slowest machine.
+const hang = time.Minute
+
+func checkNoHang(t *testing.T, began time.Time) {
+	t.Helper()
+	if took := time.Since(began); took > hang {
+		t.Errorf("took %v", took)
+	}
+}
+
+func checkRefusal(t *testing.T, err error, valid bool, says string) {
+	t.Helper()
+	if (err == nil) != valid {
+		t.Errorf("got %v, want valid %v", err, valid)
+	}
+	if err != nil && !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want that it says %q", err, says)
+	}
+}
+
+// doubling returns definitions d0 … dn, each meeting the next one twice.
+func doubling(n int, keyword string) string {
+	var defs []string
+	for i := range n {
+		defs = append(defs, fmt.Sprintf(`"d%d":{"%s":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, keyword, i+1, i+1))
+	}
+	defs = append(defs, fmt.Sprintf(`"d%d":{"type":"string"}`, n))
+	return `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`
+}
+
+// deepDoubling doubles at every level of the data instead of on one value.
+func deepDoubling(n int) string {
+	var defs []string
+	for i := range n {
+		branch := fmt.Sprintf(`{"properties":{"a":{"$ref":"#/$defs/d%d"}}}`, i+1)
+		defs = append(defs, fmt.Sprintf(`"d%d":{"anyOf":[%s,%s]}`, i, branch, branch))
+	}
+	defs = append(defs, fmt.Sprintf(`"d%d":{"type":"string"}`, n))
+	return `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`
+}
+
+func repeated(text string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(text+",", n), ",")
+}
+
+func numbered(format string, n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(format, "%", fmt.Sprint(i))
+	}
+	return strings.Join(parts, ",")
+}
+
+func chain(n int) string {
+	return `{"$ref":"#/$defs/d0","$defs":{` + numbered(`"d%":{"$ref":"#/$defs/d%x"}`, n) + `}}`
+}
+
+func hostileSchemas(remote string) []hostile {
+	return []hostile{
+		// Size and depth.
+		{name: "4900 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 4900) + "true" + strings.Repeat("}}", 4900)},
+		{name: "33 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 33) + "true" + strings.Repeat("}}", 33)},
+		{name: "31 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 31) + "true" + strings.Repeat("}}", 31), data: `{"a":{"a":1}}`, accepted: true, valid: true},
+		{name: "nested items", schema: strings.Repeat(`{"items":`, 65) + "true" + strings.Repeat("}", 65)},
+		{name: "nested not", schema: strings.Repeat(`{"not":`, 65) + "true" + strings.Repeat("}", 65)},
+		{name: "nested not within depth", schema: strings.Repeat(`{"not":`, 60) + "true" + strings.Repeat("}", 60), data: "1", accepted: true, valid: true},
+		{name: "more than 64 KiB", schema: `{"description":"` + strings.Repeat("x", 64<<10) + `"}`},
+		{name: "2001 properties", schema: `{"properties":{` + numbered(`"p%":{}`, 2001) + `}}`},
+		{name: "1999 properties, 1999 required", schema: `{"properties":{` + numbered(`"p%":{}`, 1999) + `},"required":[` + numbered(`"p%"`, 1999) + `]}`, data: `{}`, accepted: true, says: "is required"},
+		{name: "1999 properties on many items", schema: `{"items":{"properties":{` + numbered(`"p%":{}`, 1990) + `},"required":[` + numbered(`"p%"`, 1990) + `]}}`, data: "[" + repeated("{}", 50_000) + "]", accepted: true, says: tooMany},
+		{name: "2001 anyOf", schema: `{"anyOf":[` + repeated("{}", 2001) + `]}`},
+		// References.
+		{name: "remote http", schema: `{"$ref":"` + remote + `/schema"}`},
+		{name: "remote in properties", schema: `{"properties":{"a":{"$ref":"` + remote + `/schema"}}}`},
+		{name: "remote in unused definition", schema: `{"$defs":{"a":{"$ref":"` + remote + `/schema"}}}`},
+		{name: "remote by $dynamicRef", schema: `{"$dynamicRef":"` + remote + `/schema"}`},
+		{name: "remote by $id and relative", schema: `{"$id":"` + remote + `/","$ref":"schema"}`},
+		{name: "remote metaschema", schema: `{"$schema":"` + remote + `/schema","type":"string"}`},
+		{name: "remote in $id only", schema: `{"$id":"` + remote + `/schema","type":"string"}`, data: `"x"`, accepted: true, valid: true},
+		{name: "file", schema: `{"$ref":"file:///etc/passwd"}`},
+		{name: "relative", schema: `{"$ref":"other.json"}`},
+		{name: "metaschema by reference", schema: `{"$ref":"https://json-schema.org/draft/2020-12/schema"}`},
+		{name: "unresolved pointer", schema: `{"$ref":"#/$defs/none"}`},
+		{name: "unresolved anchor", schema: `{"$ref":"#none"}`},
+		{name: "pointer into an unknown keyword", schema: `{"x":{"type":"string"},"$ref":"#/x"}`},
+		{name: "pointer into enum", schema: `{"enum":[{"type":"string"}],"$ref":"#/enum/0"}`},
+		{name: "itself", schema: `{"$ref":"#"}`},
+		{name: "itself in allOf", schema: `{"allOf":[{"$ref":"#"}]}`},
+		{name: "itself in not", schema: `{"not":{"$ref":"#"}}`},
+		{name: "itself in if", schema: `{"if":{"$ref":"#"},"then":false}`},
+		{name: "itself in dependentSchemas", schema: `{"dependentSchemas":{"a":{"$ref":"#"}}}`},
+		{name: "two that need each other", schema: `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`},
+		{name: "cycle in unused definitions", schema: `{"$defs":{"a":{"$ref":"#/$defs/a"}}}`},
+		{name: "1000 references in a row", schema: strings.ReplaceAll(chain(600), `x"}`, `"}`)},
+		{name: "doubling anyOf", schema: doubling(22, "anyOf")},
+		{name: "doubling allOf", schema: doubling(22, "allOf")},
+		{name: "doubling oneOf", schema: doubling(22, "oneOf")},
+		{name: "doubling allOf within bounds", schema: doubling(6, "allOf"), data: `"x"`, accepted: true, valid: true},
+		{name: "doubling by level", schema: deepDoubling(30)},
+		{name: "doubling by recursion", schema: `{"anyOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`},
+		{name: "doubling by recursion through wild names", schema: `{"properties":{"a":{"$ref":"#"}},"patternProperties":{"a":{"$ref":"#"}}}`},
+		{name: "doubling by recursion through items", schema: `{"items":{"$ref":"#"},"contains":{"$ref":"#"}}`},
+		{name: "doubling by recursion beside additionalProperties", schema: `{"allOf":[{"properties":{"a":{"$ref":"#"}}}],"additionalProperties":{"$ref":"#"}}`},
+		{name: "plain recursion", schema: `{"type":"object","properties":{"next":{"$ref":"#"}},"additionalProperties":false}`, data: strings.Repeat(`{"next":`, 60) + "{}" + strings.Repeat("}", 60), accepted: true, valid: true},
+		{name: "any JSON value by recursion", schema: `{"anyOf":[{"type":["string","number","boolean","null"]},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}`, data: `{"a":[1,{"b":null}]}`, accepted: true, valid: true},
+		// Identity.
+		{name: "nested $id", schema: `{"$defs":{"a":{"$id":"http://x.example/","type":"string"}}}`},
+		{name: "same $anchor twice", schema: `{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`},
+		{name: "$recursiveRef", schema: `{"$recursiveRef":"#"}`},
+		{name: "$dynamicRef to an anchor", schema: `{"$dynamicAnchor":"x","properties":{"a":{"$dynamicRef":"#x"}}}`},
+		{name: "draft-04", schema: `{"$schema":"http://json-schema.org/draft-04/schema#"}`},
+		{name: "2019-09", schema: `{"$schema":"https://json-schema.org/draft/2019-09/schema"}`},
+		{name: "another dialect below", schema: `{"properties":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`},
+		// Keywords.
+		{name: "null property", schema: `{"properties":{"a":null}}`},
+		{name: "null items", schema: `{"items":null}`},
+		{name: "null in allOf", schema: `{"allOf":[null]}`},
+		{name: "null not", schema: `{"not":null}`},
+		{name: "null properties", schema: `{"properties":null}`},
+		{name: "null definition", schema: `{"$defs":{"a":null}}`},
+		{name: "empty enum", schema: `{"enum":[]}`},
+		{name: "empty allOf", schema: `{"allOf":[]}`},
+		{name: "2001 values in enum", schema: `{"enum":[` + repeated("1", 2001) + `]}`},
+		{name: "2000 values in enum on many items", schema: `{"items":{"enum":[` + numbered(`"v%"`, 2000) + `]}}`, data: "[" + repeated(`"x"`, 100_000) + "]", accepted: true, says: tooMany},
+		{name: "unknown type", schema: `{"type":"strnig"}`},
+		{name: "empty type list", schema: `{"type":[]}`},
+		{name: "required as a boolean", schema: `{"properties":{"a":{"required":true}}}`},
+		{name: "legacy tuple in 2020-12", schema: `{"items":[{"type":"string"}]}`},
+		{name: "capitalised keyword is none", schema: `{"Type":"string","PROPERTIES":null}`, data: "1", accepted: true, valid: true},
+		{name: "duplicate keyword", schema: `{"type":"string","type":"integer"}`},
+		{name: "content keywords assert nothing", schema: `{"contentEncoding":"base64","contentMediaType":"application/xml","contentSchema":{"$ref":"http://x.example/"}}`, data: `"%"`, accepted: true, valid: true},
+		{name: "a list", schema: `[]`},
+		{name: "true", schema: `true`},
+		{name: "null", schema: `null`},
+		// Numbers.
+		{name: "a million digits", schema: `{"multipleOf":1` + strings.Repeat("0", 50_000) + `}`},
+		{name: "minimum 1e999999999", schema: `{"minimum":1e999999999}`},
+		{name: "multipleOf 1e-999999999", schema: `{"multipleOf":1e-999999999}`},
+		{name: "multipleOf 0", schema: `{"multipleOf":0}`},
+		{name: "multipleOf -1", schema: `{"multipleOf":-1}`},
+		{name: "multipleOf 1e-400", schema: `{"multipleOf":1e-400}`, data: "1e400", accepted: true, valid: true},
+		{name: "maxLength beyond any integer", schema: `{"maxLength":1e300}`},
+		{name: "minLength -1", schema: `{"minLength":-1}`},
+		{name: "minItems 0.5", schema: `{"minItems":0.5}`},
+		{name: "maxLength 2.0", schema: `{"maxLength":2.0}`, data: `"xx"`, accepted: true, valid: true},
+		{name: "unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: "the same item twice"},
+		// Data.
+		{name: "2 MiB string", schema: `{"type":"string"}`, data: `"` + strings.Repeat("x", 2<<20) + `"`, accepted: true, says: "longer than 1 MiB"},
+		{name: "1 MiB string in many forms", schema: `{"oneOf":[` + numbered(`{"const":"%"}`, 500) + `]}`, data: `"` + strings.Repeat("x", 1<<20-10) + `"`, accepted: true, says: tooMany},
+		{name: "many values that fail", schema: `{"items":{"type":"integer"}}`, data: "[" + repeated(`"x"`, 190_000) + "]", accepted: true, says: tooMany},
+		{name: "many values that pass", schema: `{"items":{"type":"integer"}}`, data: "[" + repeated(`7`, 190_000) + "]", accepted: true, valid: true},
+		{name: "many unknown members", schema: `{"additionalProperties":{"not":{"type":"null"}}}`, data: "{" + numbered(`"%":1`, 150_000) + "}", accepted: true, says: tooMany},
+	}
+}
+
+func TestT36HostileSchemas(t *testing.T) {
+	var contacted atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		contacted.Add(1)
+		_, _ = w.Write([]byte(`{"type":"string"}`))
+	}))
+	defer server.Close()
+	cases := hostileSchemas(server.URL)
+	if len(cases) < 61 {
+		t.Errorf("only %d cases", len(cases))
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			defer checkNoHang(t, time.Now())
+			raw := mcp.RawJSON(test.schema)
+			tool, refused := offer(t, `{"type":"object"}`, string(raw))
+			if (tool != nil) != test.accepted {
+				t.Fatalf("got refusals %v, want accepted %v", refused, test.accepted)
+			}
+			if tool == nil {
+				if len(refused) != 1 || refused[0].Err == nil || len(refused[0].Err.Error()) > 500 {
+					t.Errorf("got %v, want one refusal with a short reason", refused)
+				}
+				return
+			}
+			err := tool.ValidateOutput(mcp.RawJSON(test.data))
+			checkRefusal(t, err, test.valid, test.says)
+			if err != nil && len(err.Error()) > 1024 {
+				t.Errorf("a text of %d bytes", len(err.Error()))
+			}
+		})
+	}
+	if n := contacted.Load(); n != 0 {
+		t.Errorf("the server was contacted %d times", n)
+	}
+}
+
+func TestT36SameIDDoesNotPoison(t *testing.T) {
+	r := registry.New()
+	schema := func(name, kind string) registry.Offer {
+		input := `{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"` + kind + `"}}}`
+		return registry.Offer{Timeout: time.Second, Definition: mcp.NewObject(
+			mcp.Member{Name: "name", Value: mcp.String(name)}, mcp.Member{Name: "inputSchema", Value: mcp.RawJSON(input)})}
+	}
+	if refused := r.Replace(registry.Source{Name: "s", Tools: []registry.Offer{schema("one", "string"), schema("two", "integer")}}); len(refused) > 0 {
+		t.Fatal(refused)
+	}
+	view := r.Catalogue().View([]string{"s"})
+	for name, data := range map[string]string{"one": `{"a":"x"}`, "two": `{"a":1}`} {
+		tool, err := view.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tool.Validate(mcp.RawJSON(data)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestT22PatternCost(t *testing.T) {
+	wide := `^(?:` + strings.Repeat(`[a-z]{1,60}x`, 30) + `)$`
+	for _, test := range []struct {
+		name, schema, data string
+		accepted, valid    bool
+		says               string
+	}{
+		{"program too large", `{"pattern":"` + strings.Repeat("a{1000}", 10) + `"}`, "", false, false, ""},
+		{"pattern too long", `{"pattern":"` + strings.Repeat("a", 1025) + `"}`, "", false, false, ""},
+		{"101 patterns", `{"patternProperties":{` + numbered(`"^%$":{}`, 101) + `}}`, "", false, false, ""},
+		{"100 patterns", `{"patternProperties":{` + numbered(`"^%$":{"type":"integer"}`, 100) + `}}`, `{"7":1}`, true, true, ""},
+		{"program times input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100_000) + `"`, true, false, tooLong},
+		{"small input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100) + `"`, true, false, "must match the pattern"},
+		{"patternProperties on many objects", `{"items":{"patternProperties":{"` + wide + `":{"type":"null"}},"minProperties":1}}`, "[" + repeated(`{}`, 100_000) + "]", true, false, tooLong},
+		{"nested repetition", `{"pattern":"^(a+)+$"}`, `"` + strings.Repeat("a", 1_000_000) + `!"`, true, false, "must match the pattern"},
+		{"backreference", `{"pattern":"^(a)\\1$"}`, "", false, false, ""},
+		{"lookahead", `{"pattern":"^(?=a)b$"}`, "", false, false, ""},
+		{"flags of RE2", `{"pattern":"(?i)a"}`, "", false, false, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			defer checkNoHang(t, time.Now())
+			tool, refused := offer(t, `{"type":"object"}`, test.schema)
+			if (tool != nil) != test.accepted {
+				t.Fatalf("got refusals %v, want accepted %v", refused, test.accepted)
+			}
+			if tool != nil {
+				checkRefusal(t, tool.ValidateOutput(mcp.RawJSON(test.data)), test.valid, test.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package registry
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// keyword reads one keyword of n. Keywords that assert nothing are skipped, whatever their value: annotations, those of
+// the other dialect, contentEncoding and its kin (which the library would assert), and names nobody knows.
+func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
+	switch name {
+	case "$schema", "$id", "$ref", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor":
+		return p.core(n, name, value)
+	case "prefixItems", "minContains", "maxContains", "dependentRequired", "dependentSchemas",
+		"unevaluatedItems", "unevaluatedProperties":
+		if p.draft7 {
+			return nil
+		}
+	case "additionalItems", "dependencies":
+		if !p.draft7 {
+			return nil
+		}
+	}
+	switch name {
+	case "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies":
+		return p.named(n, name, value)
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		return p.list(n, name, name, value)
+	case "items":
+		if p.draft7 && value.IsArray() {
+			return p.list(n, "items", "prefixItems", value)
+		}
+		return p.single(n, name, value)
+	case "not", "if", "then", "else", "contains", "propertyNames",
+		"additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems":
+		return p.single(n, name, value)
+	case "x-mcp-header":
+		n.header = value
+		return nil
+	}
+	return p.assertion(n, name, value)
+}
+
+// core reads the keywords that say what a schema is and where others are.
+func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
+	text, isText := value.Text()
+	switch name {
+	case "$dynamicRef", "$recursiveRef", "$recursiveAnchor":
+		return n.refuse("%s is not supported", name)
+	case "$schema":
+		if draft7, err := isDraft7(value); err != nil || draft7 != p.draft7 {
+			return n.refuse("another dialect in $schema")
+		}
+		return nil
+	case "$id":
+		if n.place != "" || !isText {
+			return n.refuse("$id is only supported at the root, as a string")
+		}
+		return nil
+	}
+	if !isText {
+		return n.refuse("%s must be a string", name)
+	}
+	switch {
+	case name == "$ref":
+		n.refers = true
+		p.refs = append(p.refs, reference{n, text})
+	case p.draft7:
+	case text == "" || strings.ContainsAny(text, "#/") || p.anchors[text] != nil && p.anchors[text] != n:
+		return n.refuse("%s must be a plain name, used once", name)
+	default:
+		p.anchors[text] = n
+	}
+	return nil
+}
+
+// single reads a keyword whose value is one subschema.
+func (p *parser) single(n *node, keyword string, value mcp.RawJSON) error {
+	to, err := p.read(n, n.place+"/"+keyword, value)
+	if err != nil {
+		return err
+	}
+	n.edges = append(n.edges, edge{keyword: keyword, to: to})
+	return nil
+}
+
+// list reads a keyword whose value is a list of subschemas. as is the keyword it means.
+func (p *parser) list(n *node, keyword, as string, value mcp.RawJSON) error {
+	elements, ok := value.Elements()
+	if !ok || len(elements) == 0 {
+		return n.refuse("%s must be a list of at least one schema", keyword)
+	}
+	for i, element := range elements {
+		to, err := p.read(n, n.place+"/"+keyword+"/"+strconv.Itoa(i), element)
+		if err != nil {
+			return err
+		}
+		n.edges = append(n.edges, edge{keyword: as, to: to})
+	}
+	return nil
+}
+
+// named reads a keyword whose value is an object of subschemas.
+func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
+	if !value.IsObject() {
+		return n.refuse("%s must be an object of schemas", keyword)
+	}
+	members, err := strictjson.Members(nil, value)
+	if err != nil {
+		return n.refuse("%s must be an object of schemas", keyword)
+	}
+	for _, m := range members {
+		if err := p.entry(n, keyword, m.Name, m.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
+	if keyword == "dependencies" {
+		if value.IsArray() {
+			return p.dependency(n, name, value)
+		}
+	}
+	e := edge{keyword: keyword, name: name}
+	if keyword == "patternProperties" {
+		compiled, size, err := p.compile(n, name)
+		if err != nil {
+			return err
+		}
+		e.name, e.pattern = compiled.String(), compiled
+		n.program += size
+	}
+	parent := n
+	if keyword == "$defs" || keyword == "definitions" {
+		parent = nil
+	}
+	to, err := p.read(parent, n.place+"/"+keyword+"/"+escape(name), value)
+	if err != nil {
+		return err
+	}
+	e.to = to
+	switch keyword {
+	case "$defs", "definitions":
+		return nil
+	case "dependencies":
+		e.keyword = "dependentSchemas"
+	}
+	n.edges = append(n.edges, e)
+	return nil
+}
+
+// dependency adds one entry of draft-07's dependencies to dependentRequired.
+func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
+	if _, err := n.names(value, "dependencies"); err != nil {
+		return err
+	}
+	for i, r := range n.rules {
+		if r.Name == "dependentRequired" {
+			o, _ := mcp.ObjectOf(r.Value)
+			n.rules[i].Value = o.With(name, value).JSON()
+			return nil
+		}
+	}
+	o := mcp.NewObject(mcp.Member{Name: name, Value: value})
+	n.rules = append(n.rules, strictjson.Member{Name: "dependentRequired", Value: o.JSON()})
+	return nil
+}
+
+// compile translates and compiles one pattern within the bounds of patterns.
+func (p *parser) compile(n *node, source string) (*regexp.Regexp, int, error) {
+	if p.patterns++; p.patterns > maxPatterns {
+		return nil, 0, n.refuse("more than %d patterns", maxPatterns)
+	}
+	if utf8.RuneCountInString(source) > maxPattern {
+		return nil, 0, n.refuse("a pattern of more than %d characters", maxPattern)
+	}
+	compiled, size, err := compilePattern(source)
+	if err != nil {
+		return nil, 0, n.refuse("%v", err)
+	}
+	if p.programs += size; p.programs > maxPrograms {
+		return nil, 0, n.refuse("patterns of more than %d instructions together", maxPrograms)
+	}
+	return compiled, size, nil
+}
+
+// names reads a list of different property names.
+func (n *node) names(value mcp.RawJSON, keyword string) ([]string, error) {
+	elements, ok := value.Elements()
+	if !ok {
+		return nil, n.refuse("%s must be a list of names", keyword)
+	}
+	names := make([]string, len(elements))
+	for i, element := range elements {
+		if names[i], ok = element.Text(); !ok {
+			return nil, n.refuse("%s must be a list of names", keyword)
+		}
+	}
+	return names, nil
+}
+
+// escape writes name as a token of a JSON pointer.
+func escape(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}

@@ -1,0 +1,109 @@
+package registry
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// keyword explains one keyword that failed. Those that only say that a subschema failed are left to that subschema.
+func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path []string) {
+	switch keyword {
+	case "type":
+		e.add(path, "must be %s, got %s", n.kinds, kindOfValue(value))
+	case "enum":
+		e.enum(n, path)
+	case "const":
+		e.add(path, "must be %s", clip(string(n.rule(keyword)), 200))
+	case "required":
+		e.required(n, value, path)
+	case "dependentRequired":
+		e.dependent(n, value, path)
+	case "anyOf", "oneOf":
+		e.alternatives(f, n, keyword, value, path)
+	case "not":
+		e.add(path, "has a form that is excluded")
+	case "schema":
+		e.add(path, "must be left out")
+	case "unevaluatedItems":
+		if to := n.child(keyword); to != nil && to.never {
+			e.add(path, "has too many items")
+		}
+	case "pattern":
+		e.add(path, "must match the pattern %s", clip(n.source, 200))
+	case "uniqueItems":
+		e.add(path, "must not hold the same item twice")
+	default:
+		if sentence := limitSentence(keyword); sentence != "" {
+			e.add(path, "%s", strings.ReplaceAll(sentence, "%s", clip(string(n.rule(keyword)), 80)))
+		}
+	}
+}
+
+// limitSentence returns how to say a numeric keyword.
+func limitSentence(keyword string) string {
+	switch keyword {
+	case "minimum":
+		return "must be at least %s"
+	case "maximum":
+		return "must be at most %s"
+	case "exclusiveMinimum":
+		return "must be above %s"
+	case "exclusiveMaximum":
+		return "must be below %s"
+	case "multipleOf":
+		return "must be a multiple of %s"
+	case "minLength":
+		return "must have at least %s characters"
+	case "maxLength":
+		return "must have at most %s characters"
+	case "minItems":
+		return "must have at least %s items"
+	case "maxItems":
+		return "must have at most %s items"
+	case "minProperties":
+		return "must have at least %s members"
+	case "maxProperties":
+		return "must have at most %s members"
+	case "minContains":
+		return "has too few items of the form it must contain"
+	case "maxContains":
+		return "must have at most %s items of the form it contains"
+	}
+	return ""
+}
+
+func (e *explainer) enum(n *node, path []string) {
+	elements, _ := n.rule("enum").Elements()
+	texts := make([]string, len(elements))
+	for i, element := range elements {
+		texts[i] = clip(string(element), 60)
+	}
+	e.add(path, "must be one of %s", list(texts))
+}
+
+func (e *explainer) required(n *node, value any, path []string) {
+	object, _ := value.(map[string]any)
+	for _, name := range n.required {
+		if _, ok := object[name]; !ok {
+			e.add(append(slices.Clip(path), named(name)), "is required")
+		}
+	}
+}
+
+func (e *explainer) dependent(n *node, value any, path []string) {
+	object, _ := value.(map[string]any)
+	rule, _ := mcp.ObjectOf(n.rule("dependentRequired"))
+	for given, list := range rule.Members {
+		if _, ok := object[given]; !ok {
+			continue
+		}
+		names, _ := n.names(list, "dependentRequired")
+		for _, name := range names {
+			if _, ok := object[name]; !ok {
+				e.add(append(slices.Clip(path), named(name)), "is required when %s is given", named(given))
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// maxDefinition bounds one definition, in bytes.
+const maxDefinition = 128 << 10
+
+// HeaderParam is a property of a tool's input schema that the client repeats in an Mcp-Param-* header (x-mcp-header).
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+type HeaderParam struct {
+	Header string   // without Mcp-Param-
+	Path   []string // of property names, from the root of the arguments
+	Type   string   // string, integer or boolean
+}
+
+// Tool is one tool of the catalogue. It is shared, and immutable but for one thing: when its source offers the same
+// definition again, calls go where the newer offer says.
+type Tool struct {
+	Server     string
+	Name       string     // the source's own
+	Exposed    string     // what clients call
+	Definition mcp.Object // with the exposed name; raw text via JSON is cached in Raw
+	Raw        mcp.RawJSON
+	Headers    []HeaderParam
+	Timeout    time.Duration
+
+	offered [sha256.Size]byte // hash of the definition as offered
+	input   *schema
+	output  *schema // nil when there is none
+	call    atomic.Pointer[Func]
+}
+
+// ArgumentError says, for the model that made the arguments, which argument is wrong, how, and what is allowed. Its
+// text holds no value.
+type ArgumentError struct{ Text string }
+
+func (e *ArgumentError) Error() string { return e.Text }
+
+// Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
+// passed strictjson.Check.
+func (t *Tool) Validate(arguments mcp.RawJSON) error {
+	if arguments == nil {
+		arguments = mcp.RawJSON("{}")
+	}
+	if text := t.input.check(arguments, "arguments", true); text != "" {
+		return &ArgumentError{Text: text}
+	}
+	return nil
+}
+
+// HasOutput tells whether the tool declares an outputSchema.
+func (t *Tool) HasOutput() bool { return t.output != nil }
+
+// ValidateOutput checks structured content against the output schema; nil when there is none. The error's text says
+// place and rule, no value. structured must have passed strictjson.Check; nil is no structured content, which breaks
+// every output schema.
+func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
+	if t.output == nil {
+		return nil
+	}
+	if structured == nil {
+		return errors.New("structuredContent: is required by the output schema")
+	}
+	if text := t.output.check(structured, "structuredContent", false); text != "" {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// Call runs the tool.
+func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
+	return (*t.call.Load())(ctx, c)
+}
+
+func (t *Tool) callBy(f Func) { t.call.Store(&f) }
+
+// refusalError carries the reason beside the cause.
+type refusalError struct {
+	reason string
+	err    error
+}
+
+func (e *refusalError) Error() string { return e.err.Error() }
+
+func refuse(reason string, err error) error { return &refusalError{reason, err} }
+
+// newTool makes a tool of an offer. Errors are *refusalError.
+func newTool(server, prefix string, offer *Offer) (*Tool, error) {
+	raw := offer.Definition.JSON()
+	t := &Tool{Server: server, Name: offer.Definition.Text("name"), Timeout: offer.Timeout, offered: sha256.Sum256(raw)}
+	t.callBy(offer.Call)
+	var err error
+	if t.Exposed, err = exposedName(prefix, t.Name); err != nil {
+		return nil, refuse("name", err)
+	}
+	if len(raw) > maxDefinition {
+		return nil, refuse("size", fmt.Errorf("the definition has more than %d bytes", maxDefinition))
+	}
+	if err := t.readSchemas(offer.Definition); err != nil {
+		return nil, err
+	}
+	t.Definition = offer.Definition.With("name", mcp.String(t.Exposed))
+	t.Raw = t.Definition.JSON()
+	return t, nil
+}
+
+var errInputType = errors.New(`inputSchema must be an object with "type": "object"`)
+
+func (t *Tool) readSchemas(definition mcp.Object) error {
+	raw := definition.Value("inputSchema")
+	o, ok := mcp.ObjectOf(raw)
+	if !ok || o.Text("type") != "object" {
+		return refuse("schema", errInputType)
+	}
+	var err error
+	if t.input, err = compile(raw); err != nil {
+		return refuse(reasonOf(err, "schema"), fmt.Errorf("inputSchema: %w", err))
+	}
+	if t.Headers, err = headerParams(t.input.root, t.input.nodes); err != nil {
+		return refuse("header", err)
+	}
+	if raw = definition.Value("outputSchema"); raw == nil {
+		return nil
+	}
+	if !raw.IsObject() {
+		return refuse("output_schema", errors.New("outputSchema must be an object"))
+	}
+	if t.output, err = compile(raw); err != nil {
+		return refuse(reasonOf(err, "output_schema"), fmt.Errorf("outputSchema: %w", err))
+	}
+	return nil
+}
+
+func reasonOf(err error, otherwise string) string {
+	if errors.Is(err, errSchemaSize) {
+		return "size"
+	}
+	return otherwise
+}
+
+// with returns t for an offer of the same definition: t itself, or one that differs only in its time limit.
+func (t *Tool) with(offer *Offer) *Tool {
+	if t.Timeout != offer.Timeout {
+		other := &Tool{
+			Server: t.Server, Name: t.Name, Exposed: t.Exposed, Definition: t.Definition, Raw: t.Raw,
+			Headers: t.Headers, Timeout: offer.Timeout, offered: t.offered, input: t.input, output: t.output,
+		}
+		t = other
+	}
+	t.callBy(offer.Call)
+	return t
+}

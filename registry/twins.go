@@ -1,0 +1,182 @@
+package registry
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// hasTwins tells whether some object in the text has two names that a lenient parser may take for one. It passes the
+// value.
+func hasTwins(c *cursor) bool {
+	switch c.kind() {
+	case '[':
+		found := false
+		for c.i++; c.more(); {
+			found = hasTwins(c) || found
+		}
+		return found
+	case '{':
+	default:
+		c.scalar()
+		return false
+	}
+	var room [12][]byte
+	names, found, simple := room[:0], false, true
+	for c.i++; c.more(); {
+		name := c.scalar()
+		names = append(names, name)
+		simple = simple && isLower(name)
+		found = hasTwins(c) || found
+	}
+	return found || !simple && foldAlike(names)
+}
+
+// isLower tells whether a quoted name is its own folded form by its looks.
+func isLower(quoted []byte) bool {
+	for _, b := range quoted {
+		if b >= utf8.RuneSelf || b >= 'A' && b <= 'Z' || b == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// foldAlike tells whether two of the quoted names fold to one.
+func foldAlike(names [][]byte) bool {
+	if len(names) <= 12 && !slices.ContainsFunc(names, isExotic) {
+		for i, a := range names {
+			for _, b := range names[:i] {
+				if len(a) == len(b) && bytes.EqualFold(a, b) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	seen := make(map[string]bool, len(names))
+	for _, quoted := range names {
+		name, _ := strictjson.Unquote(quoted)
+		folded := strictjson.Fold(name)
+		if seen[folded] {
+			return true
+		}
+		seen[folded] = true
+	}
+	return false
+}
+
+func isExotic(quoted []byte) bool {
+	for _, b := range quoted {
+		if b >= utf8.RuneSelf || b == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+// undeclaredTwins finds two names of one object that fold alike and that the schemas at that place do not both declare.
+func undeclaredTwins(value any, at []*node, path []string) (place []string, first, second string) {
+	switch v := value.(type) {
+	case []any:
+		for i, item := range v {
+			inner := append(slices.Clip(path), strconv.Itoa(i))
+			if place, first, second = undeclaredTwins(item, below(at, func(n *node) []*node { return n.atIndex(i) }), inner); place != nil {
+				return place, first, second
+			}
+		}
+	case map[string]any:
+		if first, second = alike(v, at); first != "" {
+			return append(slices.Clip(path), named(first)), first, second
+		}
+		for _, name := range sortedNames(v) {
+			inner := append(slices.Clip(path), named(name))
+			if place, first, second = undeclaredTwins(v[name], below(at, func(n *node) []*node { return n.atName(name) }), inner); place != nil {
+				return place, first, second
+			}
+		}
+	}
+	return nil, "", ""
+}
+
+// alike returns two names of object that fold alike, unless both are declared.
+func alike(object map[string]any, at []*node) (first, second string) {
+	seen := make(map[string]string, len(object))
+	for _, name := range sortedNames(object) {
+		folded := strictjson.Fold(name)
+		other, ok := seen[folded]
+		if ok && (!declares(at, name) || !declares(at, other)) {
+			return other, name
+		}
+		seen[folded] = name
+	}
+	return "", ""
+}
+
+func declares(at []*node, name string) bool {
+	return slices.ContainsFunc(at, func(n *node) bool { return n.named[name].node != nil })
+}
+
+// below returns the schemas that one step leads to, with all that apply in place.
+func below(at []*node, step func(*node) []*node) []*node {
+	var all []*node
+	for _, n := range at {
+		for _, to := range step(n) {
+			all = to.inPlace(all)
+		}
+	}
+	return all
+}
+
+// inPlace appends n and all that apply to the same value, each once.
+func (n *node) inPlace(all []*node) []*node {
+	if slices.Contains(all, n) {
+		return all
+	}
+	all = append(all, n)
+	for _, e := range n.edges {
+		if e.inPlace() {
+			all = e.to.inPlace(all)
+		}
+	}
+	return all
+}
+
+func (n *node) atName(name string) []*node {
+	var to []*node
+	for _, e := range n.edges {
+		switch e.keyword {
+		case "properties":
+			if e.name == name {
+				to = append(to, e.to)
+			}
+		case "patternProperties":
+			if e.pattern.MatchString(name) {
+				to = append(to, e.to)
+			}
+		case "additionalProperties", "unevaluatedProperties":
+			to = append(to, e.to)
+		}
+	}
+	return to
+}
+
+func (n *node) atIndex(i int) []*node {
+	var to []*node
+	place := 0
+	for _, e := range n.edges {
+		switch e.keyword {
+		case "prefixItems":
+			if place == i {
+				to = append(to, e.to)
+			}
+			place++
+		case "items", "contains", "unevaluatedItems":
+			to = append(to, e.to)
+		}
+	}
+	return to
+}

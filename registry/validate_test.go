@@ -1,0 +1,200 @@
+package registry_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+func validate(t *testing.T, schema, arguments string) string {
+	t.Helper()
+	tool, refused := offer(t, schema, "")
+	if tool == nil {
+		t.Fatalf("refused: %+v", refused)
+	}
+	err := tool.Validate(mcp.RawJSON(arguments))
+	if err == nil {
+		return ""
+	}
+	if _, ok := errors.AsType[*registry.ArgumentError](err); !ok {
+		t.Errorf("got a %T, want an *ArgumentError", err)
+	}
+	return err.Error()
+}
+
+// object returns a schema with one optional property a.
+func object(property string) string { return `{"type":"object","properties":{"a":` + property + `}}` }
+
+func TestArgumentErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
+	for _, test := range []struct{ name, schema, arguments, want string }{
+		{"valid", smallSchema, smallData, ""},
+		{"required", smallSchema, `{}`, "city: is required"},
+		{"required and null", smallSchema, `{"city":null}`, "city: must be a string, got null"},
+		{"two problems", smallSchema, `{"units":"kelvin"}`, `city: is required; units: must be one of "metric", "imperial"`},
+		{"surplus", smallSchema, `{"city":"x","zip":1}`, "zip: is not allowed here; allowed: city, units"},
+		{"surplus where nothing is known", `{"type":"object","additionalProperties":false}`, `{"zip":1}`, "zip: is not allowed here"},
+		{"type", object(`{"type":"integer"}`), `{"a":"secret"}`, "a: must be an integer, got a string"},
+		{"types", object(`{"type":["integer","null"]}`), `{"a":"secret"}`, "a: must be null or an integer, got a string"},
+		{"fraction", object(`{"type":"integer"}`), `{"a":1.5}`, "a: must be an integer, got a number"},
+		{"number", object(`{"type":"number"}`), `{"a":{}}`, "a: must be a number, got an object"},
+		{"const", object(`{"const":"x"}`), `{"a":"secret"}`, `a: must be "x"`},
+		{"minimum", object(`{"minimum":1.50}`), `{"a":1}`, "a: must be at least 1.50"},
+		{"maximum", object(`{"maximum":1}`), `{"a":2}`, "a: must be at most 1"},
+		{"exclusive", object(`{"exclusiveMinimum":1}`), `{"a":1}`, "a: must be above 1"},
+		{"multipleOf", object(`{"multipleOf":5}`), `{"a":7}`, "a: must be a multiple of 5"},
+		{"minLength", object(`{"minLength":3}`), `{"a":"é!"}`, "a: must have at least 3 characters"},
+		{"pattern", object(`{"pattern":"^\\s*[a-z]+$"}`), `{"a":"SECRET"}`, `a: must match the pattern ^\s*[a-z]+$`},
+		{"items", object(`{"items":{"type":"string"},"maxItems":1}`), `{"a":["x",1]}`, "a: must have at most 1 items; a/1: must be a string, got an integer"},
+		{"tuple", object(`{"prefixItems":[{"type":"string"}],"items":false}`), `{"a":[1,2]}`, "a/0: must be a string, got an integer; a/1: is one item too many"},
+		{"uniqueItems", object(`{"uniqueItems":true}`), `{"a":[1,1.0]}`, "a: must not hold the same item twice"},
+		{"contains", object(`{"contains":{"type":"string"}}`), `{"a":[1]}`, "a: has too few items of the form it must contain"},
+		{"nested", object(`{"type":"object","properties":{"b":{"items":{"required":["c"]}}}}`), `{"a":{"b":[{}]}}`, "a/b/0/c: is required"},
+		{"reference", `{"type":"object","properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"properties":{"b":{"type":"string"}}}}}`, `{"a":{"b":1}}`, "a/b: must be a string, got an integer"},
+		{"not", object(`{"not":{"type":"string"}}`), `{"a":"secret"}`, "a: has a form that is excluded"},
+		{"nullable", object(`{"anyOf":[{"type":"string"},{"type":"null"}]}`), `{"a":1}`, "a: must be null or a string, got an integer"},
+		{"nullable with limit", object(`{"anyOf":[{"type":"string","maxLength":2},{"type":"null"}]}`), `{"a":"secret"}`, "a: must have at most 2 characters"},
+		{"oneOf by tag", object(`{"oneOf":[{"properties":{"t":{"const":"x"},"n":{"type":"integer"}},"required":["t"]},{"properties":{"t":{"const":"y"},"m":{"type":"integer"}},"required":["t"]}]}`), `{"a":{"t":"y","m":"1"}}`, "a: matches none of the 2 allowed forms; what the nearest one lacks follows; a/m: must be an integer, got a string"},
+		{"oneOf with several", object(`{"oneOf":[{"type":"integer"},{"minimum":1}]}`), `{"a":1}`, "a: matches several of the 2 allowed forms, and must match exactly one"},
+		{"if then", `{"type":"object","if":{"required":["a"]},"then":{"required":["b"]}}`, `{"a":1}`, "b: is required"},
+		{"if else", `{"type":"object","if":{"required":["a"]},"else":{"required":["b"]}}`, `{}`, "b: is required"},
+		{"dependentRequired", `{"type":"object","dependentRequired":{"a":["b"]}}`, `{"a":1}`, "b: is required when a is given"},
+		{"dependencies of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","dependencies":{"a":["b"],"c":{"required":["d"]}}}`, `{"a":1,"c":1}`, "b: is required when a is given; d: is required"},
+		{"propertyNames", `{"type":"object","propertyNames":{"maxLength":2}}`, `{"abc":1}`, "abc: is a name that is not allowed here"},
+		{"patternProperties", `{"type":"object","patternProperties":{"^n":{"type":"integer"}}}`, `{"n1":"x"}`, "n1: must be an integer, got a string"},
+		{"unevaluatedProperties", `{"type":"object","properties":{"a":{}},"unevaluatedProperties":false}`, `{"b":"x"}`, "b: is not allowed here; allowed: a"},
+		{"unevaluatedItems", object(`{"prefixItems":[true],"unevaluatedItems":{"type":"string"}}`), `{"a":[1,2]}`, "a/1: does not have the form of further items"},
+		{"unevaluatedItems false", object(`{"prefixItems":[true],"unevaluatedItems":false}`), `{"a":[1,2]}`, "a: has too many items"},
+		{"minProperties", `{"type":"object","minProperties":1}`, `{}`, "arguments: must have at least 1 members"},
+		{"no object", `{"type":"object"}`, `[1]`, "arguments: must be an object, got an array"},
+		{"null", `{"type":"object"}`, `null`, "arguments: must be an object, got null"},
+		{"odd name", `{"type":"object","additionalProperties":false}`, `{"a\n/\u202eb":1}`, `"a\n/\u202eb": is not allowed here`},
+		{"many", `{"type":"object","required":["a","b","c","d","e","f","g"]}`, `{}`, "a: is required; b: is required; c: is required; d: is required; e: is required; and 2 more"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := validate(t, test.schema, test.arguments)
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if strings.Contains(strings.ToLower(got), "secret") {
+				t.Errorf("the text holds the value: %s", got)
+			}
+		})
+	}
+}
+
+func TestArgumentErrorsStaySmall(t *testing.T) {
+	long := strings.Repeat("long name ", 200)
+	names := numbered(`"`+long+`%"`, 20)
+	enum := numbered(`"`+strings.Repeat("v", 300)+`%"`, 60)
+	for name, schema := range map[string]string{
+		"required": `{"type":"object","required":[` + names + `]}`,
+		"enum":     `{"type":"object","properties":{"a":{"enum":[` + enum + `]}}}`,
+		"pattern":  `{"type":"object","properties":{"a":{"pattern":"` + strings.Repeat("é", 1000) + `"}}}`,
+	} {
+		got := validate(t, schema, `{"a":"x"}`)
+		if got == "" || len(got) > 1024 {
+			t.Errorf("%s: got a text of %d bytes", name, len(got))
+		}
+	}
+}
+
+func TestNilArgumentsAreAnEmptyObject(t *testing.T) {
+	tool, _ := offer(t, `{"type":"object"}`, "")
+	if err := tool.Validate(nil); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if got := validate(t, smallSchema, `{}`); got != "city: is required" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOutputIsChecked(t *testing.T) {
+	plain, _ := offer(t, `{"type":"object"}`, "")
+	if plain.HasOutput() || plain.ValidateOutput(mcp.RawJSON(`1`)) != nil || plain.ValidateOutput(nil) != nil {
+		t.Error("a tool without outputSchema takes any output")
+	}
+	tool, _ := offer(t, `{"type":"object"}`, `{"type":"array","items":{"type":"integer"}}`)
+	for _, test := range []struct{ structured, want string }{
+		{`[1,2]`, ""},
+		{`[1,"secret"]`, "1: must be an integer, got a string"},
+		{`{"a":1}`, "structuredContent: must be an array, got an object"},
+		{``, "structuredContent: is required by the output schema"},
+	} {
+		var structured mcp.RawJSON
+		if test.structured != "" {
+			structured = mcp.RawJSON(test.structured)
+		}
+		got := ""
+		if err := tool.ValidateOutput(structured); err != nil {
+			got = err.Error()
+		}
+		if !tool.HasOutput() || got != test.want {
+			t.Errorf("%s: got %q, want %q", test.structured, got, test.want)
+		}
+	}
+}
+
+func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
+	declared := `{"type":"object","properties":{"id":{},"ID":{},"in":{"anyOf":[{"properties":{"x":{},"X":{}}}]},"free":{}},"patternProperties":{"^p":{"properties":{"k":{},"K":{}}}}}`
+	for _, test := range []struct {
+		name, arguments string
+		refused         bool
+	}{
+		{"both declared", `{"id":1,"ID":2}`, false},
+		{"one declared", `{"id":1,"Id":2}`, true},
+		{"none declared", `{"q":1,"Q":2}`, true},
+		{"long s", `{"s":1,"ſ":2}`, true},
+		{"Kelvin sign", `{"k":1,"\u212a":2}`, true},
+		{"full width", `{"a":1,"ａ":2}`, true},
+		{"trailing NUL", `{"a":1,"a\u0000":2}`, true},
+		{"nested, declared there", `{"in":{"x":1,"X":2}}`, false},
+		{"nested, declared elsewhere", `{"free":{"id":1,"ID":2}}`, true},
+		{"nested by pattern, declared there", `{"p1":{"k":1,"K":2}}`, false},
+		{"in a list", `{"free":[1,{"a":1,"A":2}]}`, true},
+		{"many names", `{"free":{` + numbered(`"N%":%`, 40) + `,"n7":1}}`, true},
+		{"capitals that differ", `{"free":{"aB":1,"aC":2,"Ba":3}}`, false},
+		{"as values", `{"free":["a","A"]}`, false},
+		{"in different objects", `{"free":[{"a":1},{"A":1}]}`, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := validate(t, declared, test.arguments)
+			if (got != "") != test.refused {
+				t.Errorf("got %q, want refused %v", got, test.refused)
+			}
+			if test.refused && !strings.Contains(got, "differ only in form") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestT36OneSchemaManyGoroutines(t *testing.T) {
+	for _, schema := range []string{
+		`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-z]+$","not":{"const":"no"}}}}`,
+		`{"type":"object","patternProperties":{"^a":{"type":"string","pattern":"^[a-z]+$"}},"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"oneOf":[{"type":"string","maxLength":3},{"type":"integer"}]}}}`,
+	} {
+		tool, refused := offer(t, schema, "")
+		if tool == nil {
+			t.Fatal(refused)
+		}
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for range 100 {
+					if err := tool.Validate(mcp.RawJSON(`{"a":"yes"}`)); err != nil {
+						t.Errorf("%s: %v", schema, err)
+					}
+					if tool.Validate(mcp.RawJSON(`{"a":"NO!!"}`)) == nil {
+						t.Errorf("%s: accepted", schema)
+					}
+				}
+			})
+		}
+		group.Wait()
+	}
+}

@@ -1,0 +1,241 @@
+package builtin
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Bounds of a file.
+const (
+	maxCSVBytes   = 32 << 20
+	maxCSVRows    = 1_000_000
+	maxCSVColumns = 256
+	maxCSVRow     = 1 << 20 // bytes
+	maxCSVName    = 1000    // bytes of a column's name
+)
+
+const analyzeCSVDefinition = `{
+  "name": "analyze_csv",
+  "title": "Analyze a CSV file",
+  "description": "Reads a CSV file of the data directory whose first row names the columns, and tells for each column how many cells are not empty, how many of them are numbers, and the sum, average, minimum and maximum of those numbers. At most 32 MiB, 1,000,000 rows and 256 columns.",
+  "inputSchema": {
+    "type": "object",
+    "properties": {
+      "path": {
+        "type": "string",
+        "description": "Path of the file, relative to the data directory, with / between directories, for example \"sales/2026.csv\".",
+        "minLength": 1,
+        "maxLength": 1000
+      },
+      "column": {
+        "type": "string",
+        "description": "Name of the one column to analyze, exactly as in the first row. Default: all columns.",
+        "minLength": 1,
+        "maxLength": 1000
+      },
+      "delimiter": {
+        "type": "string",
+        "description": "What stands between the cells of a row. Default: a comma.",
+        "enum": [",", ";", "|", "\t"],
+        "default": ","
+      }
+    },
+    "required": ["path"],
+    "additionalProperties": false
+  },
+  "outputSchema": {
+    "type": "object",
+    "properties": {
+      "rows": {"type": "integer", "description": "Rows after the first"},
+      "columns": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "properties": {
+            "name": {"type": "string"},
+            "count": {"type": "integer", "description": "Cells that are not empty"},
+            "numeric": {"type": "integer", "description": "Cells that are numbers"},
+            "sum": {"type": "number", "description": "Exact up to 50 digits; absent, like the following, without any number"},
+            "average": {"type": "number", "description": "Exact up to 50 digits, else rounded to 20"},
+            "min": {"type": "number"},
+            "max": {"type": "number"}
+          },
+          "required": ["name", "count", "numeric"]
+        }
+      }
+    },
+    "required": ["rows", "columns"]
+  },
+  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
+}`
+
+type analyzeCSVResult struct {
+	Rows    int             `json:"rows"`
+	Columns []columnSummary `json:"columns"`
+}
+
+// usageError is an error whose text is for the model.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// newAnalyzeCSV keeps the data directory open, so that nothing which happens to its path later leads elsewhere.
+func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
+	if cfg.CSVRoot == "" {
+		return nil, nil, errors.New("needs a directory below which it reads")
+	}
+	root, err := os.OpenRoot(cfg.CSVRoot)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+		result, err := analyzeFile(ctx, root, arguments(c))
+		var usage *usageError
+		switch {
+		case errors.As(err, &usage):
+			return errorResult("%s", usage.text), nil
+		case err != nil:
+			return mcp.Object{}, err
+		}
+		return structuredResult(result)
+	}
+	return call, root.Close, nil
+}
+
+func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeCSVResult, error) {
+	delimiter := byte(',')
+	if text := args.Text("delimiter"); text != "" {
+		if !slices.Contains([]string{",", ";", "|", "\t"}, text) {
+			return nil, usagef("The delimiter must be a comma, a semicolon, a vertical bar or a tab.")
+		}
+		delimiter = text[0]
+	}
+	file, err := openBelow(root, args.Text("path"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()                       // nothing was written
+	limited := &io.LimitedReader{R: file, N: maxCSVBytes + 1} // the file may grow while it is read
+	result, err := analyze(ctx, limited, delimiter, args.Text("column"))
+	if limited.N == 0 {
+		return nil, errTooManyBytes()
+	}
+	return result, err
+}
+
+func errTooManyBytes() error { return usagef("The file is larger than %d MiB.", maxCSVBytes>>20) }
+
+// openBelow opens a regular file below root. What is outside and what is not there look the same, except when the path
+// says by itself that it leads out.
+func openBelow(root *os.Root, path string) (*os.File, error) {
+	if !filepath.IsLocal(filepath.FromSlash(path)) {
+		return nil, usagef("The path must be relative to the data directory and must not lead out of it.")
+	}
+	unreadable := usagef("There is no readable file with that path in the data directory.")
+	file, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would block
+	if err != nil {
+		return nil, unreadable
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		err = unreadable
+	case info.Size() > maxCSVBytes:
+		err = errTooManyBytes()
+	default:
+		return file, nil
+	}
+	_ = file.Close() // nothing was written
+	return nil, err
+}
+
+// analyze reads a CSV text row by row. Errors are *usageError, or of ctx.
+func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*analyzeCSVResult, error) {
+	reader := csv.NewReader(&rowLimiter{reader: r, delimiter: delimiter})
+	reader.Comma, reader.ReuseRecord = rune(delimiter), true
+	header, err := reader.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, usagef("The file is empty. Its first row must name the columns.")
+	}
+	if err != nil {
+		return nil, csvError(err)
+	}
+	columns, err := columnsOf(header, only)
+	if err != nil {
+		return nil, err
+	}
+	rows := 0
+	for ; ; rows++ {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, csvError(err)
+		}
+		if rows == maxCSVRows {
+			return nil, usagef("The file has more than %d rows.", maxCSVRows)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		for _, c := range columns {
+			c.add(strings.TrimSpace(record[c.index]))
+		}
+	}
+	result := &analyzeCSVResult{Rows: rows, Columns: make([]columnSummary, len(columns))}
+	for i, c := range columns {
+		result.Columns[i] = c.summary()
+	}
+	return result, nil
+}
+
+// columnsOf returns the columns to look at, those of one name when that is given.
+func columnsOf(header []string, only string) ([]*column, error) {
+	var columns []*column
+	for i, name := range header {
+		name = strings.TrimSpace(name)
+		if i == 0 {
+			name = strings.TrimPrefix(name, "\uFEFF") // a byte order mark
+		}
+		if len(name) > maxCSVName || !utf8.ValidString(name) {
+			return nil, usagef("The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1, maxCSVName)
+		}
+		if only == "" || name == only {
+			columns = append(columns, &column{index: i, name: name})
+		}
+	}
+	if len(columns) == 0 {
+		return nil, usagef("No column has that name. Leave the column out to see the names of all.")
+	}
+	return columns, nil
+}
+
+// csvError says where a file is no CSV. The text of the file is not in it.
+func csvError(err error) error {
+	var usage *usageError
+	var syntax *csv.ParseError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case !errors.As(err, &syntax):
+		return usagef("The file cannot be read to its end.")
+	case errors.Is(err, csv.ErrFieldCount):
+		return usagef("Line %d has not as many cells as the first row. Is the delimiter right?", syntax.Line)
+	}
+	return usagef("Line %d has a misplaced quotation mark at byte %d.", syntax.Line, syntax.Column)
+}

@@ -1,0 +1,236 @@
+package builtin
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of an expression. With them the work is bounded too: an operand of full size takes several characters.
+const (
+	maxExpression      = 1000 // characters
+	maxNesting         = 64   // of parentheses, signs and powers
+	maxLiteralExponent = 4    // digits after the e of a number
+)
+
+const functionNames = "abs, ceil, floor, max, min, round, sqrt"
+
+// expressionError says what is wrong with an expression and where.
+type expressionError struct {
+	character int // counted from 1
+	reason    string
+}
+
+func (e *expressionError) Error() string {
+	return fmt.Sprintf("%s, at character %d", e.reason, e.character)
+}
+
+// evaluate returns the value of an expression. Errors are *expressionError.
+//
+//	sum     = product { ("+" | "-") product }
+//	product = signed { ("*" | "/" | "%") signed }
+//	signed  = ("-" | "+") signed | power
+//	power   = primary [ "^" signed ]
+//	primary = number | "(" sum ")" | function "(" sum { "," sum } ")"
+func evaluate(text string) (value, error) {
+	if utf8.RuneCountInString(text) > maxExpression {
+		return value{}, &expressionError{maxExpression + 1, fmt.Sprintf("an expression has at most %d characters", maxExpression)}
+	}
+	p := &parser{text: text}
+	result, err := p.sum()
+	if err != nil {
+		return value{}, err
+	}
+	if !p.ended() {
+		return value{}, p.unexpected("an operator or the end")
+	}
+	return result, nil
+}
+
+// parser evaluates as it reads.
+type parser struct {
+	text    string
+	at      int // the next byte
+	nesting int
+}
+
+// peek skips spaces and returns the next byte; 0, which means nothing in an expression, at the end.
+func (p *parser) peek() byte {
+	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
+		p.at++
+	}
+	if p.at == len(p.text) {
+		return 0
+	}
+	return p.text[p.at]
+}
+
+func (p *parser) ended() bool {
+	p.peek()
+	return p.at == len(p.text)
+}
+
+func (p *parser) errorAt(at int, reason string) error {
+	return &expressionError{utf8.RuneCountInString(p.text[:at]) + 1, reason}
+}
+
+// unexpected is the error of the next character, where something else is wanted.
+func (p *parser) unexpected(wanted string) error {
+	if p.ended() {
+		return p.errorAt(p.at, "the expression ends where "+wanted+" is expected")
+	}
+	r, _ := utf8.DecodeRuneInString(p.text[p.at:])
+	hint := ""
+	switch r {
+	case ',':
+		hint = " (write numbers without thousands separators)"
+	case '%':
+		hint = " (% is the remainder of a division; for percent divide by 100)"
+	case '*':
+		hint = " (^ is the power)"
+	}
+	return p.errorAt(p.at, fmt.Sprintf("%q where %s is expected%s", r, wanted, hint))
+}
+
+// nested runs read one level deeper.
+func (p *parser) nested(read func() (value, error)) (value, error) {
+	if p.nesting == maxNesting {
+		return value{}, p.errorAt(p.at, fmt.Sprintf("more than %d levels of nesting", maxNesting))
+	}
+	p.nesting++
+	defer func() { p.nesting-- }()
+	return read()
+}
+
+func (p *parser) sum() (value, error) { return p.chain("+-", p.product) }
+
+func (p *parser) product() (value, error) { return p.chain("*/%", p.signed) }
+
+// chain reads operands with any of the operators between them, from left to right.
+func (p *parser) chain(operators string, operand func() (value, error)) (value, error) {
+	left, err := operand()
+	for err == nil {
+		operator := p.peek()
+		if strings.IndexByte(operators, operator) < 0 {
+			break
+		}
+		left, err = p.apply(operator, left, operand)
+	}
+	return left, err
+}
+
+// apply reads the operator under the cursor and its right operand.
+func (p *parser) apply(operator byte, left value, operand func() (value, error)) (value, error) {
+	at := p.at
+	p.at++
+	right, err := operand()
+	if err != nil {
+		return value{}, err
+	}
+	result, err := binary(operator, left, right)
+	if err != nil {
+		return value{}, p.errorAt(at, err.Error())
+	}
+	return result, nil
+}
+
+func (p *parser) signed() (value, error) {
+	sign := p.peek()
+	if sign != '-' && sign != '+' {
+		return p.power()
+	}
+	p.at++
+	v, err := p.nested(p.signed)
+	if err == nil && sign == '-' {
+		v.rat = new(big.Rat).Neg(v.rat)
+	}
+	return v, err
+}
+
+func (p *parser) power() (value, error) {
+	base, err := p.primary()
+	if err != nil || p.peek() != '^' {
+		return base, err
+	}
+	return p.apply('^', base, func() (value, error) { return p.nested(p.signed) })
+}
+
+func (p *parser) primary() (value, error) {
+	switch c := p.peek(); {
+	case c == '(':
+		p.at++
+		v, err := p.nested(p.sum)
+		if err != nil {
+			return value{}, err
+		}
+		return v, p.expect(')')
+	case isDigit(c) || c == '.':
+		return p.number()
+	case isLetter(c):
+		return p.function()
+	}
+	return value{}, p.unexpected("a number, a function or (")
+}
+
+func (p *parser) expect(c byte) error {
+	if p.peek() != c {
+		return p.unexpected(string(c))
+	}
+	p.at++
+	return nil
+}
+
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// number reads digits, with a point and an exponent or without.
+func (p *parser) number() (value, error) {
+	start := p.at
+	digits := p.digits()
+	if p.at < len(p.text) && p.text[p.at] == '.' {
+		p.at++
+		digits += p.digits()
+	}
+	if digits == 0 {
+		return value{}, p.errorAt(start, "a point without digits")
+	}
+	if p.at < len(p.text) && p.text[p.at]|0x20 == 'e' {
+		if err := p.exponent(); err != nil {
+			return value{}, err
+		}
+	}
+	r, ok := new(big.Rat).SetString(p.text[start:p.at])
+	if !ok {
+		return value{}, p.errorAt(start, "not a number")
+	}
+	v, err := value{rat: r}.bounded()
+	if err != nil {
+		return value{}, p.errorAt(start, err.Error())
+	}
+	return v, nil
+}
+
+// digits skips digits and returns how many there were.
+func (p *parser) digits() int {
+	start := p.at
+	for p.at < len(p.text) && isDigit(p.text[p.at]) {
+		p.at++
+	}
+	return p.at - start
+}
+
+func (p *parser) exponent() error {
+	start := p.at
+	p.at++
+	if p.at < len(p.text) && (p.text[p.at] == '-' || p.text[p.at] == '+') {
+		p.at++
+	}
+	switch n := p.digits(); {
+	case n == 0:
+		return p.errorAt(start, "an exponent without digits")
+	case n > maxLiteralExponent:
+		return p.errorAt(start, errTooLarge.Error())
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+const maxLocation = 100 // characters
+
+const getWeatherDefinition = `{
+  "name": "get_weather",
+  "title": "Current weather",
+  "description": "Tells the present weather at a place: conditions, temperature, apparent temperature, humidity, precipitation and wind.",
+  "inputSchema": {
+    "type": "object",
+    "properties": {
+      "location": {
+        "type": "string",
+        "description": "Name of a city or a postal code (zip code), for example \"Berlin\" or \"10115\". Without country or state.",
+        "minLength": 1,
+        "maxLength": 100
+      },
+      "units": {
+        "type": "string",
+        "description": "metric: degrees Celsius, km/h, mm. imperial: degrees Fahrenheit, mph, inches. Default: metric.",
+        "enum": ["metric", "imperial"],
+        "default": "metric"
+      }
+    },
+    "required": ["location"],
+    "additionalProperties": false
+  },
+  "outputSchema": {
+    "type": "object",
+    "properties": {
+      "place": {"type": "string", "description": "The place that was found, with region and country"},
+      "latitude": {"type": "number", "description": "Degrees, north is positive"},
+      "longitude": {"type": "number", "description": "Degrees, east is positive"},
+      "time": {"type": "string", "description": "Of the observation, RFC 3339, local time of the place"},
+      "conditions": {"type": "string", "description": "In words"},
+      "temperature": {"type": "number"},
+      "feels_like": {"type": "number"},
+      "humidity": {"type": "number", "description": "Relative humidity in percent"},
+      "precipitation": {"type": "number"},
+      "wind_speed": {"type": "number"},
+      "units": {
+        "type": "object",
+        "properties": {
+          "temperature": {"type": "string"},
+          "precipitation": {"type": "string"},
+          "wind_speed": {"type": "string"}
+        },
+        "required": ["temperature", "precipitation", "wind_speed"]
+      }
+    },
+    "required": ["place", "latitude", "longitude", "temperature", "units"]
+  },
+  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true}
+}`
+
+type weatherUnits struct {
+	Temperature   string `json:"temperature"`
+	Precipitation string `json:"precipitation"`
+	WindSpeed     string `json:"wind_speed"`
+}
+
+type getWeatherResult struct {
+	Place         string       `json:"place"`
+	Latitude      float64      `json:"latitude"`
+	Longitude     float64      `json:"longitude"`
+	Time          string       `json:"time,omitempty"`
+	Conditions    string       `json:"conditions,omitempty"`
+	Temperature   float64      `json:"temperature"`
+	FeelsLike     *float64     `json:"feels_like,omitzero"`
+	Humidity      *float64     `json:"humidity,omitzero"`
+	Precipitation *float64     `json:"precipitation,omitzero"`
+	WindSpeed     *float64     `json:"wind_speed,omitzero"`
+	Units         weatherUnits `json:"units"`
+}
+
+func newGetWeather(cfg Config) (registry.Func, func() error, error) {
+	meteo, err := newOpenMeteo(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+		args := arguments(c)
+		name := strings.TrimSpace(args.Text("location"))
+		if name == "" || utf8.RuneCountInString(name) > maxLocation {
+			return errorResult(`The location must be a city such as "Berlin" or a postal code, of at most %d characters.`, maxLocation), nil
+		}
+		imperial := args.Text("units") == "imperial"
+		result, err := meteo.weather(ctx, name, imperial)
+		if err == nil {
+			return structuredResult(result)
+		}
+		if ctx.Err() != nil { // the caller left, or the whole call took too long
+			return mcp.Object{}, fmt.Errorf("look up weather: %w", ctx.Err())
+		}
+		return errorResult("%s", weatherFault(err)), nil
+	}
+	return call, nil, nil
+}
+
+// weatherFault words an error for the model. Nothing that the service said is in it.
+func weatherFault(err error) string {
+	switch {
+	case errors.Is(err, errNoPlace):
+		return `No place was found for that location. Give the name of a city alone, such as "Berlin", or a postal code.`
+	case errors.Is(err, context.DeadlineExceeded):
+		return "The weather service did not answer in time. Try again later."
+	case errors.Is(err, errBadAnswer):
+		return "The weather service gave an answer that cannot be used. Try again later."
+	}
+	return "The weather service cannot be reached. Try again later."
+}

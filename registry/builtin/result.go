@@ -1,0 +1,33 @@
+package builtin
+
+import (
+	"fmt"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// arguments returns the arguments of a call.
+func arguments(c *registry.Call) mcp.Object { return c.Params.Object("arguments") }
+
+// structuredResult returns v, a struct, as structured content, and its JSON as text for clients that know only that.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+func structuredResult(v any) (mcp.Object, error) {
+	text, err := strictjson.Marshal(v)
+	if err != nil {
+		return mcp.Object{}, fmt.Errorf("encode result: %w", err)
+	}
+	return textResult(string(text)).With("structuredContent", mcp.RawJSON(text)), nil
+}
+
+func textResult(text string) mcp.Object {
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
+}
+
+// errorResult is the answer to a call that was used wrongly or cannot be served now. Its text is for the model: what
+// was wrong and what to do instead.
+func errorResult(format string, args ...any) mcp.Object {
+	return textResult(fmt.Sprintf(format, args...)).With("isError", mcp.Bool(true))
+}

@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// counter gives the ids of one connection's requests. They are never used twice.
+type counter struct{ last atomic.Int64 }
+
+func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
+
+// appendCall appends a whole tools/call request in one go: the client's params with the server's own name for the
+// tool, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
+// legacy servers.
+//
+// What asks for a dialogue or a task stays behind: no capability for it is declared to servers.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+func appendCall(dst []byte, id mcp.ID, t *tool, params mcp.Object, own string) []byte {
+	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
+	dst = append(append(dst, `,"method":"tools/call","params":{"name":`...), t.quoted...)
+	var meta mcp.RawJSON
+	for name, value := range params.Members {
+		switch name {
+		case "name", "inputResponses", "requestState", "task":
+		case "_meta":
+			meta = value
+		default:
+			dst = append(dst, ',')
+			dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
+		}
+	}
+	if meta != nil || own != "" {
+		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
+	}
+	return append(dst, "}}"...)
+}
+
+// appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token
+// is the request's id, which no other request of the connection has.
+func appendMeta(dst []byte, id mcp.ID, meta mcp.RawJSON, own string) []byte {
+	dst = append(append(dst, '{'), own...)
+	separate := own != ""
+	object, _ := mcp.ObjectOf(meta)
+	for name, value := range object.Members {
+		switch name {
+		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
+			continue
+		case mcp.MetaProgressToken:
+			if !isToken(value) {
+				continue
+			}
+			value = mcp.RawJSON(id)
+		}
+		if separate {
+			dst = append(dst, ',')
+		}
+		separate = true
+		dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
+	}
+	return append(dst, '}')
+}
+
+// isToken tells whether raw may be a progress token: a string or an integer.
+func isToken(raw mcp.RawJSON) bool {
+	if _, ok := raw.Int(); ok {
+		return true
+	}
+	return len(raw) > 0 && raw[0] == '"'
+}
+
+// callSize is about how many bytes a call's message has.
+func callSize(t *tool, params mcp.Object, own string) int {
+	size := 128 + len(t.quoted) + len(own)
+	for name, value := range params.Members {
+		size += len(name) + len(value) + 4
+	}
+	return size
+}
+
+// progress returns what passes notifications of progress on to the caller, under the caller's own token; nil when the
+// caller gave none.
+func progress(c *registry.Call) func(context.Context, *mcp.Message) {
+	meta := c.Params.Value("_meta")
+	if meta == nil {
+		return nil
+	}
+	object, _ := mcp.ObjectOf(meta)
+	token := object.Value(mcp.MetaProgressToken)
+	if !isToken(token) {
+		return nil
+	}
+	return func(ctx context.Context, m *mcp.Message) {
+		if m.Method != mcp.NotifyProgress {
+			return
+		}
+		params := m.Params.With(mcp.MetaProgressToken, token)
+		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params}) // whoever asked may be gone
+	}
+}
+
+// clientInfo is how the gateway introduces itself.
+func clientInfo(version string) mcp.RawJSON {
+	if version == "" {
+		version = "0"
+	}
+	return mcp.NewObject(
+		mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
+		mcp.Member{Name: "version", Value: mcp.String(version)},
+	).JSON()
+}
+
+// cancelled is the notification that the answer to a request is no longer wanted.
+func cancelled(id mcp.ID, own mcp.Object) []byte {
+	params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(id)})
+	if own.Len() > 0 {
+		params = params.With("_meta", own.JSON())
+	}
+	return mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)
+}

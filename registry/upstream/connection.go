@@ -1,0 +1,98 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// connection is one peer from its handshake to its loss. Offers hold on to the connection they were listed on, so a
+// tool whose connection is gone refuses calls at once, even where a reader still holds an old catalogue.
+type connection struct {
+	server  fault
+	peer    peer
+	version string // the revision agreed on
+	count   func(Anomaly, int)
+	gone    atomic.Bool
+	told    atomic.Bool   // the server tells when its list changes
+	changes chan struct{} // the list may have changed
+	doubts  chan struct{} // the connection may be lost
+	said    atomic.Bool   // the server said that its list changed, since the last list
+	listed  []byte        // the last list's text; only the supervisor touches this and the next
+	fresh   time.Duration // how long that list may be kept when changes are not told
+}
+
+func newConnection(server string, count func(Anomaly, int)) *connection {
+	return &connection{
+		server: fault(server), count: count, fresh: checkEvery,
+		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1),
+	}
+}
+
+// changed asks for another list. It never waits: one request that is not served yet stands for all.
+func (c *connection) changed() { signal(c.changes) }
+
+// announced asks for another list because the server says that its own changed.
+func (c *connection) announced() {
+	c.said.Store(true)
+	c.changed()
+}
+
+// doubted asks for a proof of life.
+func (c *connection) doubted() { signal(c.doubts) }
+
+func signal(channel chan<- struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// call runs one tool. Errors are those of the package comment's kinds only.
+func (c *connection) call(ctx context.Context, t *tool, call *registry.Call) (mcp.Object, error) {
+	if c.gone.Load() {
+		return mcp.Object{}, c.server.unavailable(false, errGone)
+	}
+	result, err := c.peer.call(ctx, t, call)
+	if err == nil {
+		result, err = c.server.complete(result)
+	}
+	if err = c.server.settle(ctx, err); err != nil {
+		c.judge(err)
+		return mcp.Object{}, err
+	}
+	return result, nil
+}
+
+// judge draws conclusions from a failed call.
+func (c *connection) judge(err error) {
+	var answered *mcp.Error
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
+		c.doubted()
+	case answered.Code == mcp.CodeHeaderMismatch:
+		c.changed()
+	}
+}
+
+// end closes the connection; polite says good-bye to a server that is still there. It waits until everything that
+// belongs to the connection has ended.
+func (c *connection) end(ctx context.Context, polite bool) {
+	c.gone.Store(true)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
+	defer cancel()
+	c.peer.close(ctx, polite)
+}
+
+// checkAfter returns when to check the connection next: sooner while changes are told, since then only life is asked.
+func (c *connection) checkAfter() time.Duration {
+	if c.told.Load() {
+		return jitter(checkEvery)
+	}
+	return c.fresh + jitter(checkEvery/4)
+}

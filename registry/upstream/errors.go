@@ -1,0 +1,61 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Errors of calls: a *registry.UnavailableError or a *registry.ProtocolError, an *mcp.Error that the upstream answered,
+// or the context's own. The texts say what the gateway may tell; the causes are for the log.
+
+// Causes that are told apart.
+var (
+	errGone     = errors.New("connection is closed")
+	errTooLarge = errors.New("message too large")
+	errEnded    = errors.New("stream ended without the answer")
+)
+
+// statusError is the cause for an HTTP status that is no answer.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d", e.status) }
+
+// sessionError is the error for a request that the server did not run, because it does not know the session.
+type sessionError struct{ stale *session }
+
+func (e *sessionError) Error() string { return "session is unknown to the server" }
+
+// fault makes the two kinds of errors for one server.
+type fault string
+
+func (f fault) unavailable(sent bool, err error) error {
+	return &registry.UnavailableError{Server: string(f), Sent: sent, Err: err}
+}
+
+func (f fault) protocol(format string, args ...any) error {
+	return &registry.ProtocolError{Server: string(f), Err: fmt.Errorf(format, args...)}
+}
+
+// settle brings the error of an exchange into the form that callers of a tool know: the context's error comes first,
+// because a caller who left is owed nothing else.
+func (f fault) settle(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var (
+		answered    *mcp.Error
+		unavailable *registry.UnavailableError
+		broken      *registry.ProtocolError
+	)
+	if errors.As(err, &unavailable) || errors.As(err, &broken) || errors.As(err, &answered) {
+		return err
+	}
+	return f.unavailable(true, err)
+}

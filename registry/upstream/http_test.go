@@ -1,0 +1,426 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// TestHTTPErasAreFoundByProbing answers the first question in every way that was seen.
+func TestHTTPErasAreFoundByProbing(t *testing.T) {
+	t.Parallel()
+	status := func(code int, body string) func(http.ResponseWriter, wire) {
+		return func(w http.ResponseWriter, _ wire) {
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	for name, test := range map[string]struct {
+		discover func(http.ResponseWriter, wire)
+		modern   bool
+	}{
+		"modern": {func(w http.ResponseWriter, m wire) {
+			sendJSON(w, m.ID, `{"supportedVersions":["2026-07-28"],"resultType":"complete"}`)
+		}, true},
+		"result without the revision": {func(w http.ResponseWriter, m wire) {
+			sendJSON(w, m.ID, `{"supportedVersions":["2025-11-25","2025-06-18"]}`)
+		}, false},
+		"result without anything": {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{}`) }, false},
+		"-32022, legacy revisions": {func(w http.ResponseWriter, m wire) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":["2025-11-25"]}}}`, m.ID)
+		}, false},
+		"-32020":               {func(w http.ResponseWriter, m wire) { sendError(w, 400, m.ID, -32020, "header") }, true},
+		"-32601 in 200":        {func(w http.ResponseWriter, m wire) { sendError(w, 200, m.ID, -32601, "no") }, false},
+		"-32601 in 404":        {func(w http.ResponseWriter, m wire) { sendError(w, 404, m.ID, -32601, "no") }, false},
+		"-32000, id null":      {func(w http.ResponseWriter, _ wire) { sendError(w, 400, nil, -32000, "no") }, false},
+		"400 without body":     {status(400, ""), false},
+		"404 text":             {status(404, "not found"), false},
+		"405":                  {status(405, ""), false},
+		"422":                  {status(422, "{}"), false},
+		"500":                  {status(500, "oops"), false},
+		"200 HTML":             {status(200, "<html>"), false},
+		"202":                  {status(202, ""), false},
+		"401 for unknown ways": {status(401, ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, &web{discover: test.discover, session: "s"})
+			if test.modern {
+				s.session = ""
+			}
+			r := start(t, s.config())
+			r.untilTool("tool")
+			if got := r.last().Revision == mcp.Revision2607; got != test.modern {
+				t.Errorf("revision: got %s, want modern: %v", r.last().Revision, test.modern)
+			}
+			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+				t.Errorf("call: got %q", got)
+			}
+		})
+	}
+}
+
+// TestForgottenSessionIsReopened ends the session under a call. The call ran nowhere, so it runs once under the new one.
+func TestForgottenSessionIsReopened(t *testing.T) {
+	t.Parallel()
+	var ran atomic.Int64
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+		ran.Add(1)
+		sendJSON(w, m.ID, okResult)
+	}})
+	r := start(t, s.config())
+	r.untilTool("tool")
+	s.forget()
+	for i := range 3 {
+		if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+			t.Errorf("call %d: got %q", i, got)
+		}
+	}
+	if got := ran.Load(); got != 3 {
+		t.Errorf("calls that ran: got %d, want 3", got)
+	}
+	if got := len(s.sights("initialize")); got != 2 {
+		t.Errorf("sessions: got %d, want 2", got)
+	}
+	calls := s.sights("tools/call")
+	if first, second := calls[0].header.Get("Mcp-Session-Id"), calls[1].header.Get("Mcp-Session-Id"); first != "s-1" || second != "s-2" {
+		t.Errorf("sessions of the call and its repetition: got %q and %q", first, second)
+	}
+}
+
+// TestBadSessionIDIsRefused shows that an id which may not be sent back opens no session.
+func TestBadSessionIDIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"a b", "\u00fc", strings.Repeat("x", 1025)} {
+		r := start(t, serve(t, &web{session: id}).config())
+		r.until("an attempt ended", func() bool { return r.last().Tried })
+		if s := r.last(); s.Up || !strings.Contains(s.Problem, "session id") {
+			t.Errorf("%.10q: got %+v, want down because of the session id", id, s)
+		}
+	}
+}
+
+// TestSessionThatIsAlwaysUnknownIsGivenUp shows that one repetition is all there is.
+func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusNotFound) }})
+	r := start(t, s.config())
+	r.untilTool("tool")
+	_, err := r.call(t.Context(), "tool", `{}`, nil)
+	if got := kindOf(mcp.Object{}, err); got != "not sent" {
+		t.Errorf("got %s (%v), want unavailable, not sent", got, cause(err))
+	}
+	if got := len(s.sights("tools/call")); got != 2 {
+		t.Errorf("attempts: got %d, want 2", got)
+	}
+}
+
+// TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the answer on the third.
+func TestBrokenStreamIsResumed(t *testing.T) {
+	t.Parallel()
+	var id atomic.Value
+	s := serve(t, &web{session: "s"})
+	s.call = func(w http.ResponseWriter, _ *http.Request, m wire) {
+		id.Store(string(m.ID))
+		events(w)("id: e1\nretry: 150\ndata:\n\n")
+	}
+	var resumed []time.Time
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Last-Event-Id") {
+		case "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case "e1":
+			resumed = append(resumed, time.Now())
+			events(w)("id: e2\n%s", data(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, id.Load()))
+		case "e2":
+			resumed = append(resumed, time.Now())
+			events(w)("id: e3\n%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), okResult))
+		}
+	}
+	r := start(t, s.config())
+	r.untilTool("tool")
+	began, heard := time.Now(), 0
+	result, err := r.call(t.Context(), "tool", `{"_meta":{"progressToken":"p"}}`, func(mcp.Notification) { heard++ })
+	if err != nil || text(result) != "ok" || heard != 1 {
+		t.Fatalf("got %s, %v, %d notifications", result.JSON(), cause(err), heard)
+	}
+	if len(resumed) != 2 || resumed[0].Sub(began) < 150*time.Millisecond {
+		t.Errorf("resumed after %v: want twice, and 150 ms later as the server wished", resumed[0].Sub(began))
+	}
+	if got := len(s.sights("tools/call")); got != 1 {
+		t.Errorf("the call was sent %d times, want once", got)
+	}
+}
+
+// TestStreamThatCannotBeResumedEndsTheCall bounds the attempts.
+func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, _ wire) { events(w)("id: e1\ndata:\n\n") }})
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Last-Event-Id") == "" {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		events(w)(": nothing new\n\n")
+	}
+	r := start(t, s.config())
+	r.untilTool("tool")
+	_, err := r.call(t.Context(), "tool", `{}`, nil)
+	if got := kindOf(mcp.Object{}, err); got != "sent" {
+		t.Errorf("got %s (%v), want unavailable, sent", got, cause(err))
+	}
+	if got := len(s.sights("tools/call")); got != 1 {
+		t.Errorf("the call was sent %d times, want once", got)
+	}
+}
+
+// TestT45NoHeaderOfAClientReachesAnUpstream shows all headers that an upstream sees.
+func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		s := serve(t, &web{modern: modern})
+		cfg := s.config()
+		cfg.Headers = map[string]string{"X-Own": "configured", "mcp-session-id": "forged", "Mcp-Method": "forged"}
+		r := start(t, cfg)
+		r.untilTool("tool")
+		canary := "canary-token"
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, canary)
+		if _, err := r.call(ctx, "tool", `{"_meta":{"Authorization":"x"}}`, nil); err != nil {
+			t.Fatal(err)
+		}
+		allowed := []string{
+			"Accept", "Content-Type", "Content-Length", "User-Agent", "X-Own",
+			"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+		}
+		s.mu.Lock()
+		for _, one := range s.seen {
+			for name, values := range one.header {
+				if !slices.Contains(allowed, name) || slices.Contains(values, "forged") || slices.Contains(values, canary) {
+					t.Errorf("modern %v, %s: header %s: %q", modern, one.wire.Method, name, values)
+				}
+			}
+			if one.header.Get("X-Own") != "configured" {
+				t.Errorf("modern %v, %s: the configured header is missing", modern, one.wire.Method)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// TestModernHeadersAreRecomputed shows the headers of a call under the server's own name and schema.
+func TestModernHeadersAreRecomputed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{modern: true, list: func(w http.ResponseWriter, m wire) {
+		sendJSON(w, m.ID, `{"tools":[{"name":"tool","inputSchema":{"type":"object","properties":{
+			"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},
+			"on":{"type":"boolean","x-mcp-header":"On"},"none":{"type":"string","x-mcp-header":"None"},
+			"whole":{"type":"integer","x-mcp-header":"Whole"}}}}]}`)
+	}})
+	cfg := s.config()
+	cfg.Prefix = "p"
+	r := start(t, cfg)
+	r.untilTool("tool")
+	r.must("tool", `{"name":"p__tool","arguments":{"region":" Köln ","n":42,"on":false,"none":null,"whole":1.0e2}}`)
+	seen := s.sights("tools/call")[0].header
+	for name, want := range map[string]string{
+		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "tool",
+		"Mcp-Param-Region": mcp.EncodeHeader(" Köln "), "Mcp-Param-N": "42", "Mcp-Param-On": "false",
+		"Mcp-Param-None": "", "Mcp-Param-Whole": "100",
+	} {
+		if got := seen.Get(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestHeaderMismatchListsAgain shows what happens when a definition changed unnoticed: the call did not run.
+func TestHeaderMismatchListsAgain(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{modern: true, call: func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 400, m.ID, -32020, "header") }})
+	r := start(t, s.config())
+	r.untilTool("tool")
+	_, err := r.call(t.Context(), "tool", `{}`, nil)
+	if got := kindOf(mcp.Object{}, err); got != "not sent" {
+		t.Errorf("got %s (%v), want unavailable, not sent", got, cause(err))
+	}
+	eventually(t, "the list is asked for again", func() bool { return len(s.sights("tools/list")) > 1 })
+}
+
+func eventually(t *testing.T, what string, claim func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !claim(); wait(t.Context(), 5*time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestCancelReachesAnHTTPServer leaves a call: a legacy server gets a notification, a modern one sees the end of the
+// connection.
+func TestCancelReachesAnHTTPServer(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		began, left := make(chan bool, 1), make(chan bool, 1)
+		s := serve(t, &web{modern: modern, call: func(_ http.ResponseWriter, r *http.Request, _ wire) {
+			began <- true
+			<-r.Context().Done()
+			left <- true
+		}})
+		r := start(t, s.config())
+		r.untilTool("tool")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-began
+			cancel()
+		}()
+		if _, err := r.call(ctx, "tool", `{}`, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("modern %v: got %v, want the context's error", modern, err)
+		}
+		await(t, left)
+		if modern {
+			continue
+		}
+		eventually(t, "the server is told", func() bool { return len(s.sights("notifications/cancelled")) == 1 })
+		told, call := s.sights("notifications/cancelled")[0], s.sights("tools/call")[0]
+		if got, want := string(told.wire.Params.RequestID), string(call.wire.ID); got != want {
+			t.Errorf("cancelled request: got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestLostHTTPServerComesBack stops a server in a call and starts another at the same address, of the other era.
+func TestLostHTTPServerComesBack(t *testing.T) {
+	t.Parallel()
+	began := make(chan bool, 1)
+	old := serve(t, &web{modern: true, call: func(_ http.ResponseWriter, r *http.Request, _ wire) {
+		began <- true
+		<-r.Context().Done()
+	}})
+	r := start(t, old.config())
+	r.untilTool("tool")
+	tool, failed := r.tool("tool"), make(chan error, 1)
+	call := request(t, `{}`, nil)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		_, err := tool.Call(ctx, call)
+		failed <- err
+	}()
+	await(t, began)
+	address := old.Listener.Addr().String()
+	_ = old.Listener.Close()
+	old.CloseClientConnections()
+	if got := kindOf(mcp.Object{}, await(t, failed)); got != "sent" {
+		t.Errorf("a call in flight: got %s, want unavailable, sent", got)
+	}
+	r.until("the tools leave", func() bool { return len(r.tools()) == 0 })
+	if _, err := tool.Call(t.Context(), call); kindOf(mcp.Object{}, err) != "not sent" {
+		t.Errorf("a call of a lost upstream: got %v, want unavailable, not sent", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &web{session: "s", open: map[string]bool{}}
+	next.Server = httptest.NewUnstartedServer(next)
+	_ = next.Listener.Close()
+	next.Listener = listener
+	next.Start()
+	t.Cleanup(next.Close)
+	r.untilTool("tool")
+	if s := r.last(); s.Restarts != 1 || s.Revision != mcp.Revision2511 {
+		t.Errorf("status: got %+v, want one restart and the new era", s)
+	}
+	r.must("tool", `{}`)
+	r.stop()
+	if got := len(next.sights(http.MethodDelete)); got != 1 {
+		t.Errorf("good-byes: got %d, want 1", got)
+	}
+}
+
+// TestConnectionsAreReused counts connections under calls one after the other.
+func TestConnectionsAreReused(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(http.ResponseWriter, *http.Request, wire){
+		"JSON": nil,
+		"stream": func(w http.ResponseWriter, _ *http.Request, m wire) {
+			events(w)("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
+		},
+		"refusal": func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 400, m.ID, -32602, "no") },
+	} {
+		s := serve(t, &web{modern: true, call: call})
+		r := start(t, s.config())
+		r.untilTool("tool")
+		tool := r.tool("tool")
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, _ = tool.Call(ctx, request(t, `{}`, nil)) // some are refusals
+			cancel()
+		}
+		if got := s.conns.Load(); got > 10 {
+			t.Errorf("%s: got %d connections for 100 calls, want few", name, got)
+		}
+	}
+}
+
+// TestGetStreamIsOptional shows servers that do not know the stream, in the ways they say so.
+func TestGetStreamIsOptional(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{404, 405, 400, 406, 200} {
+		s := serve(t, &web{session: "s", stream: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }})
+		r := start(t, s.config())
+		r.untilTool("tool")
+		eventually(t, "the stream is asked for", func() bool { return len(s.sights(http.MethodGet)) > 0 })
+		r.must("tool", `{}`)
+		if got := len(s.sights("initialize")); got != 1 {
+			t.Errorf("%d: got %d sessions, want one", status, got)
+		}
+	}
+}
+
+// TestServersThatAskBackOverHTTP answers ping and refuses the rest.
+func TestServersThatAskBackOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s"})
+	s.call = func(w http.ResponseWriter, _ *http.Request, m wire) {
+		send := events(w)
+		send("%s", data(`{"jsonrpc":"2.0","id":"p","method":"ping"}`))
+		send("%s", data(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
+		for len(answersOf(s)) < 2 {
+			wait(t.Context(), time.Millisecond)
+		}
+		send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
+	}
+	r := start(t, s.config())
+	r.untilTool("tool")
+	r.must("tool", `{}`)
+	got := answersOf(s)
+	slices.Sort(got)
+	want := []string{`{"jsonrpc":"2.0","id":"p","result":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("answers: got %q, want %q", got, want)
+	}
+}
+
+// answersOf returns the messages without a method that were posted.
+func answersOf(s *web) []string {
+	var bodies []string
+	for _, one := range s.sights("") {
+		if one.http == http.MethodPost {
+			bodies = append(bodies, one.body)
+		}
+	}
+	return bodies
+}

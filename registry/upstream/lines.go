@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Limits of what children write.
+const (
+	maxSkip      = 256 << 20 // bytes of one line that is dropped; beyond, the child is lost
+	maxErrorLine = 1 << 10   // bytes of a line on standard error that reach the log
+	maxErrors    = 20        // such lines a second
+)
+
+var errEndless = errors.New("a line without end")
+
+// listen takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
+func (k *child) listen(ctx context.Context) {
+	err := k.receive(ctx)
+	close(k.drained)
+	if !k.ended(tailLimit) {
+		k.lost(fmt.Errorf("read from child: %w", err))
+	}
+}
+
+// receive reads the child's standard output, line by line, until it ends.
+func (k *child) receive(ctx context.Context) error {
+	in := bufio.NewReaderSize(k.stdout, 64<<10)
+	for {
+		line, err := readLine(in, maxMessage)
+		switch {
+		case errors.Is(err, errTooLarge):
+			k.oversized()
+			continue
+		case err != nil:
+			return err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			k.take(ctx, line)
+		}
+	}
+}
+
+// readLine returns the next line in memory of its own. A line over limit bytes is dropped and reported as errTooLarge;
+// reading can go on behind it.
+func readLine(in *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > limit && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, errors.Join(errTooLarge, err)
+		}
+		if len(line)+len(part) > limit {
+			return nil, skipLine(in)
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// skipLine drops the rest of a line.
+func skipLine(in *bufio.Reader) error {
+	for skipped := 0; skipped < maxSkip; {
+		part, err := in.ReadSlice('\n')
+		skipped += len(part)
+		switch {
+		case err == nil:
+			return errTooLarge
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+	return errEndless
+}
+
+// oversized accounts for a message that was dropped because of its size. When one request waits, it was its answer.
+func (k *child) oversized() {
+	k.conn.count(Oversized, 1)
+	if id, one := k.waiting.only(); one {
+		k.waiting.resolve(id, answer{err: errTooLarge})
+	}
+}
+
+// take takes one line. Servers print all kinds of things; what is no message is dropped.
+func (k *child) take(ctx context.Context, line []byte) {
+	if line[0] != '{' && line[0] != '[' {
+		k.conn.count(Garbage, 1)
+		return
+	}
+	messages, err := k.read.messages(line)
+	if err != nil {
+		k.conn.count(Garbage, 1)
+		k.badAnswer(line, err)
+		return
+	}
+	for _, m := range messages {
+		k.dispatch(ctx, m)
+	}
+}
+
+// badAnswer ends the request that a line answers, as far as that can be read: a bad answer is better than none.
+func (k *child) badAnswer(line []byte, err error) {
+	envelope, parseErr := mcp.ParseObject(line)
+	if parseErr == nil && !envelope.Has("method") {
+		k.waiting.resolve(mcp.ID(envelope.Value("id")), answer{err: err})
+	}
+}
+
+// dispatch brings a message to whom it belongs. It never waits.
+func (k *child) dispatch(ctx context.Context, m *mcp.Message) {
+	switch {
+	case m.IsResponse():
+		if !k.waiting.resolve(m.ID, answer{message: m}) {
+			k.conn.count(Foreign, 1)
+		}
+	case m.IsRequest():
+		k.tell(ctx, reply(m))
+	case m.Method == mcp.NotifyToolsChanged:
+		k.conn.announced()
+	case m.Method == mcp.NotifyCancelled:
+		// A modern server ends a subscription so; the request is over without a result.
+		k.waiting.resolve(mcp.ID(m.Params.Value("requestId")), answer{err: errEnded})
+	default:
+		if id := owner(m); id != "" && !k.waiting.note(id, m) {
+			k.conn.count(Flooded, 1)
+		}
+	}
+}
+
+// drainErrors reads the child's standard error until it ends, so that the child never waits for a reader, and logs the
+// beginnings of some lines.
+func (k *child) drainErrors(ctx context.Context) {
+	in := bufio.NewReaderSize(k.stderr, maxErrorLine)
+	second, logged, within := time.Now(), 0, false
+	for {
+		part, err := in.ReadSlice('\n')
+		beginning := !within
+		within = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !within {
+			return
+		}
+		if time.Since(second) > time.Second {
+			second, logged = time.Now(), 0
+		}
+		text := bytes.TrimSpace(part)
+		if !beginning || len(text) == 0 || logged >= maxErrors || !k.logger.Enabled(ctx, slog.LevelDebug) {
+			continue
+		}
+		logged++
+		k.logger.DebugContext(ctx, "child wrote to standard error", "line", string(text))
+	}
+}

@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// notesMax is how many notifications wait for one caller who is slow to take them.
+const notesMax = 256
+
+// pending holds the requests that wait for an answer on a connection that all share.
+type pending struct {
+	mu      sync.Mutex // guards the field below
+	waiters map[mcp.ID]*waiter
+}
+
+// waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
+type waiter struct {
+	notes  chan *mcp.Message
+	answer chan answer // holds one
+}
+
+// answer is how a request ended.
+type answer struct {
+	message *mcp.Message
+	err     error
+}
+
+func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
+
+// add begins to wait for the answer to the request with that id; notes tells whether notifications are wanted.
+func (p *pending) add(id mcp.ID, notes bool) *waiter {
+	w := &waiter{answer: make(chan answer, 1)}
+	if notes {
+		w.notes = make(chan *mcp.Message, notesMax)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiters[id] = w
+	return w
+}
+
+// remove ends the wait.
+func (p *pending) remove(id mcp.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiters, id)
+}
+
+// resolve gives an answer to who waits for it, once. It returns false when nobody does.
+func (p *pending) resolve(id mcp.ID, a answer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.waiters[id]
+	if ok {
+		delete(p.waiters, id)
+		w.answer <- a // has room: an id is resolved once
+	}
+	return ok
+}
+
+// only returns the id that waits when exactly one does.
+func (p *pending) only() (mcp.ID, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.waiters {
+		return id, len(p.waiters) == 1
+	}
+	return "", false
+}
+
+// note gives a notification to the request with that id. It returns false when the request's place is full.
+func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
+	p.mu.Lock()
+	w := p.waiters[id]
+	p.mu.Unlock()
+	if w == nil || w.notes == nil {
+		return true // nobody wants it
+	}
+	select {
+	case w.notes <- m:
+		return true
+	default:
+		return false
+	}
+}

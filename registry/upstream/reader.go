@@ -1,0 +1,62 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// maxBatch is how many messages one text may hold.
+const maxBatch = 1000
+
+// reader takes messages out of what a server sends.
+type reader struct {
+	count func(Anomaly, int)
+}
+
+// message reads one message. The message beside an error holds the id as far as it could be read. The message aliases
+// data.
+func (r reader) message(data []byte) (*mcp.Message, error) {
+	m, err := mcp.Decode(data)
+	if err == nil || m.ID != "" {
+		return m, err
+	}
+	// One truncated character must not cost a whole result, so that much is mended.
+	mended, n := strictjson.Mend(data)
+	if n == 0 {
+		return m, err
+	}
+	if m, err = mcp.Decode(mended); err == nil {
+		r.count(Mended, n)
+	}
+	return m, err
+}
+
+// messages reads a text of one message, or an array of them as servers of 2025-03-26 may send.
+func (r reader) messages(data []byte) ([]*mcp.Message, error) {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
+		m, err := r.message(data)
+		return []*mcp.Message{m}, err
+	}
+	mended, n := strictjson.Mend(data)
+	raw, err := mcp.ParseRaw(mended)
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		r.count(Mended, n)
+	}
+	elements, _ := raw.Elements()
+	if len(elements) > maxBatch {
+		return nil, errors.New("too many messages in one text")
+	}
+	messages := make([]*mcp.Message, len(elements))
+	for i, element := range elements {
+		if messages[i], err = mcp.DecodeRaw(element); err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
+}

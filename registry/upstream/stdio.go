@@ -1,0 +1,253 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Limits of children.
+const (
+	writeLimit = 10 * time.Second       // for one message; a child that does not read so long is lost
+	queueMax   = 64                     // messages that wait to be written
+	eofGrace   = time.Second            // from the end of its input until a child is told to end
+	termGrace  = 2 * time.Second        // from there until it is killed
+	tailLimit  = 500 * time.Millisecond // for the rest of what a dead child wrote
+)
+
+// child is one server that runs as a process of its own and speaks on its standard input and output. It is safe for
+// concurrent use.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
+type child struct {
+	conn    *connection
+	logger  *slog.Logger
+	cmd     *exec.Cmd
+	stdin   *os.File
+	stdout  *os.File
+	stderr  *os.File
+	read    reader
+	waiting pending
+	queue   chan []byte
+
+	work    sync.WaitGroup // the four goroutines that startChild starts
+	exited  chan struct{}  // closed when the process is reaped
+	drained chan struct{}  // closed when all of its output was read
+	gone    chan struct{}  // closed when the connection is lost, after cause was set
+	lose    sync.Once
+	cause   error
+}
+
+// startChild starts the process. ctx does not end it; close does.
+func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) {
+	// Nothing of a client's reaches this command line: it is the operator's own.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Command, cfg.Args...) //nolint:gosec // see above
+	cmd.Env = environment(os.Environ(), cfg.Env)
+	cmd.SysProcAttr = ownGroup()
+	k := &child{
+		conn: c, logger: cfg.Logger, cmd: cmd, read: reader{c.count}, waiting: newPending(),
+		queue: make(chan []byte, queueMax), exited: make(chan struct{}), drained: make(chan struct{}),
+		gone: make(chan struct{}),
+	}
+	if err := k.start(); err != nil {
+		return nil, c.server.unavailable(false, err)
+	}
+	k.work.Go(k.reap)
+	k.work.Go(k.write)
+	k.work.Go(func() { k.listen(context.WithoutCancel(ctx)) })
+	k.work.Go(func() { k.drainErrors(context.WithoutCancel(ctx)) })
+	return k, nil
+}
+
+// start connects the pipes and starts the process. The pipes are our own and not exec's, so that reaping waits for the
+// process alone and not for whoever inherited its output.
+func (k *child) start() error {
+	var ends []*os.File
+	closeAll := func() {
+		for _, f := range ends {
+			_ = f.Close() // unused
+		}
+	}
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll()
+			return fmt.Errorf("open pipe: %w", err)
+		}
+		ends = append(ends, r, w)
+	}
+	k.cmd.Stdin, k.stdin = ends[0], ends[1]
+	k.stdout, k.cmd.Stdout = ends[2], ends[3]
+	k.stderr, k.cmd.Stderr = ends[4], ends[5]
+	keepFiles()
+	if err := k.cmd.Start(); err != nil {
+		closeAll()
+		return fmt.Errorf("start: %w", err)
+	}
+	for _, theirs := range []int{0, 3, 5} {
+		_ = ends[theirs].Close() // the child has its own
+	}
+	return nil
+}
+
+// reap waits for the process, then ends whatever it left behind in its group, and with it the readers.
+func (k *child) reap() {
+	err := k.cmd.Wait()
+	killGroup(k.cmd.Process.Pid)
+	close(k.exited)
+	// What left the group may still hold the pipes.
+	deadline := time.Now().Add(tailLimit)
+	_ = k.stdout.SetReadDeadline(deadline) // a closed pipe is as good
+	_ = k.stderr.SetReadDeadline(deadline)
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	<-k.drained // so that answers in the pipe are not lost
+	k.lost(fmt.Errorf("child ended: %w", err))
+}
+
+// lost records why the connection ended and wakes all who wait. Only the first cause counts.
+func (k *child) lost(cause error) {
+	k.lose.Do(func() {
+		k.cause = cause
+		close(k.gone)
+	})
+}
+
+// write writes what is queued, one message a line. A child that does not read for long is lost.
+func (k *child) write() {
+	for {
+		select {
+		case line := <-k.queue:
+			err := k.stdin.SetWriteDeadline(time.Now().Add(writeLimit))
+			if err == nil {
+				_, err = k.stdin.Write(line)
+			}
+			if err != nil {
+				k.lost(fmt.Errorf("write to child: %w", err))
+				return
+			}
+		case <-k.gone:
+			return
+		}
+	}
+}
+
+func (k *child) leaves() bool { return false }
+
+// begin is told of legacy handshakes only. Such a server tells changes of its list without being asked.
+func (k *child) begin(string, string) { k.conn.told.Store(true) }
+
+// exchange queues a request and waits for its answer.
+func (k *child) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+	w := k.waiting.add(out.id, out.notify != nil)
+	defer k.waiting.remove(out.id)
+	if err := k.enqueue(ctx, out.body); err != nil {
+		return mcp.Object{}, err
+	}
+	for {
+		select {
+		case m := <-w.notes:
+			out.deliver(ctx, m)
+		case a := <-w.answer:
+			return k.finish(ctx, out, w, a)
+		case <-ctx.Done():
+			return mcp.Object{}, ctx.Err()
+		case <-k.gone:
+			select {
+			case a := <-w.answer:
+				return k.finish(ctx, out, w, a)
+			default:
+				return mcp.Object{}, k.conn.server.unavailable(true, k.cause)
+			}
+		}
+	}
+}
+
+// finish delivers the notifications that came before the answer, then the answer.
+func (k *child) finish(ctx context.Context, out *outgoing, w *waiter, a answer) (mcp.Object, error) {
+	for {
+		select {
+		case m := <-w.notes:
+			out.deliver(ctx, m)
+			continue
+		default:
+		}
+		if a.err != nil {
+			return mcp.Object{}, k.conn.server.protocol("read answer: %w", a.err)
+		}
+		return result(a.message)
+	}
+}
+
+func (k *child) enqueue(ctx context.Context, body []byte) error {
+	select {
+	case <-k.gone:
+		return k.conn.server.unavailable(false, k.cause)
+	default:
+	}
+	select {
+	case k.queue <- append(body, '\n'):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.gone:
+		return k.conn.server.unavailable(false, k.cause)
+	}
+}
+
+func (k *child) send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
+
+func (k *child) tell(_ context.Context, body []byte) {
+	select {
+	case k.queue <- append(body, '\n'):
+	default:
+		k.conn.count(Flooded, 1)
+	}
+}
+
+// follow waits for the loss of the child: what it sends on its own arrives with the rest.
+func (k *child) follow(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.gone:
+		return k.conn.server.unavailable(true, k.cause)
+	}
+}
+
+// close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
+// reaped and nothing of it is left. ctx does not shorten it, because the steps have limits of their own.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
+func (k *child) close(_ context.Context, polite bool) {
+	_ = k.stdin.Close() // also ends a write that hangs
+	if !polite || !k.ended(eofGrace) {
+		termGroup(k.cmd.Process.Pid, k.exited)
+		if !k.ended(termGrace) {
+			killGroup(k.cmd.Process.Pid)
+		}
+	}
+	<-k.exited
+	k.lost(errGone)
+	k.work.Wait()
+	_ = k.stdout.Close()
+	_ = k.stderr.Close()
+}
+
+// ended tells whether the process ends within the time.
+func (k *child) ended(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-k.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

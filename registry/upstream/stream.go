@@ -1,0 +1,188 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Limits of streams.
+const (
+	resumeMax    = 5                      // attempts in a row that bring nothing
+	reconnectMin = 100 * time.Millisecond // between two streams
+	settled      = 10 * time.Second       // a stream that lasted so long was good
+)
+
+// place is how far a stream was read.
+type place struct {
+	id    string        // of the last event, "" when none had one
+	retry time.Duration // how long the server wants to be left alone
+	news  bool          // something came since news was last cleared
+}
+
+// messages reads the messages of a stream until take has enough, and tells how far it came. The error is nil when the
+// stream just ended.
+func (l *httpLink) messages(body io.Reader, at *place, take func(*mcp.Message) (enough bool)) error {
+	for event, err := range sse.Read(body, maxMessage) {
+		if errors.Is(err, sse.ErrTooLong) {
+			l.conn.count(Oversized, 1)
+			return l.conn.server.protocol("%w", errTooLarge)
+		}
+		if err != nil {
+			return err
+		}
+		at.news = true
+		if event.HasID {
+			at.id = event.ID
+		}
+		if event.Retry > 0 {
+			at.retry = event.Retry
+		}
+		if len(event.Data) == 0 || event.Type != "" && event.Type != "message" {
+			continue
+		}
+		messages, err := l.read.messages(bytes.Clone(event.Data))
+		if err != nil {
+			return l.conn.server.protocol("read event: %w", err)
+		}
+		if slices.ContainsFunc(messages, take) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// readStreams reads the answer from an event stream. A legacy server may end the stream before the answer; then the
+// rest is asked for, from the last event on.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
+func (l *httpLink) readStreams(ctx context.Context, out *outgoing, s *session, resp *http.Response) (mcp.Object, error) {
+	var (
+		at     place
+		answer *mcp.Message
+	)
+	take := func(m *mcp.Message) bool {
+		answer = l.receive(ctx, out, m)
+		return answer != nil
+	}
+	for idle := 0; ; idle++ {
+		err := l.messages(resp.Body, &at, take)
+		if answer != nil {
+			l.drain(resp)
+			return result(answer)
+		}
+		discard(resp)
+		var broken *registry.ProtocolError
+		switch {
+		case ctx.Err() != nil:
+			return mcp.Object{}, ctx.Err()
+		case errors.As(err, &broken):
+			return mcp.Object{}, err
+		case s == nil || at.id == "":
+			return mcp.Object{}, l.conn.server.unavailable(true, errors.Join(errEnded, err))
+		}
+		if at.news {
+			idle, at.news = 0, false
+		}
+		if resp, err = l.resume(ctx, s, &at, idle); err != nil { //nolint:bodyclose // closed in the next turn
+			return mcp.Object{}, err
+		}
+	}
+}
+
+// resume opens a broken stream again, behind the last event that came.
+func (l *httpLink) resume(ctx context.Context, s *session, at *place, idle int) (*http.Response, error) {
+	header := s.get.Clone()
+	header.Set(mcp.HeaderLastEventID, at.id)
+	for ; idle < resumeMax; idle++ {
+		if !wait(ctx, max(at.retry, reconnectMin<<idle)) {
+			return nil, ctx.Err()
+		}
+		resp, _, err := l.do(ctx, http.MethodGet, header, nil)
+		if err != nil {
+			continue // it may be restarting
+		}
+		if resp.StatusCode == http.StatusOK && mediaType(resp.Header) == typeStream {
+			return resp, nil
+		}
+		discard(resp)
+		return nil, l.conn.server.unavailable(true, &statusError{resp.StatusCode})
+	}
+	return nil, l.conn.server.unavailable(true, errEnded)
+}
+
+// follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
+// two streams, so after each opening the list is asked for again.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
+func (l *httpLink) follow(ctx context.Context) error {
+	s := l.state.Load()
+	if s == nil {
+		return nil
+	}
+	again := false
+	for failures := 0; ; failures++ {
+		at, began := place{}, time.Now()
+		offered, err := l.listen(ctx, s, &at, again)
+		again = true
+		l.conn.told.Store(false)
+		var forgotten *sessionError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &forgotten):
+			return err
+		case !offered:
+			return nil
+		case at.news, time.Since(began) > settled:
+			failures = 0
+		}
+		l.conn.doubted()
+		if !wait(ctx, max(at.retry, backoff(failures))) {
+			return ctx.Err()
+		}
+	}
+}
+
+// listen opens one stream and reads it until it ends. offered is false for a server that has none.
+func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool) (offered bool, err error) {
+	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
+	if err != nil {
+		return true, err
+	}
+	defer discard(resp)
+	switch {
+	case resp.StatusCode == http.StatusNotFound && s.id != "":
+		return true, &sessionError{s}
+	case resp.StatusCode >= 500:
+		return true, &statusError{resp.StatusCode}
+	case resp.StatusCode != http.StatusOK || mediaType(resp.Header) != typeStream:
+		return false, nil
+	}
+	l.conn.told.Store(true)
+	if again {
+		l.conn.changed()
+	}
+	return true, l.messages(resp.Body, at, func(m *mcp.Message) bool {
+		l.receiveUnasked(ctx, m)
+		return false
+	})
+}
+
+// receiveUnasked takes a message that belongs to no request.
+func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
+	switch {
+	case m.IsResponse():
+		l.conn.count(Foreign, 1)
+	case m.IsRequest():
+		l.answer(ctx, m)
+	case m.Method == mcp.NotifyToolsChanged:
+		l.conn.announced()
+	}
+}

@@ -1,0 +1,160 @@
+// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio or
+// Streamable HTTP, and puts their tools into the catalogue. It carries results as raw JSON and does not know who may
+// call what, nor how clients are served.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Config of one upstream. Exactly one of Command and URL is set.
+type Config struct {
+	Name   string // of the server in the config
+	Prefix string // before the exposed names of its tools
+
+	Command string
+	Args    []string
+	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
+
+	URL     string
+	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
+	Client  *http.Client      // from internal/dial; its Transport is used
+
+	Timeout      time.Duration            // of one call; zero: 30 s
+	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
+
+	Version string // of the gateway, told to upstreams
+
+	// Status is told whenever the upstream goes up or down or its list changes, none of which is logged. May be nil.
+	Status func(Status)
+	// Count is told what was mended or dropped of what the upstream sent, and how often. May be nil; called from any
+	// goroutine.
+	Count  func(kind Anomaly, n int)
+	Logger *slog.Logger
+}
+
+// Anomaly is a kind of thing that no server should send. Its text is a metric label.
+type Anomaly string
+
+// The anomalies.
+const (
+	Mended    Anomaly = "mended"    // bytes that are no UTF-8, or lone surrogates, replaced by U+FFFD
+	Garbage   Anomaly = "garbage"   // a line or message that is none
+	Foreign   Anomaly = "foreign"   // an answer to nothing that waits for one
+	Oversized Anomaly = "oversized" // a message over the limit
+	Flooded   Anomaly = "flooded"   // a notification or request beyond what is taken at once
+)
+
+// Status is how an upstream is.
+type Status struct {
+	Server   string
+	Up       bool
+	Tried    bool // at least one attempt has ended
+	Revision string
+	Tools    int
+	Refused  []registry.Refusal
+	Restarts int
+	Problem  string // why it is down, for operators; "" when up
+}
+
+// Upstream is one supervised server.
+type Upstream struct {
+	cfg Config
+	reg *registry.Registry
+
+	mu     sync.Mutex // guards the fields below
+	status Status
+	wasUp  bool
+}
+
+// New returns an upstream that puts its tools into reg when run.
+func New(cfg Config, reg *registry.Registry) *Upstream {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 30 * time.Second
+	}
+	if cfg.Count == nil {
+		cfg.Count = func(Anomaly, int) {}
+	}
+	if cfg.Status == nil {
+		cfg.Status = func(Status) {}
+	}
+	cfg.Logger = cfg.Logger.With("upstream", cfg.Name)
+	return &Upstream{cfg: cfg, reg: reg, status: Status{Server: cfg.Name}}
+}
+
+// Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it ends the
+// connection or child and takes the tools out. Its error is always nil. It is called once.
+func (u *Upstream) Run(ctx context.Context) error {
+	defer u.reg.Remove(u.cfg.Name)
+	for attempt := 0; ; attempt++ {
+		began := time.Now()
+		err := u.serve(ctx)
+		u.reg.Remove(u.cfg.Name)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) >= stable {
+			attempt = 0
+		}
+		u.down(err)
+		if !wait(ctx, backoff(attempt)) {
+			return nil
+		}
+	}
+}
+
+// Probe connects once, lists the tools and disconnects, for `validate -online`.
+func (u *Upstream) Probe(ctx context.Context) (Status, error) {
+	c, err := u.connect(ctx)
+	if err != nil {
+		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
+	}
+	defer c.end(ctx, true)
+	offers, refused, err := u.offers(ctx, c)
+	if err != nil {
+		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
+	}
+	return Status{
+		Server: u.cfg.Name, Up: true, Tried: true, Revision: c.version, Tools: len(offers), Refused: refused,
+	}, nil
+}
+
+// up records that the upstream offers that many tools now.
+func (u *Upstream) up(revision string, tools int, refused []registry.Refusal) {
+	u.mu.Lock()
+	if !u.status.Up && u.wasUp {
+		u.status.Restarts++
+	}
+	u.wasUp = true
+	u.status.Up, u.status.Tried, u.status.Problem = true, true, ""
+	u.status.Revision, u.status.Tools, u.status.Refused = revision, tools, refused
+	status := u.status
+	u.mu.Unlock()
+	u.cfg.Status(status)
+}
+
+// down records that the upstream is lost, and why.
+func (u *Upstream) down(err error) {
+	u.mu.Lock()
+	u.status.Up, u.status.Tried, u.status.Problem = false, true, problem(err)
+	u.status.Tools, u.status.Refused = 0, nil
+	status := u.status
+	u.mu.Unlock()
+	u.cfg.Status(status)
+}
+
+// problem is what an operator reads: the error with its hidden cause, in a bounded length.
+func problem(err error) string {
+	text := err.Error()
+	if cause := errors.Unwrap(err); cause != nil {
+		text = cause.Error()
+	}
+	return text[:min(len(text), 300)]
+}

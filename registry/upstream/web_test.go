@@ -1,0 +1,189 @@
+package upstream_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// web is a small server over Streamable HTTP. What a test leaves nil behaves well.
+type web struct {
+	*httptest.Server
+	modern   bool
+	session  string // "" is none
+	discover func(w http.ResponseWriter, m wire)
+	list     func(w http.ResponseWriter, m wire)
+	call     func(w http.ResponseWriter, r *http.Request, m wire)
+	stream   func(w http.ResponseWriter, r *http.Request)         // GET
+	listen   func(w http.ResponseWriter, r *http.Request, m wire) // subscriptions/listen
+	conns    atomic.Int64
+
+	mu   sync.Mutex // guards the fields below
+	seen []sight
+	open map[string]bool // sessions
+	born int
+}
+
+// sight is one request as the server saw it.
+type sight struct {
+	http   string
+	header http.Header
+	body   string
+	wire   wire
+}
+
+func serve(t testing.TB, w *web) *web {
+	t.Helper()
+	w.open = map[string]bool{}
+	w.Server = httptest.NewUnstartedServer(w)
+	w.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			w.conns.Add(1)
+		}
+	}
+	w.Start()
+	t.Cleanup(func() {
+		w.CloseClientConnections()
+		w.Close()
+	})
+	return w
+}
+
+func (s *web) config() upstream.Config { return upstream.Config{URL: s.URL} }
+
+func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m wire
+	_ = json.Unmarshal(body, &m)
+	known := s.note(sight{r.Method, r.Header.Clone(), string(body), m})
+	switch {
+	case r.Method == http.MethodGet && s.stream != nil:
+		s.stream(w, r)
+	case r.Method == http.MethodGet, r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case m.Method == "server/discover":
+		s.answerDiscover(w, m)
+	case m.Method == "initialize":
+		s.initialize(w, m)
+	case s.session != "" && !known:
+		http.Error(w, "session not found", http.StatusNotFound)
+	case m.ID == nil || m.Method == "":
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		s.answer(w, r, m)
+	}
+}
+
+func (s *web) answer(w http.ResponseWriter, r *http.Request, m wire) {
+	switch {
+	case m.Method == "tools/list" && s.list != nil:
+		s.list(w, m)
+	case m.Method == "tools/list":
+		sendJSON(w, m.ID, `{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}`)
+	case m.Method == "tools/call" && s.call != nil:
+		s.call(w, r, m)
+	case m.Method == "tools/call":
+		sendJSON(w, m.ID, `{"content":[{"type":"text","text":"ok"}]}`)
+	case m.Method == "ping":
+		sendJSON(w, m.ID, `{}`)
+	case m.Method == "subscriptions/listen" && s.listen != nil:
+		s.listen(w, r, m)
+	default:
+		sendError(w, http.StatusNotFound, m.ID, -32601, "Method not found")
+	}
+}
+
+// note records a request and tells whether its session is open.
+func (s *web) note(one sight) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, one)
+	return s.open[one.header.Get("Mcp-Session-Id")]
+}
+
+// sights returns the requests with that JSON-RPC method (or HTTP method) so far.
+func (s *web) sights(method string) []sight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []sight
+	for _, one := range s.seen {
+		if one.wire.Method == method || one.http == method {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// forget ends all sessions.
+func (s *web) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = map[string]bool{}
+}
+
+func (s *web) answerDiscover(w http.ResponseWriter, m wire) {
+	switch {
+	case s.discover != nil:
+		s.discover(w, m)
+	case s.modern:
+		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
+	default:
+		sendError(w, http.StatusBadRequest, nil, -32000, "Bad Request: Server not initialized")
+	}
+}
+
+func (s *web) initialize(w http.ResponseWriter, m wire) {
+	if s.session != "" {
+		s.mu.Lock()
+		s.born++
+		id := fmt.Sprintf("%s-%d", s.session, s.born)
+		s.open[id] = true
+		s.mu.Unlock()
+		w.Header().Set("Mcp-Session-Id", id)
+	}
+	sendJSON(w, m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"web","version":"1"}}`)
+}
+
+func sendJSON(w http.ResponseWriter, id json.RawMessage, result string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+func sendError(w http.ResponseWriter, status int, id json.RawMessage, code int, message string) {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
+}
+
+// events starts an event stream and returns what writes to it.
+func events(w http.ResponseWriter) func(format string, args ...any) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	flusher := http.NewResponseController(w)
+	_ = flusher.Flush()
+	return func(format string, args ...any) {
+		fmt.Fprintf(w, format, args...)
+		_ = flusher.Flush()
+	}
+}
+
+const okResult = `{"content":[{"type":"text","text":"ok"}]}`
+
+// data is an event of one message.
+func data(message string, args ...any) string {
+	return "data: " + strings.ReplaceAll(fmt.Sprintf(message, args...), "\n", "\ndata: ") + "\n\n"
+}

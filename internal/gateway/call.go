@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// call is one tools/call on its way through the chain. One goroutine at a time works on it.
+type call struct {
+	caller  Caller
+	request *Request
+	notify  func(context.Context, mcp.Notification) error
+
+	tool    *granted     // set by resolved
+	outcome string       // set by whoever decides it; "" is a plain result
+	repairs atomic.Int64 // made by sanitized; notifications may come from another goroutine
+}
+
+// Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.
+type Handler func(context.Context, *call) (mcp.Object, error)
+
+// Stage wraps a handler with one concern.
+type Stage func(next Handler) Handler
+
+// stages is the path of every tools/call, outermost stage first. The order is the gateway's security policy:
+//   - everything is on record, refusals included, so audited is outermost;
+//   - a refusal costs a token of tenant and user, so limited precedes anything a caller could probe; the tool's own
+//     bucket is charged after resolved, and labels and keys come from the catalogue, never from the client's spelling;
+//   - a tool sees only arguments that passed its schema, within its time;
+//   - nothing leaves without passing sanitized, so it wraps the tool itself.
+func (g *Gateway) stages() []Stage {
+	return []Stage{g.audited, g.measured, g.limited, g.resolved, g.validated, g.timed, g.sanitized}
+}
+
+func stack(stages []Stage, inner Handler) Handler {
+	for _, stage := range slices.Backward(stages) {
+		inner = stage(inner)
+	}
+	return inner
+}
+
+// audited writes the call on record before anybody learns its outcome, and turns every error into what the client may
+// be told. A call that cannot be recorded is answered with an error, whatever it did.
+func (g *Gateway) audited(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		started := time.Now()
+		result, err := g.guarded(ctx, c, next)
+		failure := explain(err)
+		record := c.record(failure, started)
+		if failure.told != nil && failure.inside {
+			g.config.Logger.ErrorContext(ctx, "call failed inside", "request_id", c.request.ID, "tenant", record.TenantID,
+				"tool", record.Item, "error", err)
+		}
+		// The client may be gone; what happened is recorded all the same.
+		if !g.kept(context.WithoutCancel(ctx), record) {
+			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT", "The call cannot be recorded, so its outcome is withheld").After(time.Second)
+		}
+		if failure.told != nil {
+			return mcp.Object{}, failure.told
+		}
+		return g.finish(result), nil
+	}
+}
+
+// guarded turns a panic further in into an error, so that it is on record and counted, and ends this call alone.
+func (g *Gateway) guarded(ctx context.Context, c *call, next Handler) (result mcp.Object, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			g.config.Metrics.Panicked()
+			err = &panicError{problem, debug.Stack()}
+		}
+	}()
+	return next(ctx, c)
+}
+
+// record returns the audit line of the call.
+func (c *call) record(failure failure, started time.Time) *audit.Record {
+	principal := &c.caller.Principal
+	r := &audit.Record{
+		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
+		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
+		Method: c.request.Method, Item: c.request.Params.Text("name"), Outcome: c.kind(failure), Reason: failure.reason,
+		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
+	}
+	if c.tool != nil {
+		r.Server = c.tool.tool.Server
+	}
+	if arguments := c.request.Params.Value("arguments"); arguments != nil {
+		digest := sha256.Sum256(arguments)
+		r.Arguments = "sha256:" + hex.EncodeToString(digest[:])
+	}
+	return r
+}
+
+// kind is the outcome in one word.
+func (c *call) kind(failure failure) string {
+	switch {
+	case failure.told != nil:
+		return failure.kind
+	case c.outcome != "":
+		return c.outcome
+	}
+	return "ok"
+}
+
+// measured counts the call, its time and its refusal. What the client spelt is no label: an unknown tool is "".
+func (g *Gateway) measured(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		tenant, started := c.caller.Tenant.ID, time.Now()
+		done := g.config.Metrics.CallStarted(tenant)
+		defer done()
+		result, err := g.guarded(ctx, c, next) // or a call that panics would not be counted
+		failure := explain(err)
+		outcome, server, item := c.kind(failure), "", ""
+		if c.tool != nil {
+			server, item = c.tool.tool.Server, c.tool.tool.Exposed
+		}
+		g.config.Metrics.Call(tenant, server, item, outcome, time.Since(started))
+		if failure.refusal || outcome == outcomeInvalid {
+			g.config.Metrics.Refused(outcome, tenant, failure.reason)
+		}
+		return result, err
+	}
+}
+
+// limited takes a place among the calls at once of tenant and user, and one token of each.
+func (g *Gateway) limited(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		tenant, principal := c.caller.Tenant, &c.caller.Principal
+		user := userKey(tenant, principal)
+		leave, ok := enter(g.inflight, tenant.ID, user, tenant.concurrency)
+		if !ok {
+			return mcp.Object{}, errBusy
+		}
+		defer leave()
+		err := g.config.Limiter.Take(ctx, tenant.calls, ratelimit.Bucket{Key: user, Limit: tenant.userCalls})
+		if err != nil {
+			return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TENANT", "DB-LIMIT-USER"}}
+		}
+		return next(ctx, c)
+	}
+}
+
+// userKey names a user of a tenant, injectively: only the subject, which comes last, is of a caller's choice.
+func userKey(t *Tenant, p *auth.Principal) string {
+	return "user\x00" + t.ID + "\x00" + p.Issuer + "\x00" + p.Subject
+}
+
+// enter takes a place of a tenant's and, so that one user cannot take them all, one of the half of them that is the
+// user's.
+func enter(places *ratelimit.InFlight, tenant, user string, limit int) (leave func(), ok bool) {
+	leaveUser, ok := places.Enter(user, (limit+1)/2)
+	if !ok {
+		return nil, false
+	}
+	leaveTenant, ok := places.Enter(tenant, limit)
+	if !ok {
+		leaveUser()
+		return nil, false
+	}
+	return func() { leaveTenant(); leaveUser() }, true
+}
+
+// resolved finds the tool that the caller means among those it may use, and takes a token of that tool.
+func (g *Gateway) resolved(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		name, ok := c.request.Params.Value("name").Text()
+		if !ok {
+			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: name must be a string")
+		}
+		if c.tool = g.grantOf(c.caller).byName[name]; c.tool == nil {
+			return mcp.Object{}, g.withheld(c.caller, name)
+		}
+		if len(c.tool.buckets) > 0 {
+			if err := g.config.Limiter.Take(ctx, c.tool.buckets...); err != nil {
+				return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TOOL"}}
+			}
+		}
+		return next(ctx, c)
+	}
+}
+
+// withheld returns the error for a tool that the caller may not use: the records tell one of the tenant's from one that
+// is not there, and the caller learns the scopes it lacks when a rule announces them.
+func (g *Gateway) withheld(c Caller, name string) error {
+	if _, err := g.look(c.Tenant).view.Lookup(name); err != nil {
+		return &unknownToolError{name: name}
+	}
+	return &unknownToolError{name: name, there: true, scopes: c.Tenant.missingScopes(c, name)}
+}
+
+// validated refuses arguments that break the tool's schema, with a result from which the model can do better.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
+func (g *Gateway) validated(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		arguments := c.request.Params.Value("arguments")
+		if arguments != nil && !arguments.IsObject() {
+			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
+		}
+		if err := c.tool.tool.Validate(arguments); err != nil {
+			var wrong *registry.ArgumentError
+			if !errors.As(err, &wrong) {
+				return mcp.Object{}, err
+			}
+			c.outcome = outcomeInvalid
+			return toolError(wrong.Text), nil
+		}
+		return next(ctx, c)
+	}
+}
+
+// timed ends the call when the tool's time is over.
+func (g *Gateway) timed(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		limited, cancel := context.WithTimeout(ctx, c.tool.tool.Timeout)
+		defer cancel()
+		result, err := next(limited, c)
+		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+			return mcp.Object{}, errTimeout
+		}
+		return result, err
+	}
+}
+
+// invoke runs the tool: the inside of the chain.
+func invoke(ctx context.Context, c *call) (mcp.Object, error) {
+	return c.tool.tool.Call(ctx, &registry.Call{
+		Principal:    c.caller.Principal,
+		TenantID:     c.caller.Tenant.ID,
+		Params:       c.request.Params,
+		Capabilities: c.request.Capabilities,
+		Notify:       c.notify,
+	})
+}
+
+// toolError returns a result that tells the model what went wrong.
+func toolError(text string) mcp.Object {
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	return mcp.NewObject(
+		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})},
+		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
+	)
+}

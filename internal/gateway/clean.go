@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+)
+
+// sanitized cleans everything that leaves the tool: notifications, result and error. Structured content is checked
+// against the tool's output schema after that, as the client sees it.
+func (g *Gateway) sanitized(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		policy, notify := c.caller.Tenant.output, c.notify
+		c.notify = func(ctx context.Context, n mcp.Notification) error {
+			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
+			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
+				params, report := policy.Notification(n.Params)
+				g.count(c, report)
+				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
+			})
+			return err
+		}
+		result, err := next(ctx, c)
+		if err != nil {
+			return mcp.Object{}, g.cleanError(c, err)
+		}
+		result, report, err := policy.Result(result)
+		g.count(c, report)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		return g.outputChecked(c, result), nil
+	}
+}
+
+// cleanError cleans an error that the upstream worded; others are ours.
+func (g *Gateway) cleanError(c *call, err error) error {
+	var worded *mcp.Error
+	if !errors.As(err, &worded) {
+		return err
+	}
+	cleaned, report := c.caller.Tenant.output.Error(worded)
+	g.count(c, report)
+	return &upstreamError{cleaned}
+}
+
+// outputChecked returns the result, or a tool error in its place when its structured content breaks the schema that
+// the tool declares.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
+func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
+	if string(result.Value("isError")) == "true" {
+		c.outcome = outcomeToolError
+		return result
+	}
+	if !c.tool.tool.HasOutput() {
+		return result
+	}
+	structured := result.Value("structuredContent")
+	if structured == nil {
+		c.outcome = outcomeBadOutput
+		return toolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments.")
+	}
+	if err := c.tool.tool.ValidateOutput(structured); err != nil {
+		c.outcome = outcomeBadOutput
+		return toolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments.")
+	}
+	return result
+}
+
+// count keeps what cleaning changed.
+func (g *Gateway) count(c *call, report sanitize.Report) {
+	for kind, n := range report {
+		c.repairs.Add(int64(n))
+		g.config.Metrics.Repaired(c.caller.Tenant.ID, c.tool.tool.Server, string(kind), n)
+	}
+}

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Outcomes of calls that end in a result. Those of errors are in explain.
+const (
+	outcomeToolError = "tool_error"
+	outcomeInvalid   = "invalid_arguments"
+	outcomeBadOutput = "bad_output"
+)
+
+var (
+	errBusy    = errors.New("too many calls at once")
+	errTimeout = errors.New("the tool's time is over")
+)
+
+// limitError is what the limiter said, with the stable codes of the buckets that were asked; the last code stands for
+// all further ones.
+type limitError struct {
+	error
+	codes []string
+}
+
+func (e limitError) Unwrap() error { return e.error }
+
+func (e limitError) code(bucket int) string { return e.codes[min(bucket, len(e.codes)-1)] }
+
+// unknownToolError is a tool that is not there or not for this caller: both look the same, but for the scopes that a
+// rule says may be told.
+type unknownToolError struct {
+	name   string
+	there  bool // the tenant has it
+	scopes []string
+}
+
+func (e *unknownToolError) Error() string { return "unknown tool" }
+
+// panicError is a panic on the way of a call.
+type panicError struct {
+	problem any
+	stack   []byte // for the log
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.problem, e.stack) }
+
+// upstreamError is an error that an upstream worded, cleaned.
+type upstreamError struct{ told *mcp.Error }
+
+func (e *upstreamError) Error() string { return e.told.Error() }
+
+// failure is what becomes of an error: one word for records, and what the client is told. The zero failure is none.
+type failure struct {
+	kind    string
+	reason  string // for the audit, finer than kind; may be empty
+	told    *mcp.Error
+	refusal bool // policy said no
+	inside  bool // the text of the error belongs into the log and nowhere else
+}
+
+// explain is the one table from errors to what is recorded and told. Whatever is not listed is an internal error
+// outside.
+func explain(err error) failure {
+	if err == nil {
+		return failure{}
+	}
+	var (
+		told        *mcp.Error
+		worded      *upstreamError
+		unknown     *unknownToolError
+		limit       limitError
+		exceeded    *ratelimit.ExceededError
+		unavailable *registry.UnavailableError
+		protocol    *registry.ProtocolError
+	)
+	isLimit := errors.As(err, &limit)
+	switch {
+	case errors.As(err, &exceeded):
+		code := limit.code(exceeded.Bucket)
+		return failure{kind: "limited", reason: code, refusal: true, told: tooMany(code, exceeded.RetryAfter)}
+	case isLimit:
+		return failure{
+			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
+			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER", "The limits cannot be checked now").After(time.Second),
+		}
+	case errors.Is(err, errBusy):
+		return failure{kind: "limited", reason: "DB-LIMIT-CONCURRENCY", refusal: true, told: tooMany("DB-LIMIT-CONCURRENCY", time.Second)}
+	case errors.As(err, &unknown):
+		return unknownTool(unknown)
+	case errors.As(err, &worded):
+		return failure{kind: "upstream_error", told: passable(worded.told)}
+	case errors.As(err, &told):
+		return failure{kind: "invalid_request", refusal: true, told: told}
+	case errors.Is(err, errTimeout):
+		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The tool did not answer in time")}
+	case errors.As(err, &unavailable):
+		return failure{kind: "unavailable", inside: true, told: notAvailable(unavailable)}
+	case errors.As(err, &protocol):
+		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server of this tool gave an answer that cannot be used")}
+	case errors.Is(err, sanitize.ErrBlocked):
+		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The tool's answer holds a secret and is withheld")}
+	case errors.Is(err, sanitize.ErrTooLarge):
+		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The tool's answer is larger than allowed; ask for less at once")}
+	case errors.Is(err, context.Canceled):
+		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
+	case errors.Is(err, context.DeadlineExceeded):
+		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time")}
+	}
+	return failure{kind: "internal", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error")}
+}
+
+func tooMany(code string, retryAfter time.Duration) *mcp.Error {
+	if retryAfter <= 0 {
+		return mcp.Stable(mcp.CodeLimited, code, "This is more than its limit ever allows")
+	}
+	return mcp.Stable(mcp.CodeLimited, code, "Too many requests: try again later").After(retryAfter)
+}
+
+func notAvailable(err *registry.UnavailableError) *mcp.Error {
+	if err.Sent {
+		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST", "The server of this tool went away before it answered; the call may have taken effect")
+	}
+	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server of this tool is not available now; the call was not made").After(time.Second)
+}
+
+func unknownTool(err *unknownToolError) failure {
+	if len(err.scopes) > 0 {
+		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this tool")
+		data, _ := mcp.ObjectOf(needed.Data)
+		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
+		return failure{kind: "forbidden", reason: "scope", refusal: true, told: needed}
+	}
+	name := err.name
+	if len(name) > 128 {
+		name = name[:128]
+	}
+	kind := "unknown"
+	if err.there {
+		kind = "forbidden"
+	}
+	return failure{kind: kind, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-TOOL", "Unknown tool: "+strings.ToValidUTF8(name, ""))}
+}
+
+// passable keeps the code of an upstream's error when it means the same on this side, and makes it an internal error
+// when it speaks of the connection behind the gateway or reads like a code of the gateway's own. A stable code that
+// reads like one is replaced, too.
+func passable(e *mcp.Error) *mcp.Error {
+	passed := &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
+	reserved := e.Code >= -32768 && e.Code <= -32000 || e.Code >= 400 && e.Code < 600
+	if !reserved || e.Code == mcp.CodeInvalidParams || e.Code == mcp.CodeMissingCapability {
+		passed.Code = e.Code
+	}
+	if e.Data == nil || strings.HasPrefix(e.StableCode(), "DB-") {
+		data, _ := mcp.ObjectOf(e.Data)
+		passed.Data = data.With("code", mcp.String("DB-UPSTREAM-ERROR")).JSON()
+	}
+	return passed
+}

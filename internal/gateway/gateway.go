@@ -1,0 +1,136 @@
+// Package gateway is the desk: one request, one path. It knows tenants and the order of the checks, and nothing of
+// transports, headers, sessions or connections; requests and results are in the stateless form of the protocol.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Config is what a Gateway needs. Every field is required unless its comment says otherwise.
+type Config struct {
+	Registry *registry.Registry
+	Limiter  ratelimit.Limiter
+	Audit    *audit.Log // nil: nothing is recorded
+	Metrics  *metrics.Metrics
+	Seal     *seal.Ring // of cursors
+	Logger   *slog.Logger
+	PageSize int    // tools in one answer of a list; zero: 1000
+	Version  string // told to clients
+}
+
+// Caller is who asks, under which tenant's policy. Only Admit and Resolve make one. It is valid for one request: what
+// lives longer resolves anew.
+type Caller struct {
+	Principal auth.Principal
+	Tenant    *Tenant
+
+	rules ruleSet // of the tenant, that match the principal
+}
+
+// Request is one request in the stateless form.
+type Request struct {
+	ID           string // of the HTTP request, for records
+	Method       string
+	Params       mcp.Object
+	Capabilities mcp.Object // what this client can be asked
+	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle returned.
+	Notify func(context.Context, mcp.Notification) error
+}
+
+// Gateway is the desk. It is safe for concurrent use.
+type Gateway struct {
+	config     Config
+	serverInfo mcp.RawJSON
+	discovered mcp.Object
+	inflight   *ratelimit.InFlight
+	streams    *ratelimit.InFlight
+	call       Handler
+
+	tenants atomic.Pointer[directory]
+	changed atomic.Pointer[chan struct{}]
+	renewed chan struct{} // holds a value when there are tenants whose collisions Run has not looked at
+}
+
+// New returns a gateway without tenants: it refuses everybody until SetTenants.
+func New(cfg Config) *Gateway {
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = 1000
+	}
+	g := &Gateway{
+		config:   cfg,
+		inflight: ratelimit.NewInFlight(),
+		streams:  ratelimit.NewInFlight(),
+		renewed:  make(chan struct{}, 1),
+		serverInfo: mcp.NewObject(
+			mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
+			mcp.Member{Name: "version", Value: mcp.String(cfg.Version)},
+		).JSON(),
+	}
+	g.discovered = g.discover()
+	g.call = stack(g.stages(), invoke)
+	g.tenants.Store(&directory{})
+	changed := make(chan struct{})
+	g.changed.Store(&changed)
+	return g
+}
+
+// Handle runs one request of a caller. The result is in the stateless form: it has a resultType, and the hints of
+// caching where the protocol wants them. Errors are *mcp.Error; CodeMethodNotFound for a method that is not served.
+func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
+	switch r.Method {
+	case mcp.MethodToolsCall:
+		return g.call(ctx, &call{caller: c, request: r, notify: r.Notify})
+	case mcp.MethodToolsList:
+		return g.listTools(c, r.Params)
+	case mcp.MethodDiscover:
+		return g.discovered, nil
+	}
+	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+}
+
+// finish gives a result what every result of this gateway has: a resultType and its own serverInfo, in place of an
+// upstream's.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic
+func (g *Gateway) finish(result mcp.Object) mcp.Object {
+	if !result.Has("resultType") {
+		result = result.With("resultType", mcp.String("complete"))
+	}
+	return result.With("_meta", result.Object("_meta").With(mcp.MetaServerInfo, g.serverInfo).JSON())
+}
+
+// Run passes changes of the catalogue on to those who wait on Changed, and reports what operators should know of them,
+// until ctx ends.
+func (g *Gateway) Run(ctx context.Context) error {
+	reported := make(map[registry.Collision]bool)
+	for {
+		changed := g.config.Registry.Changed()
+		reported = g.reportCollisions(ctx, reported)
+		g.announce()
+		select {
+		case <-changed:
+		case <-g.renewed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and
+// no change goes unseen.
+func (g *Gateway) Changed() <-chan struct{} { return *g.changed.Load() }
+
+// announce wakes everybody who waits on Changed.
+func (g *Gateway) announce() {
+	next := make(chan struct{})
+	close(*g.changed.Swap(&next))
+}

@@ -1,0 +1,627 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// bench is a gateway with a source of tools that behave in every way a test needs.
+type bench struct {
+	*Gateway
+	registry *registry.Registry
+	metrics  *prometheus.Registry
+	audit    string    // path
+	calls    int       // of tools that ran
+	deadline time.Time // of the last call's context
+}
+
+func newBench(t testing.TB, tenants ...TenantConfig) *bench {
+	t.Helper()
+	b := &bench{registry: registry.New(), metrics: prometheus.NewRegistry(), audit: filepath.Join(t.TempDir(), "audit.jsonl")}
+	record, err := audit.Open(audit.Config{File: b.audit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := record.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.Gateway = New(Config{
+		Registry: b.registry, Limiter: ratelimit.NewMemory(0), Audit: record, Metrics: metrics.New(b.metrics),
+		Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Version: "test",
+	})
+	for _, refusal := range b.registry.Replace(b.source("box")) {
+		t.Fatalf("refused: %+v", refusal)
+	}
+	if len(tenants) == 0 {
+		tenants = []TenantConfig{{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}}}
+	}
+	if err := b.SetTenants(tenants); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const anyObject = `{"type":"object"}`
+
+// source offers one tool for each behaviour.
+func (b *bench) source(name string) registry.Source {
+	s := registry.Source{Name: name, Prefix: name}
+	add := func(tool, schemas string, run registry.Func) {
+		definition, err := mcp.ParseObject([]byte(`{"name":"` + tool + `","description":"d",` + schemas + `}`))
+		if err != nil {
+			panic(err)
+		}
+		s.Tools = append(s.Tools, registry.Offer{Definition: definition, Timeout: time.Second, Call: func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+			b.calls++
+			b.deadline, _ = ctx.Deadline()
+			return run(ctx, c)
+		}})
+	}
+	says := func(text string) registry.Func {
+		return func(context.Context, *registry.Call) (mcp.Object, error) { return texts(text), nil }
+	}
+	input := `"inputSchema":` + anyObject
+	add("echo", `"inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
+		func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+			return texts(c.Params.Object("arguments").Text("message")), nil
+		})
+	add("plain", input, says("hello"))
+	add("hidden", input, says("pay\u202Eload\x1b[31m"))
+	add("fails", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return toolError("it did not work"), nil
+	})
+	add("slow", input, func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
+		<-ctx.Done()
+		return mcp.Object{}, ctx.Err()
+	})
+	add("lost", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return mcp.Object{}, &registry.UnavailableError{Server: "secret-host:99", Sent: true, Err: errors.New("dial 10.1.2.3")}
+	})
+	add("broken", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return mcp.Object{}, errors.New("pointer 0xc000123 of module x")
+	})
+	add("words", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return mcp.Object{}, mcp.Errorf(-32001, "upstream\u202E says no")
+	})
+	add("poses", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return mcp.Object{}, mcp.Stable(mcp.CodeLimited, "DB-LIMIT-TENANT", "as if the gateway had said it")
+	})
+	add("tells", input, func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+		params, _ := mcp.ParseObject([]byte(`{"progressToken":1,"progress":1,"message":"half\u202eway"}`))
+		return texts("done"), c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: params})
+	})
+	add("panics", input, func(context.Context, *registry.Call) (mcp.Object, error) { panic("0xc000 inside") })
+	output := input + `,"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
+	structured := func(text string) registry.Func {
+		return func(context.Context, *registry.Call) (mcp.Object, error) {
+			return texts("n").With("structuredContent", mcp.RawJSON(text)), nil
+		}
+	}
+	add("counts", output, structured(`{"n":1}`))
+	add("miscounts", output, structured(`{"n":"one"}`))
+	add("silent", output, says("no structure"))
+	return s
+}
+
+// closedLog returns a log that can write nothing any more.
+func closedLog(t *testing.T) *audit.Log {
+	t.Helper()
+	record, err := audit.Open(audit.Config{File: filepath.Join(t.TempDir(), "closed.jsonl")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := record.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func texts(text string) mcp.Object {
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
+}
+
+var alice = auth.Principal{Issuer: "https://login.test/", Subject: "alice", TenantID: "acme", Scopes: []string{"tools.read"}}
+
+func (b *bench) caller(t testing.TB, p auth.Principal) Caller {
+	t.Helper()
+	c, err := b.Admit(context.Background(), p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// request returns a tools/call.
+func request(tool, arguments string) *Request {
+	params, err := mcp.ParseObject([]byte(`{"name":"` + tool + `","arguments":` + arguments + `}`))
+	if err != nil {
+		panic(err)
+	}
+	return &Request{
+		ID: "r1", Method: mcp.MethodToolsCall, Params: params,
+		Notify: func(context.Context, mcp.Notification) error { return nil },
+	}
+}
+
+// run calls a tool as alice and returns the text of the result, or the error.
+func (b *bench) run(t testing.TB, tool, arguments string) (text string, isError bool, failure *mcp.Error) {
+	t.Helper()
+	result, err := b.Handle(context.Background(), b.caller(t, alice), request(tool, arguments))
+	if err != nil {
+		if !errors.As(err, &failure) {
+			t.Fatalf("%s: error of type %T, want *mcp.Error", tool, err)
+		}
+		return "", false, failure
+	}
+	return firstText(result), string(result.Value("isError")) == "true", nil
+}
+
+func firstText(result mcp.Object) string {
+	blocks, _ := result.Value("content").Elements()
+	if len(blocks) == 0 {
+		return ""
+	}
+	block, _ := mcp.ObjectOf(blocks[0])
+	return block.Text("text")
+}
+
+func (b *bench) records(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile(b.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestCallAnswersInTheStatelessForm(t *testing.T) {
+	b := newBench(t)
+	result, err := b.Handle(t.Context(), b.caller(t, alice), request("box__echo", `{"message":"hi"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := firstText(result); got != "hi" {
+		t.Errorf("text = %q, want hi", got)
+	}
+	if got := result.Text("resultType"); got != "complete" {
+		t.Errorf("resultType = %q, want complete", got)
+	}
+	if got := result.Object("_meta").Object(mcp.MetaServerInfo).Text("name"); got != "drawbridge" {
+		t.Errorf("serverInfo.name = %q, want drawbridge", got)
+	}
+}
+
+func TestErrorsTellTheClientNothingInternal(t *testing.T) {
+	tests := []struct {
+		tool, arguments string
+		code            int
+		stable, outcome string
+	}{
+		{"box__nobody", `{}`, mcp.CodeInvalidParams, "DB-TOOL", "unknown"},
+		{"box__plain", `[]`, mcp.CodeInvalidParams, "DB-PARAMS", "invalid_request"},
+		{"box__lost", `{}`, mcp.CodeInternal, "DB-UPSTREAM-LOST", "unavailable"},
+		{"box__broken", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
+		{"box__words", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
+		{"box__poses", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
+		{"box__panics", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
+	}
+	for _, test := range tests {
+		t.Run(test.tool, func(t *testing.T) {
+			b := newBench(t)
+			_, _, failure := b.run(t, test.tool, test.arguments)
+			if failure == nil || failure.Code != test.code || failure.StableCode() != test.stable {
+				t.Fatalf("error = %+v, want code %d %q", failure, test.code, test.stable)
+			}
+			told := string(failure.Object().JSON())
+			for _, secret := range []string{"secret-host", "10.1.2.3", "0xc000", "\u202E"} {
+				if strings.Contains(told, secret) {
+					t.Errorf("the client is told %q in %s", secret, told)
+				}
+			}
+			if records := b.records(t); !strings.Contains(records, `"outcome":"`+test.outcome+`"`) {
+				t.Errorf("audit = %s, want outcome %s", records, test.outcome)
+			}
+		})
+	}
+}
+
+func TestUnknownAndForbiddenToolsLookTheSame(t *testing.T) {
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box"},
+		Rules: []Rule{{Allow: []string{"box__echo"}}, {Scopes: []string{"admin"}, Allow: []string{"box__plain"}}},
+	})
+	_, _, forbidden := b.run(t, "box__plain", `{}`)
+	_, _, unknown := b.run(t, "box__xxxxx", `{}`)
+	got := strings.ReplaceAll(string(forbidden.Object().JSON()), "plain", "xxxxx")
+	if want := string(unknown.Object().JSON()); got != want {
+		t.Errorf("forbidden = %s, unknown = %s; want the same", got, want)
+	}
+	if b.calls != 0 {
+		t.Errorf("%d tools ran, want none", b.calls)
+	}
+	for _, want := range []string{`"item":"box__plain","outcome":"forbidden"`, `"item":"box__xxxxx","outcome":"unknown"`} {
+		if records := b.records(t); !strings.Contains(records, want) {
+			t.Errorf("audit = %s, want %s in it", records, want)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	admin := alice
+	admin.Scopes = []string{"tools.read", "admin"}
+	other := alice
+	other.Issuer = "https://elsewhere.test/"
+	tests := []struct {
+		name  string
+		rules []Rule
+		who   auth.Principal
+		want  []string // of echo, fails, plain
+	}{
+		{"nothing is allowed by default", nil, alice, nil},
+		{"a rule for everyone", []Rule{{Allow: []string{"box__p*n"}}}, alice, []string{"box__plain"}},
+		{"scopes that the caller has", []Rule{{Scopes: []string{"tools.read"}, Allow: []string{"*__echo"}}}, alice, []string{"box__echo"}},
+		{"one scope of two", []Rule{{Scopes: []string{"tools.read", "admin"}, Allow: []string{"*__echo"}}}, alice, nil},
+		{"a subject of this issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, alice, []string{"box__echo"}},
+		{"the same subject of another issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, other, nil},
+		{"deny wins, whatever the order", []Rule{{Deny: []string{"*__echo"}}, {Allow: []string{"*"}}, {Deny: []string{"*fails"}}}, alice, []string{"box__plain"}},
+		{"a deny for others", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, alice, []string{"box__echo"}},
+		{"a deny for this caller", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, admin, nil},
+		{"other kinds allow no tool", []Rule{{Allow: []string{"prompt:*", "resource:box:*"}}}, alice, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: test.rules})
+			caller := b.caller(t, test.who)
+			listed := names(t, b, caller)
+			for _, name := range []string{"box__echo", "box__fails", "box__plain"} {
+				want := slices.Contains(test.want, name)
+				if got := slices.Contains(listed, name); got != want {
+					t.Errorf("%s listed: %v, want %v", name, got, want)
+				}
+				_, err := b.Handle(t.Context(), caller, request(name, `{"message":"m"}`))
+				if got := err == nil; got != want {
+					t.Errorf("%s callable: %v (%v), want %v", name, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+func names(t *testing.T, b *bench, c Caller) []string {
+	t.Helper()
+	var all []string
+	params := mcp.Object{}
+	for range 100 {
+		result, err := b.Handle(t.Context(), c, &Request{Method: mcp.MethodToolsList, Params: params})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools, _ := result.Value("tools").Elements()
+		for _, raw := range tools {
+			tool, _ := mcp.ObjectOf(raw)
+			all = append(all, tool.Text("name"))
+		}
+		next := result.Value("nextCursor")
+		if next == nil {
+			return all
+		}
+		params = mcp.NewObject(mcp.Member{Name: "cursor", Value: next})
+	}
+	t.Fatal("the list does not end")
+	return nil
+}
+
+func TestAnnouncedRuleNamesTheMissingScope(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{
+		{Scopes: []string{"admin"}, Allow: []string{"box__plain"}, Announce: true},
+		{Scopes: []string{"admin"}, Allow: []string{"box__echo"}},
+	}})
+	_, _, failure := b.run(t, "box__plain", `{}`)
+	if failure == nil || failure.Code != mcp.CodeForbidden || !strings.Contains(string(failure.Data), `"scope":"admin"`) {
+		t.Errorf("error = %+v, want forbidden with scope admin", failure)
+	}
+	if _, _, failure = b.run(t, "box__echo", `{}`); failure == nil || failure.Code != mcp.CodeInvalidParams {
+		t.Errorf("error = %+v, want unknown tool", failure)
+	}
+	if _, _, failure = b.run(t, "box__absent", `{}`); failure == nil || failure.Code != mcp.CodeInvalidParams {
+		t.Errorf("error = %+v, want unknown tool", failure)
+	}
+}
+
+func TestTenantThatIsNotServedIsRefused(t *testing.T) {
+	b := newBench(t)
+	stranger := alice
+	stranger.TenantID = "globex"
+	_, err := b.Admit(t.Context(), stranger, 1)
+	var failure *mcp.Error
+	if !errors.As(err, &failure) || failure.Code != mcp.CodeForbidden || strings.Contains(failure.Message, "globex") {
+		t.Errorf("Admit = %v, want a refusal that names no tenant", err)
+	}
+}
+
+func TestSetTenantsReportsEveryProblemAndChangesNothing(t *testing.T) {
+	b := newBench(t)
+	err := b.SetTenants([]TenantConfig{
+		{ID: ""},
+		{ID: "good"},
+		{ID: "good"},
+		{ID: "bad", Rules: []Rule{{}}},
+		{ID: "worse", Rules: []Rule{{Allow: []string{"tool:x"}}}},
+	})
+	if err == nil {
+		t.Fatal("want an error")
+	}
+	for _, want := range []string{`tenant ""`, `"good": defined twice`, `"bad": rule 1`, `"worse": rule 1`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %v, want %s in it", err, want)
+		}
+	}
+	if got := b.TenantIDs(); !slices.Equal(got, []string{"acme"}) {
+		t.Errorf("tenants = %v, want acme alone as before", got)
+	}
+}
+
+func TestListPagesAndCursors(t *testing.T) {
+	b := newBench(t)
+	b.config.PageSize = 5
+	caller := b.caller(t, alice)
+	if got := names(t, b, caller); len(got) != 14 || !slices.IsSorted(got) {
+		t.Errorf("tools over all pages = %v, want 14 in order", got)
+	}
+	first, err := b.Handle(t.Context(), caller, &Request{Method: mcp.MethodToolsList})
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := mcp.NewObject(mcp.Member{Name: "cursor", Value: first.Value("nextCursor")})
+	bob := alice
+	bob.Subject = "bob"
+	if _, err := b.Handle(t.Context(), b.caller(t, bob), &Request{Method: mcp.MethodToolsList, Params: params}); err == nil {
+		t.Error("another user's cursor was accepted")
+	}
+	for _, bad := range []string{`"x"`, `5`, `""`, `null`} {
+		params := mcp.NewObject(mcp.Member{Name: "cursor", Value: mcp.RawJSON(bad)})
+		_, err := b.Handle(t.Context(), caller, &Request{Method: mcp.MethodToolsList, Params: params})
+		var failure *mcp.Error
+		if !errors.As(err, &failure) || failure.Code != mcp.CodeInvalidParams {
+			t.Errorf("cursor %s: %v, want invalid params", bad, err)
+		}
+	}
+}
+
+func TestTwoTenantsSeeOnlyTheirOwn(t *testing.T) {
+	b := newBench(t,
+		TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}},
+		TenantConfig{ID: "globex", Servers: []string{"cellar"}, Rules: []Rule{{Allow: []string{"*"}}}},
+	)
+	b.registry.Replace(b.source("cellar"))
+	carol := auth.Principal{Issuer: "https://login.test/", Subject: "carol", TenantID: "globex"}
+	for _, name := range names(t, b, b.caller(t, carol)) {
+		if !strings.HasPrefix(name, "cellar__") {
+			t.Errorf("globex sees %s", name)
+		}
+	}
+	if _, err := b.Handle(t.Context(), b.caller(t, carol), request("box__plain", `{}`)); err == nil {
+		t.Error("globex called a tool of acme's server")
+	}
+}
+
+func TestLimitsAreKeptApart(t *testing.T) {
+	one := ratelimit.Limit{Rate: 0.001, Burst: 1}
+	many := ratelimit.Limit{Rate: 1000, Burst: 1000}
+	none := 0
+	tests := []struct {
+		name   string
+		limits Limits
+		stable string
+	}{
+		{"calls of the tenant", Limits{Calls: &one, UserCalls: &many}, "DB-LIMIT-TENANT"},
+		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER"},
+		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL"},
+		{"calls at once", Limits{Concurrency: &none}, "DB-LIMIT-CONCURRENCY"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: test.limits})
+			var failure *mcp.Error
+			for range 2 {
+				_, _, failure = b.run(t, "box__plain", `{}`)
+			}
+			if failure == nil || failure.Code != mcp.CodeLimited || failure.StableCode() != test.stable || failure.RetryAfter <= 0 {
+				t.Errorf("second call: %+v, want %s with a time to come back", failure, test.stable)
+			}
+		})
+	}
+}
+
+func TestRequestsAreCharged(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: 3}}})
+	caller := b.caller(t, alice)
+	if err := b.Charge(t.Context(), caller, 2); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Admit(t.Context(), alice, 1)
+	var failure *mcp.Error
+	if !errors.As(err, &failure) || failure.StableCode() != "DB-LIMIT-TENANT" {
+		t.Errorf("fourth request: %v, want DB-LIMIT-TENANT", err)
+	}
+}
+
+func TestOneUserLeavesHalfOfTheTenantsPlacesToOthers(t *testing.T) {
+	four := 4
+	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Streams: &four}})
+	bob := alice
+	bob.Subject = "bob"
+	open := func(p auth.Principal) error {
+		_, err := b.OpenStream(b.caller(t, p), "get")
+		return err
+	}
+	for i, want := range []bool{true, true, false} {
+		if err := open(alice); (err == nil) != want {
+			t.Errorf("stream %d of alice: %v, want it open: %v", i+1, err, want)
+		}
+	}
+	if err := open(bob); err != nil {
+		t.Errorf("stream of bob: %v", err)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	one := 1
+	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Streams: &one}})
+	caller := b.caller(t, alice)
+	closed, err := b.OpenStream(caller, "get")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.OpenStream(caller, "get"); err == nil {
+		t.Error("a second stream was opened, want a refusal")
+	}
+	closed()
+	if closed, err = b.OpenStream(caller, "get"); err != nil {
+		t.Errorf("after the first closed: %v", err)
+	} else {
+		closed()
+	}
+}
+
+func TestDigestChangesWithTheCallersListAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box", "cellar"}, Rules: []Rule{{Allow: []string{"box__*"}}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		synctest.Wait()
+		before, woken := b.Digest(b.caller(t, alice)), b.Changed()
+		b.registry.Replace(b.source("cellar"))
+		synctest.Wait()
+		select {
+		case <-woken:
+		default:
+			t.Error("a change of the catalogue woke nobody")
+		}
+		if got := b.Digest(b.caller(t, alice)); got != before {
+			t.Error("the digest changed with a server that the caller does not see")
+		}
+		b.registry.Remove("box")
+		synctest.Wait()
+		if got := b.Digest(b.caller(t, alice)); got == before {
+			t.Error("the digest stayed although the tools are gone")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCollisionIsAWarningWithItsCure(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box", "twin"}, Rules: []Rule{{Allow: []string{"*"}}}})
+	twin := b.source("twin")
+	twin.Prefix = "box"
+	b.registry.Replace(twin)
+	warnings := strings.Join(b.Warnings(), "\n")
+	for _, want := range []string{"tenant acme", "box__echo", "twin", "prefix"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("warnings = %q, want %s in them", warnings, want)
+		}
+	}
+}
+
+func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		twin := b.source("twin")
+		twin.Prefix = "box"
+		b.registry.Replace(twin)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		for _, test := range []struct {
+			servers []string
+			want    float64
+		}{
+			{[]string{"box"}, 0},
+			{[]string{"box", "twin"}, float64(len(twin.Tools))},
+			{[]string{"twin"}, 0},
+		} {
+			if err := b.SetTenants([]TenantConfig{{ID: "acme", Servers: test.servers}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := counted(t, b.metrics, "drawbridge_upstream_tools_refused"); got != test.want {
+				t.Errorf("servers %v: %v tools counted as left out, want %v", test.servers, got, test.want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMatch(t *testing.T) {
+	tests := []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"*", "anything", true},
+		{"a", "a", true},
+		{"a", "ab", false},
+		{"a*", "ab", true},
+		{"*b", "ab", true},
+		{"*b", "abc", false},
+		{"a*c", "abc", true},
+		{"a*c", "ac", true},
+		{"a*a", "a", false},
+		{"a**c", "ac", true},
+		{"*x*y*", "axbyc", true},
+		{"*x*y*", "aybxc", false},
+		{"", "", true},
+		{"", "a", false},
+	}
+	for _, test := range tests {
+		if got := match(test.pattern, test.name); got != test.want {
+			t.Errorf("match(%q, %q) = %v, want %v", test.pattern, test.name, got, test.want)
+		}
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	limit := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
+	bench := newBench(b, TenantConfig{
+		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"box__*"}}, {Deny: []string{"*delete*"}}},
+		Limits: Limits{Requests: &limit, Calls: &limit, UserCalls: &limit, Tools: map[string]ratelimit.Limit{"box__*": limit}},
+	})
+	ctx, r := context.Background(), request("box__echo", `{"message":"The quick brown fox jumps over the lazy dog"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		caller, err := bench.Admit(ctx, alice, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := bench.Handle(ctx, caller, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// Rule allows or denies. It matches a caller who has all of Scopes (none: every caller) and, when Subjects is not
+// empty, is one of them. An item is allowed if some rule that matches the caller allows it and none denies it.
+type Rule struct {
+	Scopes   []string
+	Subjects []string // "issuer#subject"
+	Allow    []string // patterns; a bare one means tools, prompt: and resource: the other kinds
+	Deny     []string
+	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
+}
+
+// rule is a Rule with its patterns sorted by kind.
+type rule struct {
+	scopes   []string
+	subjects []string
+	allow    []string // of tools
+	deny     []string
+	announce bool
+}
+
+// ruleSet names the rules of a tenant that match a caller: one byte a rule, 1 for a match. Callers with equal sets see
+// the same.
+type ruleSet string
+
+func compileRule(cfg *Rule) (rule, error) {
+	r := rule{scopes: cfg.Scopes, subjects: cfg.Subjects, announce: cfg.Announce}
+	var err error
+	if r.allow, err = toolPatterns(cfg.Allow); err != nil {
+		return rule{}, err
+	}
+	if r.deny, err = toolPatterns(cfg.Deny); err != nil {
+		return rule{}, err
+	}
+	if len(cfg.Allow)+len(cfg.Deny) == 0 {
+		return rule{}, fmt.Errorf("it neither allows nor denies anything")
+	}
+	return r, nil
+}
+
+// toolPatterns returns the patterns that name tools.
+func toolPatterns(patterns []string) ([]string, error) {
+	var tools []string
+	for _, pattern := range patterns {
+		kind, rest, found := strings.Cut(pattern, ":")
+		switch {
+		case !found && pattern != "":
+			tools = append(tools, pattern)
+		case found && rest != "" && (kind == "prompt" || kind == "resource"):
+		default:
+			return nil, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or resource:SERVER:URI, with * for any run of characters", pattern)
+		}
+	}
+	return tools, nil
+}
+
+// matching returns which rules of the tenant match the principal.
+func (t *Tenant) matching(p auth.Principal) ruleSet {
+	var buffer [32]byte
+	set := buffer[:0]
+	for i := range t.rules {
+		match := byte(0)
+		if t.rules[i].concerns(p) && t.rules[i].hasScopes(p) {
+			match = 1
+		}
+		set = append(set, match)
+	}
+	return ruleSet(set)
+}
+
+// concerns tells whether the rule is for this subject, whatever its scopes.
+func (r *rule) concerns(p auth.Principal) bool {
+	return len(r.subjects) == 0 || slices.ContainsFunc(r.subjects, func(s string) bool {
+		issuer, ok := strings.CutSuffix(s, "#"+p.Subject)
+		return ok && issuer == p.Issuer
+	})
+}
+
+func (r *rule) hasScopes(p auth.Principal) bool {
+	for _, scope := range r.scopes {
+		if !slices.Contains(p.Scopes, scope) {
+			return false
+		}
+	}
+	return true
+}
+
+// allows tells whether the rules in set allow the tool with that exposed name.
+func (t *Tenant) allows(set ruleSet, tool string) bool {
+	allowed := false
+	for i := range t.rules {
+		if set[i] == 0 {
+			continue
+		}
+		if matchesAny(t.rules[i].deny, tool) {
+			return false
+		}
+		allowed = allowed || matchesAny(t.rules[i].allow, tool)
+	}
+	return allowed
+}
+
+// missingScopes returns the scopes with which the caller could use the tool, when a rule says that it may be told.
+func (t *Tenant) missingScopes(c Caller, tool string) []string {
+	for i := range t.rules {
+		r := &t.rules[i]
+		if c.rules[i] == 1 && matchesAny(r.deny, tool) {
+			return nil
+		}
+	}
+	for i := range t.rules {
+		r := &t.rules[i]
+		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && matchesAny(r.allow, tool) {
+			return r.scopes
+		}
+	}
+	return nil
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(pattern, name) })
+}
+
+// match tells whether name fits pattern, in which * stands for any run of characters.
+func match(pattern, name string) bool {
+	literal, rest, starred := strings.Cut(pattern, "*")
+	if !starred {
+		return pattern == name
+	}
+	name, ok := strings.CutPrefix(name, literal)
+	if !ok {
+		return false
+	}
+	for {
+		literal, rest, starred = strings.Cut(rest, "*")
+		if !starred {
+			return strings.HasSuffix(name, literal)
+		}
+		i := strings.Index(name, literal)
+		if i < 0 {
+			return false
+		}
+		name = name[i+len(literal):]
+	}
+}

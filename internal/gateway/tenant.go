@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+// TenantConfig is everything one tenant may do.
+type TenantConfig struct {
+	ID      string
+	Servers []string // it can reach, in order of precedence
+	Rules   []Rule   // none: nothing is allowed
+	Limits  Limits
+	Output  sanitize.Policy
+}
+
+// Limits of a tenant. Nil means the default, a zero value that nothing passes.
+type Limits struct {
+	Requests    *ratelimit.Limit           // HTTP requests; a batch costs its length. Default 100/s, burst 200
+	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
+	UserCalls   *ratelimit.Limit           // calls of one issuer and subject. Default 10/s, burst 20
+	Tools       map[string]ratelimit.Limit // calls of each tool whose exposed name matches the pattern
+	Concurrency *int                       // calls at once, one user half of them. Default 64
+	Streams     *int                       // event streams at once, one user half of them. Default 500
+}
+
+// Defaults of Limits.
+const (
+	defaultConcurrency = 64
+	defaultStreams     = 500
+)
+
+// defaultLimits returns the limits of a tenant that says nothing about them.
+func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
+	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100}, ratelimit.Limit{Rate: 10, Burst: 20}
+}
+
+// Tenant is the compiled policy of one tenant. It is immutable but for its cache, and shared.
+type Tenant struct {
+	ID string
+
+	servers     []string
+	rules       []rule
+	requests    ratelimit.Bucket
+	calls       ratelimit.Bucket
+	userCalls   ratelimit.Limit
+	tools       []toolLimit // in order of pattern
+	concurrency int
+	streams     int
+	output      sanitize.Policy
+
+	seen atomic.Pointer[sight] // what this tenant sees of the newest catalogue
+}
+
+type toolLimit struct {
+	pattern string
+	limit   ratelimit.Limit
+}
+
+// directory is all tenants at one time. It is immutable.
+type directory struct {
+	byID map[string]*Tenant
+	ids  []string // sorted
+}
+
+// SetTenants replaces all tenants at once. It returns every problem found; then nothing was replaced.
+func (g *Gateway) SetTenants(tenants []TenantConfig) error {
+	next := &directory{byID: make(map[string]*Tenant, len(tenants))}
+	var problems []error
+	for i := range tenants {
+		t, err := compileTenant(&tenants[i])
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("tenant %q: %w", tenants[i].ID, err))
+		case next.byID[t.ID] != nil:
+			problems = append(problems, fmt.Errorf("tenant %q: defined twice", t.ID))
+		default:
+			next.byID[t.ID] = t
+			next.ids = append(next.ids, t.ID)
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	slices.Sort(next.ids)
+	g.tenants.Store(next)
+	g.announce()
+	select {
+	case g.renewed <- struct{}{}:
+	default: // Run will look at these
+	}
+	return nil
+}
+
+// TenantIDs returns the ids of all tenants, sorted. Shared: do not modify.
+func (g *Gateway) TenantIDs() []string { return g.tenants.Load().ids }
+
+func compileTenant(cfg *TenantConfig) (*Tenant, error) {
+	if cfg.ID == "" || strings.ContainsRune(cfg.ID, 0) {
+		return nil, errors.New("an id is empty or holds a NUL")
+	}
+	requests, calls, userCalls := defaultLimits()
+	t := &Tenant{
+		ID:          cfg.ID,
+		servers:     slices.Clone(cfg.Servers),
+		requests:    ratelimit.Bucket{Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests)},
+		calls:       ratelimit.Bucket{Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls)},
+		userCalls:   or(cfg.Limits.UserCalls, userCalls),
+		concurrency: or(cfg.Limits.Concurrency, defaultConcurrency),
+		streams:     or(cfg.Limits.Streams, defaultStreams),
+		output:      cfg.Output,
+	}
+	for pattern, limit := range cfg.Limits.Tools {
+		t.tools = append(t.tools, toolLimit{pattern, limit})
+	}
+	slices.SortFunc(t.tools, func(a, b toolLimit) int { return strings.Compare(a.pattern, b.pattern) })
+	for i := range cfg.Rules {
+		r, err := compileRule(&cfg.Rules[i])
+		if err != nil {
+			return nil, fmt.Errorf("rule %d: %w", i+1, err)
+		}
+		t.rules = append(t.rules, r)
+	}
+	return t, nil
+}
+
+func or[T any](value *T, fallback T) T {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}
+
+// Resolve finds the tenant of a principal, without a charge: for streams, which outlive their request. The error is
+// an *mcp.Error, the same for every tenant that is not served.
+func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
+	t := g.tenants.Load().byID[p.TenantID]
+	if t == nil {
+		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
+	}
+	return Caller{Principal: p, Tenant: t, rules: t.matching(p)}, nil
+}
+
+// Admit resolves the principal's tenant and takes n request tokens of it. Errors are *mcp.Error: CodeForbidden for a
+// tenant that is not served, CodeLimited.
+func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, error) {
+	c, err := g.Resolve(p)
+	if err != nil {
+		return Caller{}, err
+	}
+	return c, g.Charge(ctx, c, n)
+}
+
+// Charge takes n more request tokens: a batch costs its length. Errors are *mcp.Error.
+func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
+	bucket := c.Tenant.requests
+	bucket.N = n
+	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
+		return explain(limitError{err, []string{"DB-LIMIT-TENANT"}}).told
+	}
+	return nil
+}

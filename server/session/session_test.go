@@ -1,0 +1,266 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// suite is what every Log does.
+func suite(t *testing.T, open func() session.Log) {
+	for name, test := range map[string]func(*testing.T, session.Log){
+		"events in order":         eventsInOrder,
+		"streams apart":           streamsApart,
+		"readers wake":            readersWake,
+		"end":                     endForgets,
+		"unknown":                 unknownEvents,
+		"ids are unique":          idsAreUnique,
+		"many writers and reader": manyWriters,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open()) })
+	}
+}
+
+func TestMemory(t *testing.T) {
+	suite(t, func() session.Log { return session.NewMemory(session.MemoryConfig{}) })
+}
+
+func add(t *testing.T, l session.Log, in, stream, data string, last bool) string {
+	t.Helper()
+	id, err := l.Append(t.Context(), in, stream, []byte(data), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// read returns the data of the events after an id, and whether more may follow.
+func read(t *testing.T, l session.Log, in, stream, after string) (string, bool) {
+	t.Helper()
+	events, more, err := l.Read(t.Context(), in, stream, after)
+	if err != nil {
+		return err.Error(), false
+	}
+	var data []string
+	for _, e := range events {
+		data = append(data, string(e.Data))
+	}
+	return strings.Join(data, " "), more != nil
+}
+
+func want(t *testing.T, l session.Log, in, stream, after, data string, more bool) {
+	t.Helper()
+	if gotData, gotMore := read(t, l, in, stream, after); gotData != data || gotMore != more {
+		t.Errorf("%s of %s after %q: got %q, more %t; want %q, %t", stream, in, after, gotData, gotMore, data, more)
+	}
+}
+
+const unknown = "unknown stream or event"
+
+func eventsInOrder(t *testing.T, l session.Log) {
+	want(t, l, "s", "p1", "", "", true)
+	a := add(t, l, "s", "p1", "a", false)
+	b := add(t, l, "s", "p1", "b", false)
+	want(t, l, "s", "p1", "", "a b", true)
+	want(t, l, "s", "p1", session.FirstID("p1"), "a b", true)
+	want(t, l, "s", "p1", a, "b", true)
+	want(t, l, "s", "p1", b, "", true)
+	c := add(t, l, "s", "p1", "c", true)
+	want(t, l, "s", "p1", a, "b c", false)
+	want(t, l, "s", "p1", c, "", false)
+}
+
+func streamsApart(t *testing.T, l session.Log) {
+	a := add(t, l, "s", "p1", "a", false)
+	add(t, l, "s", "p2", "b", false)
+	add(t, l, "other", "p1", "c", false)
+	want(t, l, "s", "p1", "", "a", true)
+	want(t, l, "s", "p2", "", "b", true)
+	want(t, l, "s", "p2", a, unknown, false)
+	if stream, err := l.Find(t.Context(), "s", a); stream != "p1" || err != nil {
+		t.Errorf("find %q: got %q, %v; want p1", a, stream, err)
+	}
+	if stream, err := l.Find(t.Context(), "third", a); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("find %q in another session: got %q, %v; want ErrUnknown", a, stream, err)
+	}
+}
+
+func readersWake(t *testing.T, l session.Log) {
+	_, more, err := l.Read(t.Context(), "s", "p1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, "s", "p1", "a", false)
+	<-more
+	_, more, _ = l.Read(t.Context(), "s", "p1", "")
+	select {
+	case <-more:
+		t.Error("woken without an event")
+	default:
+	}
+	if err := l.End(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	<-more
+}
+
+func endForgets(t *testing.T, l session.Log) {
+	a := add(t, l, "s", "p1", "a", false)
+	if err := l.End(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, l, "s", "p1", "", unknown, false)
+	if _, err := l.Append(t.Context(), "s", "p1", []byte("late"), true); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("append after the end: got %v, want ErrUnknown", err)
+	}
+	if _, err := l.Find(t.Context(), "s", a); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("find after the end: got %v, want ErrUnknown", err)
+	}
+	if err := l.End(t.Context(), "never was"); err != nil {
+		t.Errorf("end of a session without events: %v", err)
+	}
+}
+
+func unknownEvents(t *testing.T, l session.Log) {
+	id := add(t, l, "s", "p1", "a", false)
+	for _, event := range []string{
+		"", "p1", "p1-", "-1", "p1--1", "p1-+1", "p1-01", "p1-1 ", "p1-99", "p2-1", "p1-18446744073709551616", id + "-1",
+		strings.Repeat("p", 100) + "-1", "p1-1\x00",
+	} {
+		if stream, err := l.Find(t.Context(), "s", event); !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("find %q: got %q, %v; want ErrUnknown", event, stream, err)
+		}
+		if event != "" {
+			want(t, l, "s", "p1", event, unknown, false)
+		}
+	}
+}
+
+func idsAreUnique(t *testing.T, l session.Log) {
+	seen := make(map[string]bool)
+	for i := range 100 {
+		id := add(t, l, "s", fmt.Sprintf("p%d", i%7), "x", false)
+		if seen[id] || strings.ContainsAny(id, "\r\n\x00") {
+			t.Errorf("id %q was used before, or breaks the stream", id)
+		}
+		seen[id] = true
+	}
+}
+
+// manyWriters shows that a reader who waits misses nothing and gets nothing twice.
+func manyWriters(t *testing.T, l session.Log) {
+	const writers, each = 8, 50
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range each {
+				if _, err := l.Append(t.Context(), "s", "p1", fmt.Appendf(nil, "%d-%d", w, i), false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	seen, after := make(map[string]bool), ""
+	for len(seen) < writers*each {
+		events, more, err := l.Read(t.Context(), "s", "p1", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if seen[string(e.Data)] {
+				t.Errorf("%s came twice", e.Data)
+			}
+			seen[string(e.Data)], after = true, e.ID
+		}
+		if len(seen) < writers*each {
+			<-more
+		}
+	}
+	all.Wait()
+}
+
+func TestMemoryBoundsCount(t *testing.T) {
+	l := session.NewMemory(session.MemoryConfig{Count: 3})
+	ids := make([]string, 5)
+	for i := range ids {
+		ids[i] = add(t, l, "s", "p1", fmt.Sprint(i), false)
+	}
+	want(t, l, "s", "p1", ids[0], unknown, false)
+	want(t, l, "s", "p1", "", unknown, false)
+	want(t, l, "s", "p1", ids[1], "2 3 4", true) // what follows it is all there
+	want(t, l, "s", "p1", ids[2], "3 4", true)
+}
+
+func TestMemoryBoundsBytes(t *testing.T) {
+	l := session.NewMemory(session.MemoryConfig{Bytes: 2000})
+	first := add(t, l, "s", "p1", "first", false)
+	second := add(t, l, "s", "p1", strings.Repeat("x", 1900), false)
+	want(t, l, "s", "p1", second, "", true)
+	big := strings.Repeat("y", 5000)
+	add(t, l, "s", "p1", big, true) // larger than all that may be kept, and kept: it is the answer
+	want(t, l, "s", "p1", first, unknown, false)
+	want(t, l, "s", "p1", second, big, false)
+}
+
+func TestMemoryBoundsTotal(t *testing.T) {
+	l := session.NewMemory(session.MemoryConfig{Total: 100_000})
+	data := strings.Repeat("x", 10_000)
+	for i := range 50 {
+		add(t, l, fmt.Sprintf("s%d", i), "p1", data, false)
+	}
+	kept := 0
+	for i := range 50 {
+		if _, err := l.Find(t.Context(), fmt.Sprintf("s%d", i), "p1-1"); err == nil {
+			kept++
+		}
+	}
+	if kept < 5 || kept > 10 {
+		t.Errorf("got %d streams of 10 kB kept, want what fits 100 kB", kept)
+	}
+	want(t, l, "s49", "p1", "", data, true)
+	want(t, l, "s0", "p1", "p1-1", unknown, false) // not silently empty: events were lost
+}
+
+func TestMemoryBoundsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := session.NewMemory(session.MemoryConfig{Age: time.Minute})
+		left := add(t, l, "s", "p1", "a", true)
+		read1 := add(t, l, "s", "g1", "b", false)
+		for range 10 {
+			<-time.After(20 * time.Second)
+			want(t, l, "s", "g1", read1, "", true)
+		}
+		if _, err := l.Find(t.Context(), "s", left); !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("a stream that ended and nobody reads: got %v, want ErrUnknown", err)
+		}
+		read2 := add(t, l, "s", "g1", "c", false)
+		want(t, l, "s", "g1", read1, "c", true)
+		want(t, l, "s", "g1", read2, "", true)
+		if read1 == read2 || read2 == left {
+			t.Errorf("ids %q, %q, %q: one was used twice", left, read1, read2)
+		}
+	})
+}
+
+func FuzzFind(f *testing.F) {
+	f.Add("p1-1")
+	f.Add("p1-0")
+	f.Add("-")
+	l := session.NewMemory(session.MemoryConfig{})
+	id, err := l.Append(f.Context(), "s", "p1", []byte("a"), false)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, event string) {
+		stream, err := l.Find(t.Context(), "s", event)
+		if known := event == id || event == session.FirstID("p1"); known != (err == nil) || err == nil && stream != "p1" {
+			t.Errorf("find %q: got %q, %v", event, stream, err)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+// Package admin answers the operator: is the process alive, is it ready, how much did it do. It is served on a
+// listener of its own, never to clients, and knows nothing of where its answers come from.
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// View is what the operator's listener shows. It is made anew for every request.
+type View struct {
+	Ready    bool     `json:"ready"`
+	Draining bool     `json:"draining,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // a refused reload, a dead upstream, tools left out
+}
+
+// Config of the listener. Every field is required.
+type Config struct {
+	Metrics http.Handler
+	View    func() View
+}
+
+// Handler returns the operator's handler: /metrics, /healthz (the process lives) and /readyz (it serves, also with
+// warnings).
+func Handler(cfg Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", cfg.Metrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, []byte(`{"alive":true}`))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeView(w, cfg.View()) })
+	return mux
+}
+
+func writeView(w http.ResponseWriter, view View) {
+	view.Ready = view.Ready && !view.Draining
+	body, err := json.Marshal(view)
+	if err != nil {
+		http.Error(w, "view not encoded", http.StatusInternalServerError)
+		return
+	}
+	status := http.StatusOK
+	if !view.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	write(w, status, body)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the operator may be gone
+}

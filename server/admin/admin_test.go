@@ -1,0 +1,43 @@
+package admin_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
+)
+
+func TestHandler(t *testing.T) {
+	ready := admin.View{Ready: true}
+	tests := []struct {
+		name, method, path string
+		view               admin.View
+		status             int
+		body               string
+	}{
+		{"alive while not ready", "GET", "/healthz", admin.View{}, 200, `{"alive":true}`},
+		{"ready", "GET", "/readyz", ready, 200, `{"ready":true}`},
+		{"ready with warnings", "GET", "/readyz", admin.View{Ready: true, Warnings: []string{"upstream files is down"}}, 200, `{"ready":true,"warnings":["upstream files is down"]}`},
+		{"not ready", "GET", "/readyz", admin.View{}, 503, `{"ready":false}`},
+		{"draining is not ready", "GET", "/readyz", admin.View{Ready: true, Draining: true}, 503, `{"ready":false,"draining":true}`},
+		{"metrics", "GET", "/metrics", ready, 200, "some_total 1"},
+		{"metrics are read only", "POST", "/metrics", ready, 405, "Method Not Allowed"},
+		{"nothing else", "GET", "/debug", ready, 404, "404 page not found"},
+		{"no client endpoint", "POST", "/mcp", ready, 404, "404 page not found"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			handler := admin.Handler(admin.Config{
+				Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("some_total 1\n")) }),
+				View:    func() admin.View { return test.view },
+			})
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil))
+			if got := strings.TrimSpace(w.Body.String()); w.Code != test.status || got != test.body {
+				t.Errorf("%s %s: got %d %q, want %d %q", test.method, test.path, w.Code, got, test.status, test.body)
+			}
+		})
+	}
+}

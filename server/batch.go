@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// maxBatch is the most messages of a batch.
+const maxBatch = 32
+
+// batch serves an array of messages, which one revision knows. Each request is charged and answered by itself, and the
+// answers go back in one array, also when it is only one.
+// https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
+func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
+	x.method = "batch"
+	if revisionIn(r.Header) >= mcp.Revision2607 {
+		x.era = mcp.Modern
+		x.refuse("", errBatch)
+		return
+	}
+	x.era = mcp.Legacy
+	l, refused := s.sessions.of(x, r)
+	if refused == nil {
+		refused = checkRevision(r.Header, l)
+	}
+	if refused == nil && (l.speaks() != mcp.Revision2503 || !absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
+		refused = errBatch
+	}
+	var requests []*mcp.Message
+	if refused == nil {
+		requests, refused = l.unpack(raw)
+	}
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	if len(requests) == 0 {
+		x.writeStatus(http.StatusAccepted)
+		return
+	}
+	if len(requests) > 1 { // one was charged at the door
+		if err := s.desk.Charge(r.Context(), x.caller, len(requests)-1); err != nil {
+			x.refuseAdmission(err)
+			return
+		}
+	}
+	s.answerBatch(x, r, l, requests)
+}
+
+// absentOr tells whether a header is absent or has the one value.
+func absentOr(values []string, want string) bool {
+	return len(values) == 0 || len(values) == 1 && values[0] == want
+}
+
+// unpack checks a whole batch before anything of it is done, then takes its notifications. It returns the requests.
+func (l *live) unpack(raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
+	elements, _ := raw.Elements()
+	if len(elements) == 0 || len(elements) > maxBatch {
+		return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a batch has 1 to %d messages", maxBatch)
+	}
+	var requests, others []*mcp.Message
+	seen := make(map[mcp.ID]bool)
+	for _, element := range elements {
+		m, err := mcp.DecodeRaw(element)
+		switch {
+		case err != nil:
+			return nil, badRequest(err)
+		case m.Method == mcp.MethodInitialize:
+			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: initialize is never part of a batch")
+		case !m.IsRequest():
+			others = append(others, m)
+		case seen[m.ID]:
+			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: two requests of the batch have the same id")
+		default:
+			seen[m.ID] = true
+			requests = append(requests, m)
+		}
+	}
+	for _, m := range others {
+		l.notified(m)
+	}
+	return requests, nil
+}
+
+// answerBatch runs the requests side by side, each under its own limits, and answers when all are done.
+func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*mcp.Message) {
+	ctx := context.WithoutCancel(r.Context()) // the calls do not end with the connection
+	p := s.newReply(r.Context(), x, l)
+	notify := p.notifier(r.Context())
+	answers := make([]answer, len(requests))
+	var all sync.WaitGroup
+	for i, m := range requests {
+		ctx, c, refused := s.beginLegacy(ctx, l, m.ID)
+		if refused != nil {
+			x.recordRefusal(refused)
+			answers[i] = answer{id: m.ID, err: refused.told}
+			continue
+		}
+		defer s.calls.finish(c)
+		defer l.leave(c)
+		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, notify) })
+	}
+	all.Wait()
+	var messages [][]byte
+	for i := range answers {
+		if !answers[i].silent {
+			messages = append(messages, answers[i].message())
+		}
+	}
+	if len(messages) == 0 {
+		p.finish(ctx, 0, nil)
+		return
+	}
+	p.finish(ctx, http.StatusOK, mcp.Array(messages))
+}
+
+func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, notify notifyFunc) answer {
+	if m.Method == mcp.MethodPing {
+		return answer{id: m.ID}
+	}
+	return s.legacyAnswer(ctx, x.caller, x.id, l, m, notify)
+}

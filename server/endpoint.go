@@ -1,0 +1,73 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// endpoint serves /mcp: one endpoint for both eras.
+func (s *Server) endpoint(_ http.ResponseWriter, r *http.Request) {
+	x := of(r)
+	x.readAccept(r.Header)
+	switch r.Method {
+	case http.MethodPost:
+		s.post(x, r)
+	case http.MethodGet:
+		s.get(x, r)
+	case http.MethodDelete:
+		s.delete(x, r)
+	default:
+		x.Header().Set("Allow", "POST, GET, DELETE")
+		x.refuse("", errMethod)
+	}
+}
+
+// post reads one message, decides its era, and passes it on.
+func (s *Server) post(x *exchange, r *http.Request) {
+	if !x.acceptsJSON {
+		x.refuse("", errAccept)
+		return
+	}
+	raw, refused := s.readBody(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	if raw.IsArray() {
+		s.batch(x, r, raw)
+		return
+	}
+	m, err := mcp.DecodeRaw(raw)
+	if err != nil {
+		x.refuse(m.ID, badRequest(err))
+		return
+	}
+	x.note(m)
+	x.era = eraOf(r.Header, x.meta)
+	if x.era == mcp.Modern {
+		s.modern(x, r, m)
+		return
+	}
+	s.legacy(x, r, m)
+}
+
+// eraOf decides once which era a message belongs to. It is modern when its header names a modern revision or one that
+// is newer than any known, when it carries the metadata of the modern era, or when it shows both a revision nobody
+// knows and a header that only the modern era has. Otherwise it is legacy.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+func eraOf(h http.Header, meta mcp.Object) mcp.Era {
+	revision := revisionIn(h)
+	if revision >= mcp.Revision2607 || meta.Has(mcp.MetaProtocolVersion) {
+		return mcp.Modern
+	}
+	_, named := h[mcp.HeaderMethod]
+	if named && revision != "" && mcp.EraOf(revision) == 0 {
+		return mcp.Modern
+	}
+	return mcp.Legacy
+}
+
+// revisionIn returns the revision that the header names. Several give a text that is no revision.
+func revisionIn(h http.Header) string { return strings.Join(h[mcp.HeaderProtocolVersion], ",") }

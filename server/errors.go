@@ -1,0 +1,180 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// statusOf is the one table from an error of the desk, told in an era, to an HTTP status. What is not listed is an
+// answer like any other: 200. An upstream chooses its codes, so none of them means more than it does here.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+func statusOf(code int, era mcp.Era) int {
+	switch code {
+	case mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable:
+		return code
+	case mcp.CodeMethodNotFound:
+		if era == mcp.Modern {
+			return http.StatusNotFound
+		}
+	case mcp.CodeMissingCapability:
+		if era == mcp.Modern {
+			return http.StatusBadRequest
+		}
+	}
+	return http.StatusOK
+}
+
+// refusal is an error that the door finds, with its status. Refusals are shared: do not modify.
+type refusal struct {
+	status int
+	told   *mcp.Error
+}
+
+// The refusals of the door. Codes outside the protocol's range read like the status.
+var (
+	errUnauthenticated = refuseWith(http.StatusUnauthorized, "DB-AUTH-TOKEN", "A valid token is required")
+	errKeysUnavailable = later(refuseWith(http.StatusServiceUnavailable, "DB-AUTH-UNAVAILABLE", "The token cannot be checked now"), 5*time.Second)
+	errHost            = refuseWith(http.StatusForbidden, "DB-HOST", "This host name is not served")
+	errOrigin          = refuseWith(http.StatusForbidden, "DB-ORIGIN", "Requests from this origin are not allowed")
+	errNotFound        = refuseWith(http.StatusNotFound, "DB-NOT-FOUND", "There is nothing here")
+	errMethod          = refuseWith(http.StatusMethodNotAllowed, "DB-HTTP-METHOD", "This HTTP method is not offered here")
+	errAccept          = refuseWith(http.StatusNotAcceptable, "DB-ACCEPT", "Accept must allow application/json and text/event-stream")
+	errBodyTime        = refuseWith(http.StatusRequestTimeout, "DB-BODY-TIME", "The body took too long")
+	errBodySize        = refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is too large")
+	errMediaType       = refuseWith(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE", "The body must be application/json in UTF-8, without Content-Encoding")
+	errOverload        = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD", "Too many requests are in work: try again later"), time.Second)
+	errStreams         = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-STREAMS", "Too many event streams are open: try again later"), 5*time.Second)
+	errDraining        = later(refuseWith(http.StatusServiceUnavailable, "DB-DRAINING", "This instance is stopping: try again"), time.Second)
+	errSession         = refuseWith(http.StatusNotFound, "DB-SESSION", "No such session: initialize a new one")
+	errNoSession       = refuseWith(http.StatusBadRequest, "DB-SESSION-MISSING", "Mcp-Session-Id is required after initialize")
+	errEvent           = refuseWith(http.StatusNotFound, "DB-EVENT", "No such event, or what followed it is no longer kept")
+	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")
+	errBatch           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: batches belong to revision 2025-03-26 only")
+	errResponse        = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a client sends no responses")
+	errUnknownMethod   = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+	errPanic           = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
+)
+
+func refuseWith(status int, stable, message string) *refusal {
+	return &refusal{status, mcp.Stable(status, stable, message)}
+}
+
+func later(r *refusal, after time.Duration) *refusal { return &refusal{r.status, r.told.After(after)} }
+
+func refuseAs(status, code int, format string, args ...any) *refusal {
+	return &refusal{status, coded(mcp.Errorf(code, format, args...))}
+}
+
+// badRequest is a refusal of what decoding found.
+func badRequest(err error) *refusal { return &refusal{http.StatusBadRequest, coded(toldOf(err))} }
+
+// coded gives an error with a code of the protocol a stable code of this gateway as well.
+func coded(e *mcp.Error) *mcp.Error {
+	data, _ := mcp.ObjectOf(e.Data)
+	return &mcp.Error{
+		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
+		Data: data.With("code", mcp.String(stableFor(e.Code))).JSON(),
+	}
+}
+
+func stableFor(code int) string {
+	switch code {
+	case mcp.CodeParse:
+		return "DB-PARSE"
+	case mcp.CodeInvalidRequest:
+		return "DB-REQUEST"
+	case mcp.CodeMethodNotFound:
+		return "DB-METHOD"
+	case mcp.CodeInvalidParams:
+		return "DB-PARAMS"
+	case mcp.CodeHeaderMismatch:
+		return "DB-HEADER"
+	case mcp.CodeUnsupportedVersion:
+		return "DB-REVISION"
+	}
+	return "DB-INTERNAL"
+}
+
+// toldOf returns what the client may be told of err.
+func toldOf(err error) *mcp.Error {
+	if told, ok := errors.AsType[*mcp.Error](err); ok {
+		return told
+	}
+	return errPanic.told
+}
+
+// refuse answers with an error of the door, and puts it on record. id is that of the message, "" when none was read.
+func (x *exchange) refuse(id mcp.ID, r *refusal) {
+	x.recordRefusal(r)
+	x.answerError(id, r.told, r.status)
+}
+
+// recordRefusal puts a refusal on record once the caller is admitted: its limits bound how many there are, and its
+// tenant is one of the config. Of strangers only the stages before that record what they refuse.
+func (x *exchange) recordRefusal(r *refusal) {
+	if x.caller.Tenant != nil {
+		x.record(recordedAs(r.status), r.told.StableCode())
+	}
+}
+
+// recordedAs returns the outcome of a refusal for the audit, in the words that calls have.
+func recordedAs(status int) string {
+	switch status {
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusNotFound:
+		return "unknown"
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return "limited"
+	case http.StatusInternalServerError, http.StatusOK: // an error of the desk that no table lists
+		return "internal"
+	}
+	return "invalid_request"
+}
+
+// answerError answers with an error, as JSON-RPC.
+func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
+	x.outcome = wordFor(e)
+	if e.RetryAfter > 0 {
+		seconds := (e.RetryAfter + time.Second - 1) / time.Second
+		x.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	if status == http.StatusForbidden {
+		x.announceScope(e)
+	}
+	x.writeJSON(status, mcp.AppendError(nil, id, e))
+}
+
+// wordFor returns the outcome of an error for the log.
+func wordFor(e *mcp.Error) string {
+	if stable := e.StableCode(); strings.HasPrefix(stable, "DB-") {
+		return cut(stable)
+	}
+	return "error " + strconv.Itoa(e.Code)
+}
+
+// challenge says where a token can be had.
+// https://www.rfc-editor.org/rfc/rfc9728#section-5.1
+func (x *exchange) challenge(reason string) {
+	value := `Bearer resource_metadata="` + x.settings.metadataURL() + `"`
+	if reason != "missing" {
+		value = `Bearer error="invalid_token", ` + strings.TrimPrefix(value, "Bearer ")
+	}
+	x.Header().Set("WWW-Authenticate", value)
+}
+
+// announceScope names the scope that is missing, when the desk said that it may be told.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+func (x *exchange) announceScope(e *mcp.Error) {
+	data, _ := mcp.ObjectOf(e.Data)
+	scope := data.Text("scope")
+	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return
+	}
+	x.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+scope+`", resource_metadata="`+x.settings.metadataURL()+`"`)
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// exchange is one HTTP request on its way through the door. Each stage fills in what it found out; the endpoint, the
+// log and the metrics use it. It is also the response writer, so that it knows what was answered. It belongs to the
+// goroutine of the request; a call that outlives it reads the id and the caller only.
+type exchange struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	server  *Server
+
+	id        string // of this request, for records
+	started   time.Time
+	settings  Settings
+	remote    string
+	principal auth.Principal // set by authenticated
+	caller    gateway.Caller // set by admitted
+	held      held           // while it is in work
+
+	era     mcp.Era    // set by the endpoint; zero while unknown
+	meta    mcp.Object // of the message
+	method  string
+	tool    string // as the client spelt it
+	outcome string // one word for the log
+	status  int    // as answered; zero: nothing yet
+
+	acceptsJSON, acceptsStream bool
+	prefersStream              bool // results come as event streams, so that each of a session can be resumed
+}
+
+type exchangeKey struct{}
+
+// of returns the exchange that a request belongs to.
+func of(r *http.Request) *exchange { return exchangeIn(r.Context()) }
+
+// exchangeIn returns the exchange that ctx belongs to, nil when it belongs to none.
+func exchangeIn(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 {
+		x.status = status
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(data []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	return x.ResponseWriter.Write(data) //nolint:gosec // JSON or an event stream, never a page
+}
+
+// Unwrap lets an http.ResponseController reach the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// note keeps what the message says of itself.
+func (x *exchange) note(m *mcp.Message) {
+	x.meta = m.Params.Object("_meta")
+	x.method = m.Method
+	if m.Method == mcp.MethodToolsCall {
+		x.tool = m.Params.Text("name")
+	}
+}
+
+// remoteOf returns the client's address. X-Forwarded-For is believed only as far as trusted proxies wrote it: the
+// address is the last one that is none of theirs.
+func remoteOf(r *http.Request, trusted []netip.Prefix) string {
+	peer := r.RemoteAddr
+	if i := strings.LastIndexByte(peer, ':'); i >= 0 {
+		peer = strings.Trim(peer[:i], "[]")
+	}
+	if len(trusted) == 0 || !isTrusted(peer, trusted) {
+		return peer
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		address, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil {
+			return peer
+		}
+		peer = address.String()
+		if !isTrusted(peer, trusted) {
+			return peer
+		}
+	}
+	return peer
+}
+
+func isTrusted(address string, trusted []netip.Prefix) bool {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil {
+		return false
+	}
+	parsed = parsed.Unmap().WithZone("")
+	for _, prefix := range trusted {
+		if prefix.Contains(parsed) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"math/big"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// checkModern checks what a modern message says of itself, in body and headers, in the order in which the faults are
+// told.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusal {
+	if m.IsNotification() {
+		return checkNotification(h, x.meta, m)
+	}
+	if refused := checkMeta(x.meta); refused != nil {
+		return refused
+	}
+	if refused := checkVersion(h, x.meta); refused != nil {
+		return refused
+	}
+	if refused := checkNames(h, m); refused != nil {
+		return refused
+	}
+	switch m.Method {
+	case mcp.MethodInitialize, mcp.MethodPing: // belong to the other era, whatever the desk thinks of them
+		return &refusal{http.StatusNotFound, errUnknownMethod}
+	case mcp.MethodToolsCall:
+		return s.checkParams(x, h, m)
+	}
+	return nil
+}
+
+// checkMeta wants the metadata that every request carries.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic
+func checkMeta(meta mcp.Object) *refusal {
+	if _, ok := meta.Value(mcp.MetaProtocolVersion).Text(); !ok {
+		return missing(mcp.MetaProtocolVersion)
+	}
+	if !meta.Value(mcp.MetaClientCapabilities).IsObject() {
+		return missing(mcp.MetaClientCapabilities)
+	}
+	return nil
+}
+
+func missing(name string) *refusal {
+	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
+}
+
+// checkVersion compares the revision in the header with that in the body, and with those served.
+func checkVersion(h http.Header, meta mcp.Object) *refusal {
+	revision := meta.Text(mcp.MetaProtocolVersion)
+	if values := h[mcp.HeaderProtocolVersion]; len(values) != 1 || values[0] != revision {
+		return mismatch(mcp.HeaderProtocolVersion)
+	}
+	if mcp.EraOf(revision) != mcp.Modern {
+		return unsupported(revision)
+	}
+	return nil
+}
+
+func unsupported(revision string) *refusal {
+	served := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
+	for _, one := range mcp.Revisions() {
+		served = append(served, mcp.String(one))
+	}
+	return badRequest(&mcp.Error{
+		Code: mcp.CodeUnsupportedVersion, Message: "Unsupported protocol version",
+		Data: mcp.NewObject(
+			mcp.Member{Name: "supported", Value: mcp.Array(served)},
+			mcp.Member{Name: "requested", Value: mcp.String(cut(revision))},
+		).JSON(),
+	})
+}
+
+// checkNames compares the headers that repeat the method, and what it is about, with the body.
+func checkNames(h http.Header, m *mcp.Message) *refusal {
+	if !repeats(h[mcp.HeaderMethod], m.Method) {
+		return mismatch(mcp.HeaderMethod)
+	}
+	var about string
+	switch m.Method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		about = "name"
+	case mcp.MethodResourcesRead:
+		about = "uri"
+	default:
+		return nil
+	}
+	if !repeats(h[mcp.HeaderName], m.Params.Text(about)) {
+		return mismatch(mcp.HeaderName)
+	}
+	return nil
+}
+
+// checkNotification checks the headers of a notification as far as it has them: it needs no metadata.
+func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal {
+	revision, named := meta.Value(mcp.MetaProtocolVersion).Text()
+	values := h[mcp.HeaderProtocolVersion]
+	if len(values) > 1 || len(values) == 1 && named && values[0] != revision {
+		return mismatch(mcp.HeaderProtocolVersion)
+	}
+	if len(values) == 1 {
+		revision = values[0]
+	}
+	if mcp.EraOf(revision) != mcp.Modern {
+		return unsupported(revision)
+	}
+	if values := h[mcp.HeaderMethod]; len(values) > 0 && !repeats(values, m.Method) {
+		return mismatch(mcp.HeaderMethod)
+	}
+	return nil
+}
+
+// checkParams compares the headers that repeat arguments of a tool with the arguments. Headers that the tool does not
+// ask for mean nothing.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusal {
+	params := s.desk.HeaderParams(x.caller, m.Params.Text("name"))
+	for i := range params {
+		name := mcp.HeaderParamPrefix + params[i].Header
+		value := argument(m.Params.Value("arguments"), params[i].Path)
+		values := h[http.CanonicalHeaderKey(name)]
+		if value.IsNull() {
+			if len(values) > 0 {
+				return mismatch(name)
+			}
+			continue
+		}
+		if !repeatsValue(values, value) {
+			return mismatch(name)
+		}
+	}
+	return nil
+}
+
+// argument returns the value at the path of property names, nil when there is none.
+func argument(value mcp.RawJSON, path []string) mcp.RawJSON {
+	for _, name := range path {
+		object, ok := mcp.ObjectOf(value)
+		if !ok {
+			return nil
+		}
+		value = object.Value(name)
+	}
+	return value
+}
+
+// repeats tells whether a header that is there once says text.
+func repeats(values []string, text string) bool {
+	if len(values) != 1 {
+		return false
+	}
+	decoded, ok := mcp.DecodeHeader(values[0])
+	return ok && decoded == text
+}
+
+// repeatsValue tells whether a header that is there once says the same as a JSON value. Numbers are compared as
+// numbers.
+func repeatsValue(values []string, value mcp.RawJSON) bool {
+	if text, ok := value.Text(); ok {
+		return repeats(values, text)
+	}
+	if repeats(values, string(value)) {
+		return true
+	}
+	if len(values) != 1 {
+		return false
+	}
+	said, ok := number([]byte(values[0]))
+	meant, isNumber := number(value)
+	return ok && isNumber && said.Cmp(meant) == 0
+}
+
+// number reads a JSON number exactly. strictjson bounds what that costs.
+func number(literal []byte) (*big.Rat, bool) {
+	if len(literal) == 0 || literal[0] != '-' && (literal[0] < '0' || literal[0] > '9') || strictjson.Check(literal) != nil {
+		return nil, false
+	}
+	return new(big.Rat).SetString(string(literal))
+}
+
+func mismatch(header string) *refusal {
+	return refuseAs(http.StatusBadRequest, mcp.CodeHeaderMismatch, "Header mismatch: %s is missing, repeated, malformed or differs from the body", header)
+}

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// legacy serves one message of a session, over Streamable HTTP.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
+	if m.IsRequest() && m.Method == mcp.MethodInitialize {
+		s.initialize(r.Context(), x, m)
+		return
+	}
+	l, refused := s.sessions.of(x, r)
+	if refused == nil {
+		refused = checkRevision(r.Header, l)
+	}
+	switch {
+	case refused != nil:
+		x.refuse(m.ID, refused)
+	case !m.IsRequest():
+		l.notified(m)
+		x.writeStatus(http.StatusAccepted)
+	default:
+		s.legacyRequest(x, r, l, m)
+	}
+}
+
+// checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name
+// another one than was negotiated; it must be one that a session can have.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
+func checkRevision(h http.Header, l *live) *refusal {
+	values := h[mcp.HeaderProtocolVersion]
+	if len(values) == 0 || len(values) == 1 && (values[0] == l.speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
+		return nil
+	}
+	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
+}
+
+// notified takes what wants no answer. Answers of the client are to nothing: it is asked nothing.
+func (l *live) notified(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NotifyInitialized:
+		l.begin()
+	case mcp.NotifyCancelled:
+		l.cancel(mcp.ID(m.Params.Value("requestId")))
+	}
+}
+
+// legacyRequest answers one request. The call does not end with the connection: a client that lost it can resume.
+func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Message) {
+	if m.Method == mcp.MethodPing {
+		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
+		return
+	}
+	ctx, c, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	if refused != nil {
+		x.refuse(m.ID, refused)
+		return
+	}
+	defer s.calls.finish(c)
+	defer l.leave(c)
+	p := s.newReply(r.Context(), x, l)
+	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.notifier(r.Context()))
+	x.settleAnswer(&a)
+	if a.silent {
+		p.finish(ctx, 0, nil)
+		return
+	}
+	status := http.StatusOK
+	if a.err != nil {
+		status = statusOf(a.err.Code, mcp.Legacy)
+	}
+	if status == http.StatusOK && x.prefersStream {
+		p.follow(r.Context())
+	}
+	if p.settle() == "" && a.err != nil {
+		x.answerError(a.id, a.err, status)
+		return
+	}
+	p.finish(ctx, status, a.message())
+}
+
+// settleAnswer keeps the outcome for the log.
+func (x *exchange) settleAnswer(a *answer) { x.outcome = a.word() }
+
+// beginLegacy adds a call of a session. Its context ends when the client cancels it, when the session ends or when the
+// process does.
+func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.Context, *call, *refusal) {
+	ctx, c := s.calls.begin(ctx, id)
+	if c == nil {
+		return ctx, nil, errDraining
+	}
+	if refused := l.enter(c); refused != nil {
+		s.calls.finish(c)
+		return ctx, nil, refused
+	}
+	return ctx, c, nil
+}
+
+// legacyAnswer runs one request of a session in the stateless form, and brings the result into the session's revision.
+func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, notify notifyFunc) answer {
+	a := answer{id: m.ID}
+	if m.Method == mcp.MethodDiscover { // belongs to the other era
+		a.err = errUnknownMethod
+		return a
+	}
+	result, err := s.ask(ctx, c, &gateway.Request{ID: id, Method: m.Method, Params: m.Params, Notify: notify})
+	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
+		a.silent = true
+		return a
+	}
+	if err != nil {
+		a.err = err
+		return a
+	}
+	a.result = s.lower(l.speaks(), m.Method, result)
+	return a
+}
+
+// get opens a stream of a session: a new one for what no request of the client caused, or the rest of one that broke.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
+func (s *Server) get(x *exchange, r *http.Request) {
+	if _, named := r.Header[mcp.HeaderSessionID]; !named {
+		x.Header().Set("Allow", "POST")
+		x.refuse("", errMethod)
+		return
+	}
+	x.era = mcp.Legacy
+	f, place, refused := s.findFeed(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	defer place.leave()
+	s.leave(x)
+	s.serveFeed(r.Context(), x, f)
+}
+
+// findFeed returns what a GET is for, and a place for it.
+func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *place, *refusal) {
+	l, refused := s.sessions.of(x, r)
+	if refused == nil {
+		refused = checkRevision(r.Header, l)
+	}
+	if refused == nil && !x.acceptsStream {
+		refused = errAccept
+	}
+	f := &feed{session: l, numbered: true, principal: x.principal, expiry: x.principal.Expiry}
+	if refused == nil {
+		refused = s.chooseStream(r, f)
+	}
+	if refused != nil {
+		return nil, nil, refused
+	}
+	place, refused := s.takePlace(x, "get")
+	return f, place, refused
+}
+
+// chooseStream sets the stream that a GET is for. Only a stream opened by GET tells of changed lists; a message goes
+// to one stream only.
+func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
+	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
+	case 0:
+		f.stream = f.session.nextStream('g')
+		f.first = f.session.priming(f.stream)
+	case 1:
+		stream, err := s.config.Log.Find(r.Context(), f.session.name, last[0])
+		if err != nil {
+			return errEvent
+		}
+		f.stream, f.after = stream, last[0]
+	default:
+		return errEvent
+	}
+	f.tells = f.stream[0] == 'g'
+	return nil
+}
+
+// delete ends a session.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+func (s *Server) delete(x *exchange, r *http.Request) {
+	x.era = mcp.Legacy
+	l, refused := s.sessions.of(x, r)
+	if refused == nil {
+		refused = checkRevision(r.Header, l)
+	}
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	s.sessions.end(r.Context(), l)
+	x.writeStatus(http.StatusNoContent)
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+)
+
+// sseStream is the one stream of a session over HTTP+SSE.
+const sseStream = "s"
+
+// openSSE opens a session together with its stream, and says where to post messages. The stream's end is the
+// session's.
+// https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
+func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
+	x := of(r)
+	x.era = mcp.Legacy
+	x.readAccept(r.Header)
+	if r.Method != http.MethodGet {
+		x.Header().Set("Allow", "GET")
+		x.refuse("", errMethod)
+		return
+	}
+	if !x.acceptsStream {
+		x.refuse("", errAccept)
+		return
+	}
+	place, refused := s.takePlace(x, "sse")
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	defer place.leave()
+	l, id, err := s.sessions.open(r.Context(), purposeSSE, x.principal, mcp.Revision2024)
+	if err != nil {
+		s.log.ErrorContext(r.Context(), "session id not sealed", "error", err)
+		x.refuse("", errPanic)
+		return
+	}
+	defer s.sessions.end(r.Context(), l)
+	l.claim(s.desk.Digest(x.caller), "") // the client has yet to list: what it sees now is no change
+	s.leave(x)
+	// From the root that clients see, as some of them append it to the origin.
+	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
+	s.serveFeed(r.Context(), x, &feed{
+		session: l, stream: sseStream, event: "message", tells: true, principal: x.principal, expiry: x.principal.Expiry,
+		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
+	})
+}
+
+// postMessage takes a message of a session over HTTP+SSE. The answer goes to the session's stream.
+func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
+	x := of(r)
+	x.era = mcp.Legacy
+	if r.Method != http.MethodPost {
+		x.Header().Set("Allow", "POST")
+		x.refuse("", errMethod)
+		return
+	}
+	l, refused := s.sseSession(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	raw, refused := s.readBody(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	if raw.IsArray() {
+		x.refuse("", errBatch)
+		return
+	}
+	m, err := mcp.DecodeRaw(raw)
+	if err != nil {
+		x.refuse(m.ID, badRequest(err))
+		return
+	}
+	x.note(m)
+	s.takeMessage(x, r, l, m)
+}
+
+// sseSession returns the session that the query names, when it is the caller's own.
+func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
+	ids := r.URL.Query()["sessionId"]
+	if len(ids) == 0 {
+		return nil, errNoSession
+	}
+	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
+		if l := s.sessions.find(r.Context(), purposeSSE, ids[0], x.principal); l != nil {
+			return l, nil
+		}
+	}
+	return nil, errSession
+}
+
+// takeMessage accepts a message, and answers a request on the session's stream.
+func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Message) {
+	if !m.IsRequest() {
+		l.notified(m)
+		x.writeStatus(http.StatusAccepted)
+		return
+	}
+	select {
+	case <-s.draining: // the stream ends soon, and the answer might not reach it
+		x.refuse(m.ID, errDraining)
+		return
+	default:
+	}
+	ctx, c, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	if refused != nil {
+		x.refuse(m.ID, refused)
+		return
+	}
+	taken := x.held // goes to the call
+	x.held = held{}
+	go func() { // Wait waits for it
+		defer s.calls.finish(c)
+		defer l.leave(c)
+		defer s.giveBack(taken)
+		s.answerSSE(ctx, x, l, m)
+	}()
+	x.writeStatus(http.StatusAccepted)
+}
+
+// answerSSE runs one request and appends what comes of it to the session's stream.
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message) {
+	push := func(ctx context.Context, message []byte) error {
+		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
+		return err
+	}
+	var a answer
+	switch m.Method {
+	case mcp.MethodInitialize:
+		a = s.agreeSSE(x, l, m)
+	case mcp.MethodPing:
+		a = answer{id: m.ID}
+	default:
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, func(ctx context.Context, n mcp.Notification) error {
+			return push(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
+		})
+	}
+	if a.silent {
+		return
+	}
+	if err := push(context.WithoutCancel(ctx), a.message()); err != nil {
+		s.log.DebugContext(ctx, "answer not kept", "error", err) // the session has ended, and its stream with it
+	}
+}
+
+// agreeSSE answers the handshake of a session over HTTP+SSE. Newer clients ask for newer revisions over it.
+func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
+	if refused := checkInitialize(m); refused != nil {
+		x.recordRefusal(refused)
+		return answer{id: m.ID, err: refused.told}
+	}
+	revision := negotiate(m.Params.Text("protocolVersion"))
+	l.agree(revision)
+	return answer{id: m.ID, result: s.welcome(revision)}
+}

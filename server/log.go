@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// maxLogged is the most of a text of a client's choice that goes into the log, in bytes.
+const maxLogged = 128
+
+// logHandler adds to each record which request it belongs to.
+type logHandler struct{ slog.Handler }
+
+// LogHandler returns a handler that adds request_id and tenant, as far as the context knows them, and passes records
+// on to next. A handler that does so already is returned as it is.
+func LogHandler(next slog.Handler) slog.Handler {
+	if _, ok := next.(logHandler); ok {
+		return next
+	}
+	return logHandler{next}
+}
+
+// Handle implements slog.Handler.
+func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
+	if x := exchangeIn(ctx); x != nil {
+		record.AddAttrs(slog.String("request_id", x.id))
+		if x.caller.Tenant != nil {
+			record.AddAttrs(slog.String("tenant", x.caller.Tenant.ID))
+		}
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.Handler.WithGroup(name)}
+}
+
+// logged writes one line a request, counts it, and gives its place back.
+func (s *Server) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.logRequest(r)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) logRequest(r *http.Request) {
+	x := of(r)
+	s.leave(x)
+	took := time.Since(x.started)
+	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), took)
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request",
+		slog.String("http_method", cut(r.Method)), slog.String("path", cut(r.URL.Path)), slog.Int("status", x.status),
+		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
+		slog.Float64("duration_seconds", took.Seconds()), slog.String("remote", x.remote))
+}
+
+// routeOf returns the pattern that matched: what a client spelt is no label.
+func routeOf(r *http.Request) string {
+	if pattern := chi.RouteContext(r.Context()).RoutePattern(); pattern != "" {
+		return pattern
+	}
+	return "none"
+}
+
+func eraName(era mcp.Era) string {
+	switch era {
+	case mcp.Legacy:
+		return "legacy"
+	case mcp.Modern:
+		return "modern"
+	}
+	return ""
+}
+
+// cut shortens text of a client's choice.
+func cut(text string) string {
+	if len(text) > maxLogged {
+		return text[:maxLogged]
+	}
+	return text
+}

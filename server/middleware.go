@@ -1,0 +1,206 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// check is a stage that only lets pass or answers. It is false when it answered.
+type check func(x *exchange, r *http.Request) bool
+
+// checked runs checks in order. They return before the next handler is called: what is on the stack then, every idle
+// stream keeps in memory.
+func checked(checks ...check) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := of(r)
+			for _, passes := range checks {
+				if !passes(x, r) {
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// identified gives the request an id and a place to keep what the stages find out.
+func (s *Server) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := s.newExchange(w, r)
+		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	})
+}
+
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{
+		ResponseWriter: w,
+		control:        http.NewResponseController(w),
+		server:         s,
+		id:             s.instance + "-" + strconv.FormatUint(s.requests.Add(1), 36),
+		started:        time.Now(),
+		settings:       s.config.Settings(),
+		outcome:        "ok",
+	}
+	x.remote = remoteOf(r, x.settings.TrustedProxies)
+	return x
+}
+
+// recovered turns a panic into an answer and a line in the log.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if problem := recover(); problem != nil {
+				s.answerPanic(r, problem)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) answerPanic(r *http.Request, problem any) {
+	if problem == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
+		panic(problem)
+	}
+	s.panicked(r.Context(), problem)
+	x := of(r)
+	if x.status != 0 {
+		panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+	}
+	x.refuse("", errPanic)
+}
+
+func (s *Server) panicked(ctx context.Context, problem any) {
+	s.config.Metrics.Panicked()
+	s.log.ErrorContext(ctx, "panic", "problem", problem, "stack", string(debug.Stack()))
+}
+
+// bounded takes a place among the requests in work, and bounds how much and how long the request may send.
+func (s *Server) bounded(x *exchange, r *http.Request) bool {
+	x.held.place = true
+	switch {
+	case s.working.Add(1) > int64(s.config.MaxCalls):
+		x.refuse("", errOverload)
+	case s.calls.closed():
+		x.refuse("", errDraining)
+	case r.ContentLength > s.config.MaxBody:
+		x.refuse("", errBodySize)
+	default:
+		if r.ContentLength != 0 {
+			_ = x.control.SetReadDeadline(x.started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
+			r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, s.config.MaxBody)
+		}
+		return true
+	}
+	return false
+}
+
+// held is what a request in work takes of what all share.
+type held struct {
+	place bool  // among the requests in work
+	body  int64 // bytes of maxBodies
+}
+
+// leave gives back, once, what the request holds. What it said is not needed any more: an idle stream keeps none of it.
+func (s *Server) leave(x *exchange) {
+	s.giveBack(x.held)
+	x.held, x.meta = held{}, mcp.Object{}
+}
+
+func (s *Server) giveBack(h held) {
+	if h.place {
+		s.working.Add(-1)
+	}
+	s.bodies.Add(-h.body)
+}
+
+// authenticated finds out whose token the request carries, before anything of it is read.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+func (s *Server) authenticated(x *exchange, r *http.Request) bool {
+	token, refused := bearer(r)
+	if refused == nil {
+		var err error
+		x.principal, err = s.config.Verify(r.Context(), token)
+		if err == nil {
+			return true
+		}
+		var known bool
+		if refused, known = errors.AsType[*auth.Error](err); !known {
+			refused = &auth.Error{Reason: "malformed", Err: err}
+		}
+	}
+	s.refuseLogin(x, r, refused)
+	return false
+}
+
+// bearer returns the one token of the request.
+func bearer(r *http.Request) (string, *auth.Error) {
+	values := r.Header["Authorization"]
+	if len(values) == 0 {
+		return "", &auth.Error{Reason: "missing"}
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.Trim(token, " ")
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", &auth.Error{Reason: "malformed"}
+	}
+	return token, nil
+}
+
+func (s *Server) refuseLogin(x *exchange, r *http.Request, refused *auth.Error) {
+	address, _ := netip.ParseAddr(x.remote)
+	s.config.Metrics.LoginFailed(refused.Reason, address)
+	x.record("unauthenticated", refused.Reason)
+	s.log.DebugContext(r.Context(), "login failed", "reason", refused.Reason, "remote", x.remote, "error", refused)
+	if refused.Reason == "unavailable" {
+		x.refuse("", errKeysUnavailable)
+		return
+	}
+	x.challenge(refused.Reason)
+	x.refuse("", errUnauthenticated)
+}
+
+// record puts a refusal at the door on record, although the client may be gone.
+func (x *exchange) record(outcome, reason string) {
+	x.server.desk.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), audit.Record{
+		Time: x.started, RequestID: x.id, TenantID: x.principal.TenantID,
+		Issuer: x.principal.Issuer, Subject: x.principal.Subject, ClientID: x.principal.ClientID,
+		Remote: x.remote, Method: x.method, Outcome: outcome, Reason: reason, Duration: time.Since(x.started),
+	})
+}
+
+// admitted finds the caller's tenant, and takes one request token of it before the body is read. A tenant named in the
+// path must be that of the token: it chooses nothing.
+func (s *Server) admitted(x *exchange, r *http.Request) bool {
+	var err error
+	if x.caller, err = s.desk.Admit(r.Context(), x.principal, 1); err != nil {
+		x.refuseAdmission(err)
+		return false
+	}
+	if strings.HasPrefix(r.URL.Path, tenantPath) && chi.URLParam(r, "tenant") != x.caller.Tenant.ID {
+		x.refuse("", errNotFound)
+		return false
+	}
+	return true
+}
+
+func (x *exchange) refuseAdmission(err error) {
+	told := toldOf(err)
+	status := statusOf(told.Code, 0)
+	x.record(recordedAs(status), told.StableCode())
+	x.answerError("", told, status)
+}
+
+func (s *Server) notFound(_ http.ResponseWriter, r *http.Request) { of(r).refuse("", errNotFound) }

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+)
+
+// sameOrigin refuses what a browser was tricked into sending: a request under a host name that is not the gateway's
+// (DNS rebinding), or from a page of a foreign origin. Each is checked on its own, on every path. It also answers the
+// preflight of allowed origins, which carries no token.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
+func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
+	if !x.settings.allowsHost(r.Host) {
+		x.record("forbidden", "host")
+		x.refuse("", errHost)
+		return false
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return true
+	}
+	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
+		x.record("forbidden", "origin")
+		x.refuse("", errOrigin)
+		return false
+	}
+	x.shareWith(origins[0])
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		x.preflight()
+		return false
+	}
+	return true
+}
+
+// shareWith tells the browser that pages of the origin may read the answer.
+func (x *exchange) shareWith(origin string) {
+	h := x.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After")
+}
+
+// preflight answers the browser's question whether it may send a request.
+func (x *exchange) preflight() {
+	h := x.Header()
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	h.Set("Access-Control-Allow-Headers", "*, Authorization")
+	h.Set("Access-Control-Max-Age", "600")
+	x.writeStatus(http.StatusNoContent)
+}
+
+// allowsHost tells whether host is one that the gateway goes by.
+func (s *Settings) allowsHost(host string) bool {
+	name, _ := splitHost(host)
+	for _, allowed := range s.AllowedHosts {
+		if strings.EqualFold(allowed, host) {
+			return true
+		}
+		bare, port := splitHost(allowed)
+		if port == "" && name != "" && strings.EqualFold(bare, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowsOrigin tells whether origin is on the list, or the gateway's own: that of the public URL, or that of the
+// request, whose host was checked before.
+func (s *Settings) allowsOrigin(origin, host string) bool {
+	for _, allowed := range s.AllowedOrigins {
+		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
+			return true
+		}
+	}
+	scheme, rest, found := strings.Cut(origin, "://")
+	if !found || scheme != "https" && scheme != "http" {
+		return false
+	}
+	return strings.EqualFold(rest, host) || strings.EqualFold(origin, originOf(s.PublicURL))
+}
+
+// originOf returns scheme and host of a URL.
+func originOf(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return scheme + "://" + host
+}
+
+// splitHost takes host, host:port, an IPv6 address or [IPv6]:port apart. Port is "" when there is none.
+func splitHost(host string) (name, port string) {
+	if inner, found := strings.CutPrefix(host, "["); found {
+		name, rest, closed := strings.Cut(inner, "]")
+		if !closed || rest != "" && rest[0] != ':' {
+			return "", ""
+		}
+		return name, strings.TrimPrefix(rest, ":")
+	}
+	if strings.Count(host, ":") != 1 {
+		return host, ""
+	}
+	name, port, _ = strings.Cut(host, ":")
+	return name, port
+}

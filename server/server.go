@@ -1,0 +1,164 @@
+// Package server is the front door: HTTP, transports and the eras of clients. It turns whatever a client speaks into
+// requests in the stateless form for the desk, and answers back into what the client understands. It knows nothing of
+// tools, rules or upstreams.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// Config is what a Server needs. Every field is required unless its comment says otherwise.
+type Config struct {
+	Gateway *gateway.Gateway
+	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
+	Seal    *seal.Ring                                                      // of session ids
+	Log     session.Log
+	Logger  *slog.Logger
+	Metrics *metrics.Metrics
+	Version string
+
+	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
+	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
+	SessionIdle, SessionMaxAge time.Duration   // zero: 30 m, 24 h
+	MaxBody                    int64           // bytes; zero: 4 MiB
+	MaxCalls                   int             // requests in work at once; zero: 1024
+	MaxStreams                 int             // event streams at once; zero: 20,000
+	ReadTimeout                time.Duration   // of a request body; zero: 10 s
+	Heartbeat                  time.Duration   // silence on a stream before a comment; zero: 20 s
+}
+
+// Settings are the parts of the config that a reload may change.
+type Settings struct {
+	PublicURL      string   // what clients type, without /mcp
+	Issuers        []string // authorization servers in force; the metadata names them, and no stream outlives its own
+	AllowedOrigins []string
+	AllowedHosts   []string // host or host:port values that are accepted; one without port accepts any
+	TrustedProxies []netip.Prefix
+}
+
+// desk is the part of *gateway.Gateway that the door uses.
+type desk interface {
+	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
+	Resolve(p auth.Principal) (gateway.Caller, error)
+	Charge(ctx context.Context, c gateway.Caller, n int) error
+	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
+	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
+	OpenStream(c gateway.Caller, kind string) (closed func(), err error)
+	Digest(c gateway.Caller) string
+	Changed() <-chan struct{}
+	Refuse(ctx context.Context, r audit.Record)
+}
+
+// Server is the client-facing HTTP service. It is safe for concurrent use.
+type Server struct {
+	config   Config
+	desk     desk
+	log      *slog.Logger
+	sessions *sessions
+	lists    *loweredLists
+	calls    *calls
+
+	instance string        // begins the ids of this process's requests
+	requests atomic.Uint64 // counted since the start
+	working  atomic.Int64  // requests in work
+	bodies   atomic.Int64  // bytes set aside for the bodies of requests in work
+	streams  atomic.Int64  // event streams open
+
+	draining chan struct{} // closed by EndStreams
+	drain    sync.Once
+}
+
+// New returns a server.
+func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
+
+func newServer(cfg Config, desk desk) *Server {
+	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
+	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
+	cfg.MaxBody = orDefault(cfg.MaxBody, 4<<20)
+	cfg.MaxCalls = orDefault(cfg.MaxCalls, 1024)
+	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
+	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
+	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
+	var instance [generationSize]byte
+	rand.Read(instance[:]) // never fails
+	return &Server{
+		config:   cfg,
+		desk:     desk,
+		log:      slog.New(LogHandler(cfg.Logger.Handler())),
+		sessions: newSessions(cfg.Seal, cfg.Log, instance, cfg.SessionIdle, cfg.SessionMaxAge),
+		lists:    newLoweredLists(),
+		calls:    newCalls(),
+		instance: hex.EncodeToString(instance[:4]),
+		draining: make(chan struct{}),
+	}
+}
+
+func orDefault[T int | int64 | time.Duration](value, fallback T) T {
+	if value <= 0 {
+		return fallback
+	}
+	return value
+}
+
+// Handler returns the handler of the client listener. Only what stands here is served, on exactly these paths.
+func (s *Server) Handler() http.Handler {
+	r := chi.NewRouter()
+	// Every request, to whatever path, is:
+	r.Use(s.identified, s.logged, s.recovered, checked(s.sameOrigin, s.bounded))
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.notFound)
+	r.Get(metadataPath, s.metadata)
+	r.Get(metadataPath+endpointPath, s.metadata)
+	r.Group(func(r chi.Router) {
+		// Every request to what follows is besides:
+		r.Use(checked(s.authenticated, s.admitted))
+		r.HandleFunc(endpointPath, s.endpoint)
+		r.HandleFunc(tenantPath+"{tenant}"+endpointPath, s.endpoint)
+		if s.config.LegacySSE {
+			r.HandleFunc(ssePath, s.openSSE)
+			r.HandleFunc(messagesPath, s.postMessage)
+		}
+	})
+	return r
+}
+
+// Run ends sessions that nobody uses any more, until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
+	defer sweep.Stop()
+	for {
+		select {
+		case <-sweep.C:
+			s.sessions.sweep(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// EndStreams ends every open event stream properly, and refuses every one opened later: the first step of a shutdown.
+// A stream that a call waits on ends with the answer to that call.
+func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
+
+// Wait refuses further requests and returns when none is in work any more, or ctx ends; then it cancels the calls
+// among them and says how many they were.
+func (s *Server) Wait(ctx context.Context) int { return s.calls.wait(ctx) }

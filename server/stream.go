@@ -1,0 +1,282 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+const (
+	// expiryLeeway is how long a stream lives on after the token that opened it: that long clocks may differ.
+	expiryLeeway = 30 * time.Second
+	// retry is how long a client whose stream ended waits before it resumes.
+	retry = time.Second
+	// keptBuffer is the largest buffer that an open stream keeps between two events, in bytes.
+	keptBuffer = 4 << 10
+)
+
+// place is a place among the open streams, of the tenant and of the server.
+type place struct {
+	server *Server
+	closed func()
+}
+
+// takePlace takes a place for a stream of the given kind: get, post, listen, sse.
+func (s *Server) takePlace(x *exchange, kind string) (*place, *refusal) {
+	select {
+	case <-s.draining:
+		if kind != "post" { // the answer to a call may still take this form
+			return nil, errDraining
+		}
+	default:
+	}
+	if s.streams.Add(1) > int64(s.config.MaxStreams) {
+		s.streams.Add(-1)
+		return nil, errStreams
+	}
+	closed, err := s.desk.OpenStream(x.caller, kind)
+	if err != nil {
+		s.streams.Add(-1)
+		told := toldOf(err)
+		return nil, &refusal{statusOf(told.Code, x.era), told}
+	}
+	return &place{s, closed}, nil
+}
+
+// resolve finds anew who a stream is for. It is false when the tenant is not served any more, or the issuer whose token
+// opened the stream is not in force any more: a stream outlives neither.
+func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
+	settings := s.config.Settings()
+	if !slices.Contains(settings.Issuers, p.Issuer) {
+		return gateway.Caller{}, false
+	}
+	caller, err := s.desk.Resolve(p)
+	return caller, err == nil
+}
+
+func (p *place) leave() {
+	p.server.streams.Add(-1)
+	p.closed()
+}
+
+// stream is an open event stream to one client: the one place that knows how such a stream is held. One goroutine at a
+// time uses it.
+type stream struct {
+	x      *exchange
+	buffer []byte
+}
+
+// openStream answers with an event stream.
+func openStream(x *exchange) (*stream, error) {
+	h := x.Header()
+	h.Set("Content-Type", streamType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	x.allowWrite()
+	x.WriteHeader(http.StatusOK)
+	return &stream{x: x}, x.control.Flush()
+}
+
+// allowWrite gives the client its time for the next write.
+func (x *exchange) allowWrite() {
+	_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
+}
+
+// send writes one event. An error means that the client is gone, or too slow.
+func (o *stream) send(e sse.Event) error {
+	o.buffer = sse.Append(o.buffer[:0], e)
+	return o.flush()
+}
+
+// comment writes a comment, so that no load balancer takes the stream for dead.
+func (o *stream) comment() error {
+	o.buffer = sse.AppendComment(o.buffer[:0], "")
+	return o.flush()
+}
+
+func (o *stream) flush() error {
+	for rest := o.buffer; len(rest) > 0; {
+		n := min(len(rest), writeSize)
+		o.x.allowWrite()
+		if _, err := o.x.Write(rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if cap(o.buffer) > keptBuffer {
+		o.buffer = nil
+	}
+	return o.x.control.Flush()
+}
+
+// close lets the end of the stream reach the client.
+func (o *stream) close() { o.x.allowWrite() }
+
+// feed says what one connection gets: a stream of the log of a session.
+type feed struct {
+	session   *live
+	stream    string
+	after     string // id of the last event that the client has; "" for none
+	event     string // type of the events
+	numbered  bool   // the client is told the ids of events
+	tells     bool   // of changed lists, on this stream
+	principal auth.Principal
+	expiry    time.Time  // zero: it ends otherwise
+	first     *sse.Event // sent before all others; nil: none
+}
+
+// follower sends a feed to one connection. It is on the heap, and the work is done in methods that return before it
+// waits, because an idle stream keeps the stack of its goroutine.
+type follower struct {
+	*feed
+	server *Server
+	out    *stream
+	mine   *holder
+
+	silence  *time.Timer
+	over     *time.Timer     // nil: it ends otherwise
+	draining <-chan struct{} // of the server; nil once that is known
+	calm     <-chan struct{} // while draining: closed when no call is in flight
+	more     <-chan struct{} // closed when the log has more
+	changed  <-chan struct{} // closed when lists may have changed
+	last     bool            // what the log has now is the last that is sent
+}
+
+// serveFeed answers with what the log has of a stream, and what comes, until the stream, the session or the connection
+// ends. It is all that an idle stream costs: one goroutine, two timers.
+func (s *Server) serveFeed(ctx context.Context, x *exchange, f *feed) {
+	w := s.newFollower(f)
+	defer w.close()
+	for more := w.begin(ctx, x); more; more = w.deliver(ctx) && w.wait(ctx) {
+	}
+}
+
+func (s *Server) newFollower(f *feed) *follower {
+	w := &follower{feed: f, server: s, draining: s.draining, silence: time.NewTimer(s.config.Heartbeat)}
+	if !f.expiry.IsZero() {
+		w.over = time.NewTimer(time.Until(f.expiry) + expiryLeeway)
+	}
+	return w
+}
+
+// begin takes the stream and answers with its beginning. It is false when the client is gone.
+func (w *follower) begin(ctx context.Context, x *exchange) bool {
+	var err error
+	if w.mine, err = w.session.hold(ctx, w.stream); err != nil {
+		return false
+	}
+	// Reading makes the stream known to the log, so that a client can resume from the very first id.
+	if _, _, err = w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after); err != nil {
+		return false
+	}
+	if w.out, err = openStream(x); err != nil {
+		return false
+	}
+	return w.first == nil || w.out.send(*w.first) == nil
+}
+
+func (w *follower) close() {
+	w.silence.Stop()
+	if w.over != nil {
+		w.over.Stop()
+	}
+	if w.out != nil {
+		w.out.close()
+	}
+	w.session.release(w.stream, w.mine)
+}
+
+// deliver sends what there is. It is false when nothing follows.
+func (w *follower) deliver(ctx context.Context) bool {
+	if w.tells && !w.tell(ctx) {
+		return false
+	}
+	events, more, err := w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after)
+	if err != nil || !w.send(events) {
+		return false
+	}
+	if w.tells {
+		w.session.sent(w.stream)
+	}
+	if more == nil || w.last {
+		return false
+	}
+	w.more = more
+	return true
+}
+
+// wait waits until there may be something to send. It is false when nothing follows.
+func (w *follower) wait(ctx context.Context) bool {
+	var over <-chan time.Time
+	if w.over != nil {
+		over = w.over.C
+	}
+	select {
+	case <-w.more:
+	case <-w.changed:
+	case <-w.silence.C:
+		return w.breakSilence()
+	case <-w.draining: // answers on their way still reach the client
+		w.draining, w.calm = nil, w.session.calmed()
+	case <-w.calm:
+		w.last = true
+	case <-over:
+		return false
+	case <-w.mine.lost:
+		return false
+	case <-w.session.ended:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+func (w *follower) breakSilence() bool {
+	w.silence.Reset(w.server.config.Heartbeat)
+	return w.out.comment() == nil
+}
+
+// send sends events as long as the stream is held. It is false when nothing follows.
+func (w *follower) send(events []session.Event) bool {
+	for _, e := range events {
+		select {
+		case <-w.mine.lost:
+			return false
+		default:
+		}
+		if len(e.Data) > 0 && w.out.send(sse.Event{Type: w.event, ID: e.ID, HasID: w.numbered, Data: e.Data}) != nil {
+			return false
+		}
+		w.after = e.ID
+		if e.Last {
+			return false
+		}
+		w.silence.Reset(w.server.config.Heartbeat)
+	}
+	return true
+}
+
+// tell puts a notice on the stream when the client's lists differ from what it was last told. It is false when the
+// stream's tenant or issuer is gone.
+func (w *follower) tell(ctx context.Context) bool {
+	s := w.server
+	w.changed = s.desk.Changed()
+	caller, ok := s.resolve(w.principal)
+	if !ok {
+		return false
+	}
+	if !w.session.listens() || !w.session.claim(s.desk.Digest(caller), w.stream) {
+		return true
+	}
+	notice := mcp.AppendRequest(nil, "", mcp.NotifyToolsChanged, mcp.Object{})
+	_, err := s.config.Log.Append(ctx, w.session.name, w.stream, notice, false)
+	return err == nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// listeners are the two addresses, bound before anything else runs.
+type listeners struct {
+	clients, operator net.Listener
+}
+
+// bind binds both addresses or none.
+func bind(ctx context.Context, cfg *config) (listeners, error) {
+	var l listeners
+	var err error
+	if l.clients, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.listen); err != nil {
+		return l, err
+	}
+	if l.operator, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.operator); err != nil {
+		closeQuietly(l.clients)
+		return l, err
+	}
+	return l, nil
+}
+
+func (l listeners) close() {
+	closeQuietly(l.clients)
+	closeQuietly(l.operator)
+}
+
+// closeQuietly closes what has nothing left to lose: something read to its end, or closed already.
+func closeQuietly(c io.Closer) { _ = c.Close() }
+
+// parts is the whole gateway, put together.
+type parts struct {
+	started *config // what the process was started with; some of it only a restart changes
+	log     *slog.Logger
+	level   *slog.LevelVar
+	address string // that clients reach, as bound
+
+	gatherer prometheus.Gatherer
+	metrics  *metrics.Metrics
+	audit    *audit.Log
+	gateway  *gateway.Gateway
+	server   *server.Server
+	fleet    *fleet
+	issuers  *verifiers
+	settings atomic.Pointer[server.Settings]
+	status   *status
+}
+
+// build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known to be good.
+func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
+	p := &parts{started: cfg, log: log, level: level, address: l.clients.Addr().String()}
+	registerer := prometheus.NewRegistry()
+	p.gatherer = registerer
+	p.metrics = metrics.New(registerer)
+	p.metrics.BuildInfo(thisBuild().version)
+	p.metrics.Reloaded(true) // the config that it starts with
+	ring, err := newRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	auditConfig := cfg.audit
+	auditConfig.Dropped = p.metrics.AuditDropped
+	if p.audit, err = audit.Open(auditConfig); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if p.issuers, err = newVerifiers(cfg.issuers, log); err != nil {
+		return nil, err
+	}
+	catalogue := registry.New()
+	p.fleet = newFleet(catalogue, p.metrics, log)
+	p.gateway = gateway.New(gateway.Config{
+		Registry: catalogue,
+		Limiter:  ratelimit.NewMemory(0),
+		Audit:    p.audit,
+		Metrics:  p.metrics,
+		Seal:     ring,
+		Logger:   log,
+		PageSize: cfg.pageSize,
+		Version:  thisBuild().version,
+	})
+	if err := p.gateway.SetTenants(cfg.tenants); err != nil {
+		return nil, err
+	}
+	p.settings.Store(settingsOf(cfg, p.address))
+	p.server = server.New(p.serverConfig(cfg, ring))
+	p.status = newStatus(p)
+	return p, nil
+}
+
+func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {
+	return server.Config{
+		Gateway:       p.gateway,
+		Verify:        p.issuers.verify,
+		Seal:          ring,
+		Log:           newSessionLog(cfg.sessions),
+		Logger:        p.log,
+		Metrics:       p.metrics,
+		Version:       thisBuild().version,
+		Settings:      func() server.Settings { return *p.settings.Load() },
+		LegacySSE:     cfg.legacySSE,
+		SessionIdle:   cfg.sessions.idle,
+		SessionMaxAge: cfg.sessions.maxAge,
+		MaxBody:       cfg.limits.maxBody,
+		MaxCalls:      cfg.limits.maxCalls,
+		MaxStreams:    cfg.limits.maxStreams,
+		ReadTimeout:   cfg.limits.readTimeout,
+		Heartbeat:     cfg.limits.heartbeat,
+	}
+}
+
+// scratchGateway is a desk that judges tenants and serves nobody.
+func scratchGateway() *gateway.Gateway {
+	registerer := prometheus.NewRegistry()
+	return gateway.New(gateway.Config{
+		Registry: registry.New(),
+		Limiter:  ratelimit.NewMemory(0),
+		Metrics:  metrics.New(registerer),
+		Seal:     seal.RandomRing(),
+		Logger:   slog.New(slog.DiscardHandler),
+	})
+}
+
+func newRing(cfg *config) (*seal.Ring, error) {
+	if len(cfg.sessions.keys) == 0 {
+		return seal.RandomRing(), nil
+	}
+	return seal.NewRing(cfg.sessions.keys...)
+}
+
+func newSessionLog(s sessionsConfig) session.Log {
+	return session.NewMemory(session.MemoryConfig{Count: s.eventCount, Bytes: int(s.eventBytes), Age: s.eventAge})
+}
+
+// settingsOf is what the front door takes from the config at every request.
+func settingsOf(cfg *config, address string) *server.Settings {
+	public := cfg.publicAddress()
+	if cfg.publicURL == "" {
+		public = "http://" + address
+	}
+	issuers := make([]string, len(cfg.issuers))
+	for i := range cfg.issuers {
+		issuers[i] = cfg.issuers[i].Issuer.Issuer
+	}
+	return &server.Settings{
+		PublicURL:      public,
+		Issuers:        issuers,
+		AllowedOrigins: cfg.allowedOrigins,
+		AllowedHosts:   allowedHosts(cfg, public, address),
+		TrustedProxies: cfg.trustedProxies,
+	}
+}
+
+// allowedHosts are the Host values that clients may send: what public_url and listen say, loopback under its names (no foreign page can make
+// a browser send those), and what the config adds.
+func allowedHosts(cfg *config, public, address string) []string {
+	hosts := []string{address}
+	if u, err := url.Parse(public); err == nil {
+		hosts = append(hosts, u.Host)
+		if u.Port() == "" {
+			hosts = append(hosts, net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+		}
+	}
+	if _, port, err := net.SplitHostPort(address); err == nil {
+		for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+			hosts = append(hosts, net.JoinHostPort(name, port))
+		}
+	}
+	hosts = append(hosts, cfg.allowedHosts...)
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+)
+
+// issuerConfig is one issuer, and what only this command needs of it.
+type issuerConfig struct {
+	auth.Issuer
+	private bool // its key set may be on a loopback or private address
+	tenants []*node
+	at      *node
+}
+
+// algorithms are the JWS names that a config may list.
+func algorithms() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
+}
+
+func (r *reader) issuers(cfg *config, n *node) {
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "without an issuer nobody can log in")
+	}
+	lines := make(map[string]int, len(n.items))
+	r.sequence(n, "issuers", func(item *node) {
+		before := len(r.problems)
+		iss := r.issuer(item)
+		if line, repeated := lines[iss.Issuer.Issuer]; repeated && iss.Issuer.Issuer != "" {
+			r.fault(iss.at, "a second issuer %q, first on line %d", iss.at.raw, line)
+			return
+		}
+		if iss.at != nil {
+			lines[iss.Issuer.Issuer] = iss.at.line
+		}
+		whole := len(r.problems) == before
+		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, whole) })
+	})
+}
+
+// issuer reads one issuer.
+func (r *reader) issuer(n *node) issuerConfig {
+	var iss issuerConfig
+	known := fields{
+		"issuer":            func(n *node) { iss.Issuer.Issuer, iss.at = r.text(n), n },
+		"algorithms":        func(n *node) { iss.Algorithms = r.algorithms(n) },
+		"audiences":         func(n *node) { iss.Audiences = r.audiences(n) },
+		"tenant":            func(n *node) { iss.Tenant, iss.tenants = r.text(n), append(iss.tenants, n) },
+		"tenant_claim":      func(n *node) { iss.TenantClaim = r.text(n) },
+		"scope_claim":       func(n *node) { iss.ScopeClaim = r.text(n) },
+		"private_addresses": func(n *node) { iss.private = r.boolean(n) },
+		"jwks_url":          func(n *node) { iss.JWKSURL = r.text(n) },
+		"jwks_file":         func(n *node) { iss.JWKS = r.read(n) },
+		"public_key_file":   func(n *node) { iss.Keys = r.keys(n) },
+		"hmac_secret_file":  func(n *node) { iss.Keys = r.secret(n) },
+		"tenants_allowed": func(n *node) {
+			r.eachText(n, "tenants_allowed", func(at *node, id string) {
+				iss.TenantsAllowed, iss.tenants = append(iss.TenantsAllowed, id), append(iss.tenants, at)
+			})
+		},
+	}
+	if !r.object(n, "an issuer", known) || !r.need(n, "the issuer", "issuer", "algorithms") {
+		return iss
+	}
+	source := r.oneOf(n, "the issuer", "jwks_url", "jwks_file", "public_key_file", "hmac_secret_file")
+	if value := n.member(source); source != "" && value != nil {
+		r.checkSource(&iss, source, value, n.member("algorithms"))
+	}
+	r.checkTenantSource(n)
+	return iss
+}
+
+// checkTenantSource: a tenant comes from the issuer, or from a claim within a list; a claim alone would let the issuer name any tenant.
+func (r *reader) checkTenantSource(n *node) {
+	switch r.oneOf(n, "the issuer", "tenant", "tenant_claim") {
+	case "tenant_claim":
+		if allowed := n.member("tenants_allowed"); allowed == nil || allowed.kind == list && len(allowed.items) == 0 {
+			r.fault(n.member("tenant_claim"), "tenant_claim needs tenants_allowed: which tenants this issuer may name")
+		}
+	case "tenant":
+		if allowed := n.member("tenants_allowed"); allowed != nil {
+			r.fault(allowed, "tenants_allowed goes with tenant_claim; this issuer has a fixed tenant")
+		}
+	}
+}
+
+func (r *reader) algorithms(n *node) []string {
+	var out []string
+	r.eachText(n, "algorithms", func(at *node, name string) {
+		if !slices.Contains(algorithms(), name) {
+			r.faultHint(at, nearest(at.raw, algorithms()), "%q is not one of %s", at.raw, strings.Join(algorithms(), ", "))
+			return
+		}
+		out = append(out, name)
+	})
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "without an algorithm no token can be verified")
+	}
+	return out
+}
+
+func (r *reader) audiences(n *node) []string {
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "an empty list of audiences; leave it out for <public_url>/mcp")
+	}
+	return r.texts(n, "audiences")
+}
+
+// checkSource checks what a source of keys and the algorithms say about each other.
+func (r *reader) checkSource(iss *issuerConfig, source string, value, algs *node) {
+	shared := source == "hmac_secret_file"
+	for _, item := range algs.items {
+		if slices.Contains(algorithms(), item.text) && strings.HasPrefix(item.text, "HS") != shared {
+			r.fault(item, "%s does not go with %s", item.raw, source)
+		}
+	}
+	if source != "jwks_url" || iss.JWKSURL == "" {
+		return
+	}
+	u, err := url.Parse(iss.JWKSURL)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.Fragment != "":
+		r.fault(value, "jwks_url is not an https address")
+	case u.User != nil:
+		r.fault(value, "jwks_url must not hold a user name or password")
+	case u.Scheme == "http" && !iss.private:
+		r.fault(value, "jwks_url must be https; plain http is only for an issuer with private_addresses: true")
+	}
+}
+
+func (r *reader) keys(n *node) []auth.Key {
+	data := r.read(n)
+	if data == nil {
+		return nil
+	}
+	keys, err := auth.ParseKeys(data)
+	if err != nil {
+		r.fault(n, "%s: %s", n.raw, err)
+	}
+	return keys
+}
+
+func (r *reader) secret(n *node) []auth.Key {
+	data := r.read(n)
+	if data == nil {
+		return nil
+	}
+	key, err := auth.ParseSecret(data)
+	if err != nil {
+		r.fault(n, "%s: %s", n.raw, err)
+	}
+	return []auth.Key{key}
+}
+
+// finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of tenants.
+func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
+	ids := make([]string, len(cfg.tenants))
+	for i := range cfg.tenants {
+		ids[i] = cfg.tenants[i].ID
+	}
+	for _, at := range iss.tenants {
+		if at.text != "" && at.kind == scalar && !slices.Contains(ids, at.text) {
+			r.faultHint(at, nearest(at.raw, ids), "there is no tenant %q", at.raw)
+		}
+	}
+	if len(iss.Audiences) == 0 {
+		iss.Audiences = []string{cfg.publicAddress() + "/mcp"}
+	}
+	if whole {
+		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}, Client: dial.Client(dial.Config{})})
+		for _, e := range split(err) {
+			r.fault(iss.at, "%s", e)
+		}
+	}
+	cfg.issuers = append(cfg.issuers, iss)
+}
+
+// publicAddress is what clients type, without /mcp.
+func (c *config) publicAddress() string {
+	if c.publicURL != "" {
+		return c.publicURL
+	}
+	return "http://" + c.listen
+}
+
+// split returns the single errors of a joined one.
+func split(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

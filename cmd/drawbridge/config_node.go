@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// kind is what a node is.
+type kind int
+
+const (
+	scalar kind = iota + 1
+	null
+	list
+	mapping
+)
+
+// node is one value of the config file with its place.
+type node struct {
+	kind      kind
+	text      string // of a scalar, variables expanded
+	raw       string // of a scalar, as written: what messages may quote
+	expanded  bool   // raw names variables
+	defaulted bool   // a variable was not set and its default was taken
+	broken    bool   // a variable could not be expanded, and that is reported
+	line, col int
+	members   []member
+	items     []*node
+}
+
+type member struct {
+	name  string
+	key   *node
+	value *node
+}
+
+// member returns the value of a name, nil when there is none.
+func (n *node) member(name string) *node {
+	for _, m := range n.members {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// maxProblems bounds what is said about one file.
+const maxProblems = 100
+
+// reader turns nodes into values and collects every problem on the way.
+type reader struct {
+	file     string // as the operator wrote it
+	env      environment
+	problems problems
+	sources  sources
+	later    []func() // checks that need the whole config
+}
+
+// newReader returns a reader of a config file that was read with that outcome.
+func newReader(path string, data []byte, err error, env environment) *reader {
+	return &reader{file: path, env: env, sources: sources{files: []string{path}, sum: chain(nil, data, err)}}
+}
+
+// fault records a problem at a node.
+func (r *reader) fault(at *node, format string, args ...any) {
+	r.faultHint(at, "", format, args...)
+}
+
+func (r *reader) faultHint(at *node, hint, format string, args ...any) {
+	if len(r.problems) >= maxProblems {
+		return // nobody reads on
+	}
+	r.problems = append(r.problems, problem{r.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
+}
+
+// fields says what a mapping may hold and who reads it.
+type fields map[string]func(*node)
+
+// object reads a mapping by its fields; unknown and repeated keys are problems. It reports whether n is a mapping at all.
+func (r *reader) object(n *node, what string, known fields) bool {
+	names := slices.Sorted(maps.Keys(known))
+	return r.entries(n, what, func(m member) {
+		read, ok := known[m.name]
+		if !ok {
+			r.faultHint(m.key, nearest(m.name, names), "unknown key %q in %s", m.name, what)
+			return
+		}
+		read(m.value)
+	})
+}
+
+// entries calls read for each member of a mapping with free names; repeated names are problems.
+func (r *reader) entries(n *node, what string, read func(member)) bool {
+	if n.kind != mapping {
+		r.fault(n, "%s must be a mapping (key: value)", what)
+		return false
+	}
+	lines := make(map[string]int, len(n.members))
+	for _, m := range n.members {
+		if line, repeated := lines[m.name]; repeated {
+			r.fault(m.key, "repeated key %q, first on line %d", m.name, line)
+			continue
+		}
+		lines[m.name] = m.key.line
+		read(m)
+	}
+	return true
+}
+
+// sequence calls read for each item of a list.
+func (r *reader) sequence(n *node, what string, read func(*node)) {
+	if n.kind != list {
+		r.fault(n, "%s must be a list, as in [a, b]", what)
+		return
+	}
+	for _, item := range n.items {
+		read(item)
+	}
+}
+
+// need reports each name that the mapping lacks.
+func (r *reader) need(n *node, what string, names ...string) bool {
+	complete := true
+	for _, name := range names {
+		if n.kind == mapping && n.member(name) == nil {
+			r.fault(n, "%s lacks %q", what, name)
+			complete = false
+		}
+	}
+	return complete
+}
+
+// oneOf reports when not exactly one of the names is there, and returns that one.
+func (r *reader) oneOf(n *node, what string, names ...string) string {
+	found := ""
+	for _, name := range names {
+		switch value := n.member(name); {
+		case value == nil:
+		case found != "":
+			r.fault(value, "%s has both %s and %s; keep one", what, found, name)
+			return ""
+		default:
+			found = name
+		}
+	}
+	if found == "" {
+		r.fault(n, "%s needs one of %s", what, orList(names))
+	}
+	return found
+}
+
+// path returns a file name relative to the directory of the config file.
+func (r *reader) path(n *node) string {
+	name := r.text(n)
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(r.file), name)
+}
+
+// read returns the content of a small file that the config names, nil after a problem.
+func (r *reader) read(n *node) []byte {
+	path := r.path(n)
+	if path == "" {
+		return nil
+	}
+	data, err := readFile(path)
+	r.sources.files = append(r.sources.files, path)
+	r.sources.sum = chain(r.sources.sum, data, err)
+	if err != nil {
+		r.fault(n, "%s", err)
+		return nil
+	}
+	return data
+}
+
+// readFile reads a regular file of at most 1 MiB and a byte, so that a larger one can be told from one that just fits.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("%s: %w", path, cause.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(f)
+	return readLimited(f, maxConfigBytes+1)
+}

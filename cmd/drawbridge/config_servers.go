@@ -1,0 +1,263 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+)
+
+// serverConfig is one server of the config: built-in tools, a command or an address. It is plain data, so that two states of the config can
+// be compared.
+type serverConfig struct {
+	name, prefix string
+
+	builtin                           []string
+	csvRoot, weatherURL, geocodingURL string
+
+	command string
+	args    []string
+	env     map[string]string
+
+	url     string
+	headers map[string]string
+
+	timeout      time.Duration
+	toolTimeouts map[string]time.Duration
+	private      bool // may be on a loopback or private address
+}
+
+func (r *reader) servers(cfg *config, n *node) {
+	r.entries(n, "servers", func(m member) {
+		s := serverConfig{name: m.name, prefix: m.name}
+		if !registry.ValidServerName(m.name) {
+			r.faultHint(m.key, validServerName(m.name), "%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
+		}
+		r.server(&s, m.value)
+		cfg.servers = append(cfg.servers, s)
+	})
+}
+
+// validServerName makes a server's name of any text, "" when nothing of it can stay.
+func validServerName(text string) string {
+	name := strings.Map(func(c rune) rune {
+		if c < 0x80 && registry.ValidServerName(string(c)) {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(text))
+	name = strings.Trim(name, "-")
+	return strings.TrimRight(name[:min(16, len(name))], "-")
+}
+
+func (r *reader) server(s *serverConfig, n *node) {
+	if !r.object(n, "a server", r.serverFields(s)) {
+		return
+	}
+	kind := r.oneOf(n, "the server", "builtin", "command", "url")
+	if kind == "" {
+		return
+	}
+	belongs := map[string][]string{
+		"builtin": {"csv_root", "weather_url", "geocoding_url"},
+		"command": {"args", "env", "max_children"},
+		"url":     {"headers"},
+	}
+	for owner, names := range belongs {
+		for _, name := range names {
+			if value := n.member(name); value != nil && owner != kind {
+				r.fault(value, "%s goes with %s, and this server has %s", name, owner, kind)
+			}
+		}
+	}
+	if value := n.member("private_addresses"); value != nil && kind == "command" {
+		r.fault(value, "private_addresses goes with url or builtin, and this server has command")
+	}
+	switch kind {
+	case "builtin":
+		r.checkBuiltin(s, n)
+	case "url":
+		r.checkServerURL(n.member("url"))
+	}
+	r.checkType(n, kind)
+}
+
+func (r *reader) serverFields(s *serverConfig) fields {
+	return fields{
+		"builtin":           func(n *node) { s.builtin = r.nonEmptyBuiltin(n) },
+		"csv_root":          func(n *node) { s.csvRoot = r.directory(n) },
+		"weather_url":       func(n *node) { s.weatherURL = r.text(n); r.checkServerURL(n) },
+		"geocoding_url":     func(n *node) { s.geocodingURL = r.text(n); r.checkServerURL(n) },
+		"command":           func(n *node) { s.command = r.text(n) },
+		"args":              func(n *node) { s.args = r.arguments(n) },
+		"env":               func(n *node) { s.env = r.pairs(n, "env", checkVariable) },
+		"max_children":      func(n *node) { r.integer(n, 1, 1000) }, // one child serves everybody: never more than allowed
+		"url":               func(n *node) { s.url = r.text(n) },
+		"headers":           func(n *node) { s.headers = r.pairs(n, "headers", checkHeader) },
+		"timeout":           func(n *node) { s.timeout = r.duration(n) },
+		"private_addresses": func(n *node) { s.private = r.boolean(n) },
+		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
+		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
+		"shared": func(n *node) {
+			if n.kind != scalar || !r.boolean(n) {
+				r.fault(n, "only shared: true is served: every tenant of this server uses one connection and its credentials")
+			}
+		},
+		"tool_timeouts": func(n *node) {
+			s.toolTimeouts = map[string]time.Duration{}
+			r.entries(n, "tool_timeouts", func(m member) { s.toolTimeouts[m.name] = r.duration(m.value) })
+		},
+	}
+}
+
+func (r *reader) checkType(n *node, kind string) {
+	at := n.member("type")
+	if at == nil {
+		return
+	}
+	wanted := map[string]string{"http": "url", "streamable-http": "url", "stdio": "command"}
+	switch {
+	case at.text == "sse":
+		r.fault(at, "upstream servers over HTTP+SSE (2024-11-05) are not served yet; most also speak Streamable HTTP, then take type out")
+	case wanted[at.text] != "" && wanted[at.text] != kind:
+		r.fault(at, "type %s goes with %s, and this server has %s", at.text, wanted[at.text], kind)
+	}
+}
+
+// prefix may be empty: then the server's names are exposed unchanged.
+func (r *reader) prefix(n *node) string {
+	if n.kind == scalar && !n.broken && (n.text == "" || registry.ValidServerName(n.text)) {
+		return n.text
+	}
+	r.fault(n, "a prefix is \"\" or 1 to 16 of a-z, 0-9 and -")
+	return ""
+}
+
+func (r *reader) directory(n *node) string {
+	path := r.path(n)
+	if path == "" {
+		return ""
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		r.fault(n, "%s is not a directory", n.raw)
+	}
+	return path
+}
+
+func (r *reader) nonEmptyBuiltin(n *node) []string {
+	var out []string
+	r.eachText(n, "builtin", func(at *node, name string) {
+		if !slices.Contains(builtin.Names(), name) {
+			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q", at.raw)
+		}
+		out = append(out, name)
+	})
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "an empty list of built-in tools; there are %s", strings.Join(builtin.Names(), ", "))
+	}
+	return out
+}
+
+func (r *reader) checkBuiltin(s *serverConfig, n *node) {
+	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
+	for _, tool := range s.builtin {
+		for _, name := range wants[tool] {
+			if n.member(name) == nil {
+				r.fault(n.member("builtin"), "%s needs %s", tool, name)
+			}
+		}
+	}
+	if len(r.problems) > 0 {
+		return
+	}
+	_, release, err := builtin.New(builtinConfig(*s))
+	if err != nil {
+		r.fault(n.member("builtin"), "%s", err)
+		return
+	}
+	if err := release(); err != nil {
+		r.fault(n.member("builtin"), "%s", err)
+	}
+}
+
+// checkServerURL never quotes the address: it may hold a secret.
+func (r *reader) checkServerURL(n *node) {
+	if n.kind != scalar || n.text == "" {
+		return
+	}
+	u, err := url.Parse(n.text)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		r.fault(n, "this is not an http or https address")
+	case u.User != nil:
+		r.fault(n, "credentials do not belong into an address; put them into headers")
+	case u.Fragment != "":
+		r.fault(n, "an address with a #fragment")
+	}
+}
+
+// arguments may be empty texts and may repeat.
+func (r *reader) arguments(n *node) []string {
+	var out []string
+	r.sequence(n, "args", func(item *node) {
+		if item.kind != scalar || strings.ContainsRune(item.text, 0) {
+			r.fault(item, "an argument is a text")
+		}
+		out = append(out, item.text)
+	})
+	return out
+}
+
+// pairs reads names with values that may be secrets: no value is ever quoted, and one that looks like a secret has no default.
+func (r *reader) pairs(n *node, what string, check func(name, value string) string) map[string]string {
+	out := map[string]string{}
+	r.entries(n, what, func(m member) {
+		switch reason := check(m.name, m.value.text); {
+		case m.value.kind != scalar:
+			r.fault(m.value, "a text is wanted here")
+		case m.value.broken:
+		case reason != "":
+			r.fault(m.key, "%s", reason)
+		case m.value.defaulted && secretName(m.name):
+			r.fault(m.value, "a secret has no default: the variable is not set")
+		}
+		out[m.name] = m.value.text
+	})
+	return out
+}
+
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
+}
+
+func checkVariable(name, value string) string {
+	if !variableName(name) || strings.ContainsRune(value, 0) {
+		return "the name of a variable has letters, digits and _; its value has no NUL"
+	}
+	return ""
+}
+
+var (
+	headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	ownHeaders    = regexp.MustCompile(`(?i)^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
+)
+
+func checkHeader(name, value string) string {
+	switch {
+	case !headerPattern.MatchString(name):
+		return "this is not the name of an HTTP header"
+	case ownHeaders.MatchString(name):
+		return "the gateway sets " + name + " itself"
+	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return "the value of " + name + " has a control character (a line break at its end?)"
+	}
+	return ""
+}

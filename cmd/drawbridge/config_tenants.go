@@ -1,0 +1,195 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+var tenantPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func (r *reader) tenants(cfg *config, n *node) {
+	if n.kind == mapping && len(n.members) == 0 {
+		r.fault(n, "without a tenant nobody is let in")
+	}
+	r.entries(n, "tenants", func(m member) {
+		if !tenantPattern.MatchString(m.name) {
+			r.fault(m.key, "a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or digit")
+		}
+		t := gateway.TenantConfig{ID: m.name}
+		before := len(r.problems)
+		r.tenant(cfg, &t, m.value)
+		cfg.tenants = append(cfg.tenants, t)
+		if len(r.problems) == before {
+			r.later = append(r.later, func() { r.compileTenant(m.key, t) })
+		}
+	})
+}
+
+// compileTenant lets the gateway judge what the checks here do not know.
+func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
+	for _, e := range split(scratchGateway().SetTenants([]gateway.TenantConfig{t})) {
+		r.fault(at, "%s", e)
+	}
+}
+
+func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
+	r.object(n, "a tenant", fields{
+		"servers": func(n *node) {
+			r.eachText(n, "servers", func(at *node, name string) {
+				t.Servers = append(t.Servers, name)
+				r.later = append(r.later, func() { r.checkServerName(cfg, at) })
+			})
+		},
+		"rules": func(n *node) {
+			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(cfg, t, item)) })
+		},
+		"limits": func(n *node) { r.tenantLimits(cfg, t, n) },
+		"output": func(n *node) { r.output(&t.Output, n) },
+	})
+	r.need(n, "the tenant", "servers")
+}
+
+func (r *reader) checkServerName(cfg *config, at *node) {
+	names := make([]string, len(cfg.servers))
+	for i := range cfg.servers {
+		names[i] = cfg.servers[i].name
+	}
+	if !slices.Contains(names, at.text) {
+		r.faultHint(at, nearest(at.raw, names), "there is no server %q", at.raw)
+	}
+}
+
+func (r *reader) rule(cfg *config, t *gateway.TenantConfig, n *node) gateway.Rule {
+	var rule gateway.Rule
+	ok := r.object(n, "a rule", fields{
+		"scopes":   func(n *node) { rule.Scopes = r.nonEmpty(n, "scopes") },
+		"subjects": func(n *node) { rule.Subjects = r.subjects(n) },
+		"allow":    func(n *node) { rule.Allow = r.patterns(cfg, t, n, "allow") },
+		"deny":     func(n *node) { rule.Deny = r.patterns(cfg, t, n, "deny") },
+		"announce": func(n *node) { rule.Announce = r.boolean(n) },
+	})
+	if ok && n.member("allow") == nil && n.member("deny") == nil {
+		r.fault(n, "a rule needs allow or deny")
+	}
+	if rule.Announce && len(rule.Scopes) == 0 {
+		r.fault(n.member("announce"), "announce tells which scope is lacking; this rule names no scopes")
+	}
+	return rule
+}
+
+// nonEmpty refuses an empty list where an absent one means everyone: one slip would open the rule to all.
+func (r *reader) nonEmpty(n *node, what string) []string {
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)
+	}
+	return r.texts(n, what)
+}
+
+func (r *reader) subjects(n *node) []string {
+	texts := r.nonEmpty(n, "subjects")
+	for _, item := range n.items {
+		issuer, subject, found := strings.Cut(item.text, "#")
+		if item.kind == scalar && item.text != "" && (!found || issuer == "" || subject == "") {
+			r.fault(item, "%q is not issuer#subject, like https://login.example/#alice", item.raw)
+		}
+	}
+	return texts
+}
+
+var patternShape = regexp.MustCompile(`^[A-Za-z0-9_./*-]+$`)
+
+// patterns reads patterns of exposed names: bare ones mean tools, prompt: and resource: the other kinds.
+func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what string) []string {
+	if n.kind == list && len(n.items) == 0 {
+		r.fault(n, "an empty list of patterns")
+	}
+	var out []string
+	r.eachText(n, what, func(at *node, pattern string) {
+		out = append(out, pattern)
+		kind, rest, found := strings.Cut(pattern, ":")
+		switch {
+		case !found && patternShape.MatchString(pattern):
+			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at) })
+		case !found:
+			r.fault(at, "%q is not a pattern: tools have names of letters, digits, _ - . and /, and * stands for any run of them", at.raw)
+		case kind != "prompt" && kind != "resource":
+			r.faultHint(at, nearest(kind+":", []string{"prompt:", "resource:"}), "%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
+		case rest == "" || strings.ContainsAny(rest, " \t\r\n"):
+			r.fault(at, "%q names nothing", at.raw)
+		}
+	})
+	return out
+}
+
+// checkPatternServer reports a pattern that begins with the name of no server: a deny rule with a slip in it denies nothing.
+func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node) {
+	name, _, found := strings.Cut(at.text, "__")
+	if !found || strings.Contains(name, "*") {
+		return
+	}
+	var prefixes []string
+	for _, s := range cfg.servers {
+		if !slices.Contains(t.Servers, s.name) {
+			continue
+		}
+		if s.prefix == "" {
+			return
+		}
+		prefixes = append(prefixes, s.prefix)
+	}
+	if !slices.Contains(prefixes, name) {
+		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, strings.SplitN(at.raw, "__", 2)[0])
+	}
+}
+
+func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
+	l := &t.Limits
+	r.object(n, "limits of a tenant", fields{
+		"requests":    func(n *node) { l.Requests = r.limit(n) },
+		"calls":       func(n *node) { l.Calls = r.limit(n) },
+		"user_calls":  func(n *node) { l.UserCalls = r.limit(n) },
+		"concurrency": func(n *node) { l.Concurrency = new(r.integer(n, 0, 1_000_000)) },
+		"streams":     func(n *node) { l.Streams = new(r.integer(n, 0, 1_000_000)) },
+		"tools": func(n *node) {
+			l.Tools = map[string]ratelimit.Limit{}
+			r.entries(n, "tools", func(m member) {
+				if !patternShape.MatchString(m.name) {
+					r.fault(m.key, "%q is not a pattern of tools", m.name)
+				}
+				at := &node{kind: scalar, text: m.name, raw: m.name, line: m.key.line, col: m.key.col}
+				r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at) })
+				l.Tools[m.name] = *r.limit(m.value)
+			})
+		},
+	})
+}
+
+// limit reads {rate: 10, burst: 20}, or 0, which lets nothing through.
+func (r *reader) limit(n *node) *ratelimit.Limit {
+	var l ratelimit.Limit
+	if n.kind == scalar && n.text == "0" {
+		return &l
+	}
+	if r.object(n, "a limit", fields{
+		"rate":  func(n *node) { l.Rate = r.rate(n) },
+		"burst": func(n *node) { l.Burst = r.integer(n, 0, 1_000_000_000) },
+	}) {
+		r.need(n, "the limit", "rate", "burst")
+	}
+	return &l
+}
+
+func (r *reader) output(p *sanitize.Policy, n *node) {
+	modes := map[string]sanitize.Mode{"redact": sanitize.Repair, "remove": sanitize.Repair, "off": sanitize.Off, "block": sanitize.Block}
+	r.object(n, "output", fields{
+		"secrets":     func(n *node) { p.Secrets = modes[r.choice(n, "redact", "block", "off")] },
+		"hidden_text": func(n *node) { p.HiddenText = modes[r.choice(n, "remove", "off")] },
+		"max_text":    func(n *node) { p.MaxText = int(r.size(n)) },
+		"max_binary":  func(n *node) { p.MaxBinary = int(r.size(n)) },
+	})
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+// testEnvironment is what the configs of testdata may expand.
+func testEnvironment(name string) (string, bool) {
+	value, ok := map[string]string{
+		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug",
+	}[name]
+	return value, ok
+}
+
+// TestFaultsAreFoundWithTheirPlace reads testdata/bad/*.yaml: each is named after its fault and ends in what must be said about it.
+func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 80 {
+		t.Fatalf("got %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for line := range strings.SplitSeq(string(data), "\n") {
+				if text, ok := strings.CutPrefix(line, "# want: "); ok {
+					want = append(want, file+":"+text)
+				}
+			}
+			_, err = loadConfig(file, testEnvironment)
+			var got problems
+			if !errors.As(err, &got) {
+				t.Fatalf("got error %v, want problems", err)
+			}
+			if diff := cmp.Diff(strings.Join(want, "\n"), got.Error()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// parseConfig checks the text of a config file.
+func parseConfig(path string, data []byte, env environment) (*config, error) {
+	return newReader(path, data, nil, env).parse(data)
+}
+
+// minimal is a good config, to be completed by a test.
+const minimal = `issuers:
+  - {issuer: "https://login.example/", hmac_secret_file: bad/secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [files]}
+servers:
+  files: {command: mcp-files}
+`
+
+func parse(t *testing.T, text string) *config {
+	t.Helper()
+	cfg, err := parseConfig("testdata/inline.yaml", []byte(text), testEnvironment)
+	if err != nil {
+		t.Fatalf("config refused: %v\n%s", err, text)
+	}
+	return cfg
+}
+
+func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
+	cfg := parse(t, minimal)
+	if cfg.listen != "127.0.0.1:8080" || cfg.operator != "127.0.0.1:9090" || !cfg.legacySSE || cfg.logFormat != "json" {
+		t.Errorf("got %+v", cfg)
+	}
+	if got, want := cfg.issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp"}; !cmp.Equal(got, want) {
+		t.Errorf("audiences: got %v, want %v", got, want)
+	}
+	if got, want := cfg.audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
+		t.Errorf("audit file: got %q, want %q", got, want)
+	}
+	if got := cfg.tenants[0].Limits; got.Calls != nil || got.Concurrency != nil {
+		t.Errorf("limits that the file leaves out: got %+v, want nil", got)
+	}
+	if got := cfg.servers[0].prefix; got != "files" {
+		t.Errorf("prefix: got %q, want the server's name", got)
+	}
+}
+
+func TestAudienceFollowsPublicURL(t *testing.T) {
+	cfg := parse(t, "public_url: https://mcp.example.com/\n"+minimal)
+	if got, want := cfg.issuers[0].Audiences, []string{"https://mcp.example.com/mcp"}; !cmp.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestZeroLimitLetsNothingThrough(t *testing.T) {
+	cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0}", 1))
+	got, none := cfg.tenants[0].Limits, 0
+	want := gateway.Limits{Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3}, Concurrency: &none}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestEmptyPrefixIsKept(t *testing.T) {
+	cfg := parse(t, minimal+"  web: {url: \"https://example.com/mcp\", prefix: \"\", timeout: 1m30s}\n")
+	if got := cfg.servers[1]; got.prefix != "" || got.timeout != 90*time.Second {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestVariablesExpandInsideValuesOnly(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"plain", "plain"},
+		{"${LEVEL}", "debug"},
+		{"a ${LEVEL} b ${LEVEL}", "a debug b debug"},
+		{"${UNSET:-x}", "x"},
+		{"${UNSET:-}", ""},
+		{"${EMPTY:-x}", "x"},
+		{"${EMPTY}", ""},
+		{"$LEVEL", "$LEVEL"},
+		{"${STRUCTURE}", "{level: debug}"},
+	}
+	for _, test := range tests {
+		got, _, err := expand(test.text, testEnvironment)
+		if err != nil || got != test.want {
+			t.Errorf("expand(%q): got %q, %v, want %q", test.text, got, err, test.want)
+		}
+	}
+	if got, _, err := expand("${OUTER}", func(string) (string, bool) { return "${LEVEL}", true }); err != nil || got != "${LEVEL}" {
+		t.Errorf("a value was expanded again: got %q, %v", got, err)
+	}
+}
+
+// TestT19SecretsAreNotInProblems puts a secret wherever one may stand and something wrong beside it.
+func TestT19SecretsAreNotInProblems(t *testing.T) {
+	const canary = "hunter2"
+	texts := []string{
+		minimal + `  web: {url: "${SECRET}"}`,
+		minimal + `  web: {url: "https://u:hunter2@example.com/"}`,
+		minimal + `  web: {url: "https://example.com/", headers: {"X Key": "hunter2", Host: hunter2, X-Y: [hunter2], X-Z: "hunter2\n"}}`,
+		minimal + `  web: {command: x, env: {"A B": hunter2, C: "hunter2\0"}, type: "${SECRET}", timeout: "${SECRET}"}`,
+		minimal + `  web: {command: x, env: {A: "hunter2`,
+		minimal + `  web: {command: x, env: {A: hunter2: b}}`,
+		minimal + `  web: {command: x, env: [hunter2, {a: hunter2}]}`,
+		`redis: {url: "redis://:hunter2@127.0.0.1"}` + "\n" + minimal,
+		`listen: "${SECRET}"` + "\n" + `public_url: "${SECRET}"` + "\n" + `allowed_hosts: ["${SECRET} "]` + "\n" + minimal,
+		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_calls: "${SECRET}"}` + "\n" + `log: {level: "${SECRET}"}` + "\n" + minimal,
+		strings.Replace(minimal, "[HS256]", `["${SECRET}"]`, 1),
+		strings.Replace(minimal, "tenant: acme", `tenant: "${SECRET}"`, 1),
+		strings.Replace(minimal, "[files]", `["${SECRET}"]`, 1),
+		strings.Replace(minimal, "servers: [files]", `servers: [files], rules: [{allow: ["${SECRET}:x", "${SECRET}__*"], subjects: ["${SECRET}"]}]`, 1),
+	}
+	for _, text := range texts {
+		_, err := parseConfig("inline.yaml", []byte(text), testEnvironment)
+		if err == nil {
+			t.Errorf("accepted:\n%s", text)
+		} else if strings.Contains(err.Error(), canary) {
+			t.Errorf("the secret is in %q", err)
+		}
+	}
+}
+
+func TestLargeFileIsRefusedUnread(t *testing.T) {
+	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes), testEnvironment)
+	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 1 MiB"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestDeepNestingIsRefusedQuickly(t *testing.T) {
+	for _, text := range []string{strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16), strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16)} {
+		if _, err := parseConfig("deep.yaml", []byte(text), testEnvironment); err == nil {
+			t.Errorf("%.10q… accepted", text)
+		}
+	}
+}
+
+func TestSlipsFindTheNearestWord(t *testing.T) {
+	known := []string{"listen", "limits", "log", "servers"}
+	tests := []struct{ word, want string }{
+		{"listn", "listen"},
+		{"lisetn", "listen"},
+		{"LIMITS", "limits"},
+		{"server", "servers"},
+		{"elephant", ""},
+		{"", ""},
+		{strings.Repeat("listen", 100), ""},
+	}
+	for _, test := range tests {
+		if got := nearest(test.word, known); got != test.want {
+			t.Errorf("nearest(%.10q): got %q, want %q", test.word, got, test.want)
+		}
+	}
+}
+
+var placed = regexp.MustCompile(`^fuzz\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
+
+// FuzzConfig: whatever the file holds, reading it ends, and says either a config or problems that each have a place.
+func FuzzConfig(f *testing.F) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, "testdata/good.yaml", "testdata/full.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := parseConfig("fuzz.yaml", data, testEnvironment)
+		if (cfg == nil) == (err == nil) {
+			t.Fatalf("got config %v and error %v", cfg, err)
+		}
+		if err == nil {
+			return
+		}
+		var found problems
+		if !errors.As(err, &found) {
+			t.Fatalf("got %T, want problems", err)
+		}
+		for _, p := range found {
+			if !placed.MatchString(strings.ReplaceAll(p.String(), "\n", " ")) {
+				t.Fatalf("a problem without a place: %q", p)
+			}
+		}
+	})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

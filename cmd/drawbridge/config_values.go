@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// text returns a scalar that is not empty, "" after a problem.
+func (r *reader) text(n *node) string {
+	switch {
+	case n.kind != scalar:
+		r.fault(n, "a text is wanted here")
+	case n.broken:
+	case n.text == "" && n.expanded:
+		r.fault(n, "%s is empty", n.raw)
+	case n.text == "":
+		r.fault(n, "a text is wanted here, not an empty one")
+	case strings.ContainsRune(n.text, 0):
+		r.fault(n, "a text with a NUL character")
+	default:
+		return n.text
+	}
+	return ""
+}
+
+// parsed reports a scalar that does not parse, quoting it as it is written.
+func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
+	var zero T
+	if n.broken {
+		return zero
+	}
+	if n.kind != scalar {
+		r.fault(n, "%s is wanted here", want)
+		return zero
+	}
+	v, err := parse(n.text)
+	if err != nil {
+		r.fault(n, "%q is not %s", n.raw, want)
+		return zero
+	}
+	return v
+}
+
+func (r *reader) boolean(n *node) bool {
+	return parsed(r, n, "true or false", func(s string) (bool, error) {
+		if s != "true" && s != "false" {
+			return false, strconv.ErrSyntax
+		}
+		return s == "true", nil
+	})
+}
+
+// integer returns a whole number from low to high.
+func (r *reader) integer(n *node, low, high int) int {
+	want := fmt.Sprintf("a whole number from %d to %d", low, high)
+	return parsed(r, n, want, func(s string) (int, error) {
+		v, err := strconv.Atoi(s)
+		if err == nil && (v < low || v > high) {
+			err = strconv.ErrRange
+		}
+		return v, err
+	})
+}
+
+// rate returns a number that is not negative.
+func (r *reader) rate(n *node) float64 {
+	return parsed(r, n, "a number of 0 or more", func(s string) (float64, error) {
+		v, err := strconv.ParseFloat(s, 64)
+		if err == nil && (math.IsNaN(v) || v < 0 || v > 1e9) {
+			err = strconv.ErrRange
+		}
+		return v, err
+	})
+}
+
+// duration returns a duration over zero.
+func (r *reader) duration(n *node) time.Duration {
+	return parsed(r, n, "a duration over zero, like 500ms, 30s, 5m or 24h", func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err == nil && d <= 0 {
+			err = strconv.ErrRange
+		}
+		return d, err
+	})
+}
+
+// size returns a count of bytes over zero.
+func (r *reader) size(n *node) int64 {
+	return parsed(r, n, "a size over zero, like 4096, 512KiB, 4MiB or 1GiB", parseSize)
+}
+
+func parseSize(s string) (int64, error) {
+	unit := int64(1)
+	for suffix, bytes := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(s, suffix); ok {
+			s, unit = strings.TrimSpace(rest), bytes
+			break
+		}
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && (v <= 0 || v > math.MaxInt32*1024/unit) {
+		err = strconv.ErrRange
+	}
+	return v * unit, err
+}
+
+// choice returns one of the words.
+func (r *reader) choice(n *node, words ...string) string {
+	word := r.text(n)
+	if word == "" || slices.Contains(words, word) {
+		return word
+	}
+	r.faultHint(n, nearest(n.raw, words), "%q is not one of %s", n.raw, strings.Join(words, ", "))
+	return ""
+}
+
+// texts returns a list of texts, each once.
+func (r *reader) texts(n *node, what string) []string {
+	var out []string
+	r.eachText(n, what, func(_ *node, text string) { out = append(out, text) })
+	return out
+}
+
+// eachText calls read for each text of a list and reports repeated ones.
+func (r *reader) eachText(n *node, what string, read func(at *node, text string)) {
+	var seen []string
+	r.sequence(n, what, func(item *node) {
+		text := r.text(item)
+		switch {
+		case text == "":
+		case slices.Contains(seen, text):
+			r.fault(item, "%q stands twice in %s", item.raw, what)
+		default:
+			seen = append(seen, text)
+			read(item, text)
+		}
+	})
+}
+
+// orList writes words as a choice: a, b or c.
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func readLimited(from io.Reader, limit int64) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(from, limit))
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+)
+
+const (
+	devTenant    = "dev"
+	devToolbox   = "toolbox"
+	forecasts    = "https://api.open-meteo.com"
+	geocoding    = "https://geocoding-api.open-meteo.com"
+	devTokenLife = auth.MaxLifetime
+)
+
+// trial is what dev runs and prints.
+type trial struct {
+	config  *config
+	token   string
+	expires time.Time
+	skipped []skippedServer
+}
+
+func runDev(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
+		"Runs on loopback without any file: one tenant dev that may call every tool, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
+	cfg := defaultConfig()
+	flags.StringVar(&cfg.listen, "listen", cfg.listen, "`address` for clients; port 0 takes a free one")
+	flags.StringVar(&cfg.operator, "operator", cfg.operator, "`address` of /metrics, /healthz and /readyz")
+	file := flags.String("servers", "", "also run the servers of an mcpServers JSON `file`")
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	for _, address := range []string{cfg.listen, cfg.operator} {
+		if !loopback(address) {
+			s.complain("drawbridge dev: %s is not a loopback address; dev has a token for everything and is for this machine only. For others there is drawbridge serve.\n", address)
+			return exitRefused
+		}
+	}
+	servers, skipped, err := devServers(*file, processEnvironment())
+	if err != nil {
+		s.complain("drawbridge dev: %v\n", err)
+		return exitRefused
+	}
+	cfg.servers = servers
+	l, err := bind(ctx, cfg)
+	if err != nil {
+		s.complain("drawbridge dev: %v\n", devBindError(err, cfg))
+		return exitFailure
+	}
+	defer l.close()
+	record, err := os.CreateTemp("", "drawbridge-dev-*.jsonl")
+	if err != nil {
+		s.complain("drawbridge dev: %v\n", err)
+		return exitFailure
+	}
+	closeQuietly(record)                            // only its name is needed
+	defer func() { _ = os.Remove(record.Name()) }() // it lies in the directory for temporary files
+	cfg.audit = audit.Config{File: record.Name()}
+	t, err := newTrial(cfg, l, time.Now())
+	if err != nil {
+		s.complain("drawbridge dev: %v\n", err)
+		return exitFailure
+	}
+	t.skipped = skipped
+	return serve(ctx, cfg, l, options{up: func() { s.say("%s", t.text(l)) }}, s)
+}
+
+// devBindError says which port is taken and what helps.
+func devBindError(err error, cfg *config) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	taken, cure := cfg.listen, "-listen 127.0.0.1:0"
+	if strings.Contains(err.Error(), cfg.operator) {
+		taken, cure = cfg.operator, "-operator 127.0.0.1:0"
+	}
+	return fmt.Errorf("%s is taken by another program; try: drawbridge dev %s", taken, cure)
+}
+
+// devServers are the built-in tools and the servers of a client's file.
+func devServers(file string, env environment) ([]serverConfig, []skippedServer, error) {
+	servers := []serverConfig{{
+		name: devToolbox, prefix: devToolbox, builtin: builtin.Names(),
+		csvRoot: ".", weatherURL: forecasts, geocodingURL: geocoding,
+	}}
+	if file == "" {
+		return servers, nil, nil
+	}
+	data, err := readFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	imported, skipped, err := importServers(data, []string{devToolbox}, env)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return append(servers, imported...), skipped, nil
+}
+
+// newTrial completes the config with a fresh key and the tenant, and signs a token.
+func newTrial(cfg *config, l listeners, now time.Time) (*trial, error) {
+	cfg.publicURL = "http://" + l.clients.Addr().String()
+	cfg.logLevel, cfg.logFormat = slog.LevelWarn, "text"
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	cfg.issuers = []issuerConfig{{Issuer: auth.Issuer{
+		Issuer:     cfg.publicURL,
+		Algorithms: []string{"EdDSA"},
+		Audiences:  []string{cfg.publicURL + "/mcp"},
+		Tenant:     devTenant,
+		Keys:       []auth.Key{{Public: public, Private: private}},
+	}}}
+	names := make([]string, len(cfg.servers))
+	for i := range cfg.servers {
+		names[i] = cfg.servers[i].name
+	}
+	cfg.tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*"}}}}}
+	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
+	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
+}
+
+// text is what dev prints once everything runs.
+func (t *trial) text(l listeners) string {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...)
+	}
+	url := t.config.publicURL + "/mcp"
+	fmt.Fprintf(&b, "drawbridge %s, dev mode: only this machine can connect\n\n", thisBuild().version)
+	row("endpoint", "%s", url)
+	row("operator", "http://%s/readyz and /metrics", l.operator.Addr())
+	row("audit", "%s (until you stop)", t.config.audit.File)
+	for _, s := range t.config.servers {
+		row("tools", "%s", s.describe())
+	}
+	for _, s := range t.skipped {
+		row("skipped", "%s: %s", s.name, s.reason)
+	}
+	row("token", "tenant %s, may call every tool, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
+	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
+	fmt.Fprintf(&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
+	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")
+	t.snippet(&b, url)
+	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)
+	return b.String()
+}
+
+// describe says in one line what a server is, without its secrets.
+func (s serverConfig) describe() string {
+	switch {
+	case len(s.builtin) > 0:
+		tools := slices.Clone(s.builtin)
+		for i := range tools {
+			tools[i] = s.name + "__" + tools[i]
+		}
+		return strings.Join(tools, " ")
+	case s.command != "":
+		return s.name + "__* from the command " + s.command
+	}
+	return s.name + "__* from an address"
+}
+
+// curl is one line that works in a shell as it stands: one request, without a session.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+func (t *trial) curl(url string) string {
+	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	headers := []string{
+		"Authorization: Bearer " + t.token,
+		"Content-Type: application/json",
+		"Accept: application/json, text/event-stream",
+		"MCP-Protocol-Version: 2026-07-28",
+		"Mcp-Method: tools/call",
+		"Mcp-Name: toolbox__calculate",
+	}
+	return fmt.Sprintf("curl -sS %s -H '%s' -d '%s'", url, strings.Join(headers, "' -H '"), body)
+}
+
+func (t *trial) snippet(w io.Writer, url string) {
+	_, _ = fmt.Fprintf(w, `{
+  "mcpServers": {
+    "drawbridge": {
+      "type": "http",
+      "url": %q,
+      "headers": {"Authorization": "Bearer %s"}
+    }
+  }
+}
+`, url, t.token) // into a buffer
+}

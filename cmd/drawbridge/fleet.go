@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// maxRefusalsShown bounds how many refused tools of one server the warnings name, and the log at once.
+const maxRefusalsShown = 10
+
+// fleet keeps the servers of the config running: built-in tools and upstreams.
+type fleet struct {
+	catalogue *registry.Registry
+	metrics   *metrics.Metrics
+	log       *slog.Logger
+
+	changing sync.Mutex // held while servers start and stop: one change at a time
+	running  map[string]runningServer
+
+	mu       sync.Mutex // guards the fields below
+	statuses map[string]upstream.Status
+}
+
+type runningServer struct {
+	config serverConfig
+	stop   func()
+}
+
+func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger) *fleet {
+	return &fleet{
+		catalogue: catalogue, metrics: m, log: log,
+		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
+	}
+}
+
+// apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new and leaves the rest
+// connected. Servers run until they are stopped or ctx ends. One that cannot start is down, with its reason, and costs the others nothing.
+func (f *fleet) apply(ctx context.Context, servers []serverConfig) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	wanted := make(map[string]serverConfig, len(servers))
+	for _, s := range servers {
+		wanted[s.name] = s
+	}
+	var stopping []runningServer
+	for name, r := range f.running {
+		if s, ok := wanted[name]; ok && reflect.DeepEqual(s, r.config) {
+			delete(wanted, name)
+			continue
+		}
+		stopping = append(stopping, r)
+		delete(f.running, name)
+	}
+	f.stopAll(stopping, wanted)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		f.running[name] = runningServer{wanted[name], f.start(ctx, wanted[name])}
+	}
+}
+
+// stopAll stops servers side by side. The series of those that do not come back go.
+func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverConfig) {
+	var all sync.WaitGroup
+	for _, r := range stopping {
+		all.Go(r.stop)
+	}
+	all.Wait()
+	for _, r := range stopping {
+		name := r.config.name
+		f.mu.Lock()
+		before := f.statuses[name]
+		delete(f.statuses, name)
+		f.mu.Unlock()
+		f.countRefusals(before, upstream.Status{Server: name})
+		if _, ok := returning[r.config.name]; !ok {
+			f.metrics.UpstreamRemoved(r.config.name)
+		}
+	}
+}
+
+// close stops every server.
+func (f *fleet) close() {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	f.stopAll(slices.Collect(maps.Values(f.running)), nil)
+	clear(f.running)
+}
+
+func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
+	if len(s.builtin) > 0 {
+		return f.startBuiltin(ctx, s)
+	}
+	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet"})
+	cfg := upstreamConfig(s, f.log)
+	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
+	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.name, string(kind), n) }
+	return startTask(ctx, upstream.New(cfg, f.catalogue).Run).stop
+}
+
+func (f *fleet) startBuiltin(ctx context.Context, s serverConfig) (stop func()) {
+	offers, release, err := builtin.New(builtinConfig(s))
+	if err != nil {
+		f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error()})
+		return func() {}
+	}
+	for i := range offers {
+		if own := s.toolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
+			offers[i].Timeout = own
+		}
+	}
+	refused := f.catalogue.Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})
+	f.note(ctx, upstream.Status{Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(refused), Refused: refused})
+	return func() {
+		f.catalogue.Remove(s.name)
+		if err := release(); err != nil {
+			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.name), slog.Any("error", err))
+		}
+	}
+}
+
+func builtinConfig(s serverConfig) builtin.Config {
+	return builtin.Config{
+		Tools:        s.builtin,
+		CSVRoot:      s.csvRoot,
+		WeatherURL:   s.weatherURL,
+		GeocodingURL: s.geocodingURL,
+		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
+		Now:          time.Now,
+		Timeout:      s.timeout,
+	}
+}
+
+func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
+	return upstream.Config{
+		Name:         s.name,
+		Prefix:       s.prefix,
+		Command:      s.command,
+		Args:         s.args,
+		Env:          s.env,
+		URL:          s.url,
+		Headers:      s.headers,
+		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
+		Timeout:      s.timeout,
+		ToolTimeouts: s.toolTimeouts,
+		Version:      thisBuild().version,
+		Logger:       log,
+	}
+}
+
+// note keeps the newest status of a server and tells the metrics and the log what changed.
+func (f *fleet) note(ctx context.Context, now upstream.Status) {
+	f.mu.Lock()
+	before, known := f.statuses[now.Server]
+	f.statuses[now.Server] = now
+	f.mu.Unlock()
+	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
+	if known && now.Restarts > before.Restarts {
+		f.metrics.UpstreamRestarted(now.Server)
+	}
+	f.countRefusals(before, now)
+	switch {
+	case now.Up && !before.Up:
+		f.log.InfoContext(ctx, "server up", slog.String("server", now.Server), slog.Int("tools", now.Tools), slog.String("revision", now.Revision))
+	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
+		f.log.WarnContext(ctx, "server down", slog.String("server", now.Server), slog.String("problem", now.Problem))
+	}
+	for _, r := range newRefusals(before.Refused, now.Refused) {
+		f.log.WarnContext(ctx, "tool left out", slog.String("server", r.Server), slog.String("tool", r.Tool), slog.String("reason", r.Reason), slog.Any("error", r.Err))
+	}
+}
+
+// newRefusals returns those that were not made before, as many as are shown.
+func newRefusals(before, now []registry.Refusal) []registry.Refusal {
+	type cause struct{ tool, reason string }
+	seen := make(map[cause]bool, len(before))
+	for _, r := range before {
+		seen[cause{r.Tool, r.Reason}] = true
+	}
+	var out []registry.Refusal
+	for _, r := range now {
+		if c := (cause{r.Tool, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
+			seen[c] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// countRefusals sets the gauge of each reason, and to zero those that are gone.
+func (f *fleet) countRefusals(before, now upstream.Status) {
+	counts := make(map[string]int)
+	for _, r := range before.Refused {
+		counts[r.Reason] = 0
+	}
+	for _, r := range now.Refused {
+		counts[r.Reason]++
+	}
+	for reason, n := range counts {
+		f.metrics.ToolRefused(now.Server, reason, n)
+	}
+}
+
+// tried tells whether every server was tried at least once.
+func (f *fleet) tried() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.statuses {
+		if !s.Tried {
+			return false
+		}
+	}
+	return true
+}
+
+// warnings says which servers are down and which tools are left out.
+func (f *fleet) warnings() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(f.statuses)) {
+		s := f.statuses[name]
+		if !s.Up {
+			out = append(out, fmt.Sprintf("server %s is down: %s", name, s.Problem))
+		}
+		for i, r := range s.Refused {
+			if i == maxRefusalsShown {
+				out = append(out, fmt.Sprintf("server %s: %d more tools are left out", name, len(s.Refused)-i))
+				break
+			}
+			out = append(out, fmt.Sprintf("server %s: tool %q is left out: %s", name, r.Tool, r.Reason))
+		}
+	}
+	return out
+}

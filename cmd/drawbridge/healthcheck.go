@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
+)
+
+const healthTimeout = 3 * time.Second
+
+func runHealthcheck(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("healthcheck", "[-addr host:port]", "Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
+	address := flags.String("addr", defaultConfig().operator, "`address` of the operator's listener")
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	return checkHealth(ctx, reachable(*address), s)
+}
+
+// reachable replaces an address that means every interface by loopback.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+func checkHealth(ctx context.Context, address string, s streams) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		s.complain("not healthy: %q is not host:port\n", address)
+		return exitFailure
+	}
+	response, err := dial.Client(dial.Config{PrivateAddresses: true}).Do(request)
+	if err != nil {
+		s.complain("not healthy: nobody answers at %s: %v\n", address, err)
+		return exitFailure
+	}
+	defer closeQuietly(response.Body)
+	var view admin.View
+	if body, err := readLimited(response.Body, maxConfigBytes); err == nil {
+		_ = strictjson.Unmarshal(body, &view) // the status says enough
+	}
+	return reportHealth(response.StatusCode, view, s)
+}
+
+func reportHealth(status int, view admin.View, s streams) int {
+	for _, w := range view.Warnings {
+		s.say("warning: %s\n", w)
+	}
+	switch {
+	case status == http.StatusOK:
+		s.say("ready\n")
+		return exitOK
+	case view.Draining:
+		s.complain("not healthy: the gateway is stopping\n")
+	case status == http.StatusServiceUnavailable:
+		s.complain("not healthy: the gateway is starting; not every server has been tried yet\n")
+	default:
+		s.complain("not healthy: /readyz answered %d\n", status)
+	}
+	return exitFailure
+}

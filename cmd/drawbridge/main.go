@@ -1,0 +1,131 @@
+// Command drawbridge is a multi-tenant gateway for MCP servers. This package reads the config, puts the parts together, runs them and stops
+// them in order, and holds the operator's commands. It knows every other package and none knows it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitRefused = 2 // a config or a command line that is refused
+)
+
+// defaultConfigFile is read when -config is not given.
+const defaultConfigFile = "drawbridge.yaml"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// streams are where a command writes.
+type streams struct {
+	out, err io.Writer
+}
+
+// say writes lines of text.
+func (s streams) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, format, args...) // the reader is gone
+}
+
+// complain writes to standard error.
+func (s streams) complain(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
+}
+
+type command struct {
+	name, does string
+	run        func(ctx context.Context, args []string, s streams) int
+}
+
+func commands() []command {
+	return []command{
+		{"dev", "run on loopback without any file, and print all that a first call needs", runDev},
+		{"serve", "run the gateway with a config", runServe},
+		{"validate", "check a config and start nothing", runValidate},
+		{"token", "sign a token for trials", runToken},
+		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},
+		{"version", "print the version and the protocol revisions served", runVersion},
+	}
+}
+
+// run is the whole program: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s := streams{stdout, stderr}
+	if len(args) == 0 {
+		usage(s.complain)
+		return exitRefused
+	}
+	switch args[0] {
+	case "-h", "-help", "--help", "help":
+		usage(s.say)
+		return exitOK
+	case "-version", "--version":
+		return runVersion(ctx, nil, s)
+	}
+	names := make([]string, 0, len(commands()))
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c.run(ctx, args[1:], s)
+		}
+		names = append(names, c.name)
+	}
+	hint := ""
+	if near := nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	s.complain("drawbridge: no command %q%s\n\n", args[0], hint)
+	usage(s.complain)
+	return exitRefused
+}
+
+func usage(say func(string, ...any)) {
+	say("drawbridge is a multi-tenant gateway for MCP servers.\n\nUsage: drawbridge <command> [flags]\n\n")
+	for _, c := range commands() {
+		say("  %-12s %s\n", c.name, c.does)
+	}
+	say("\nThe flags of a command: drawbridge <command> -h\n")
+}
+
+// newFlags returns the flags of a command; about is what its help says before them.
+func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(s.err)
+	f.Usage = func() {
+		s := s
+		if f.Output() == s.out {
+			s.err = s.out
+		}
+		s.complain("Usage: drawbridge %s %s\n\n%s\n\n", name, synopsis, about)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// parseFlags reads the command line of a command. When done is true the command ends with code.
+func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
+	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
+		f.SetOutput(s.out) // asked for, so it is the command's output
+	}
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, true
+	case err != nil:
+		return exitRefused, true
+	case f.NArg() > 0:
+		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n", f.Name(), f.Arg(0), f.Name())
+		return exitRefused, true
+	}
+	return exitOK, false
+}

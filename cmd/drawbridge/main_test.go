@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary the program itself, and the fake upstream that the scripts put behind it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"drawbridge":   main,
+		"stdio-server": stdioServer,
+	})
+}
+
+// stdioServer is an upstream with one tool.
+func stdioServer() {
+	server := mcp.NewServer(&mcp.Implementation{Name: "fake", Version: "1"}, nil)
+	type arguments struct {
+		Text string `json:"text"`
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again."},
+		func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo: " + in.Text}}}, nil, nil
+		})
+	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// TestScripts runs the stories of testdata/script with the program as it is installed.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			for _, name := range []string{"PORT", "OPERATOR"} {
+				port, err := freePort()
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, port)
+			}
+			env.Setenv("TMPDIR", env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":   cmdStatus,
+			"eventual": cmdEventual,
+			"fill":     cmdFill,
+			"shell":    cmdShell,
+			"setenv":   cmdSetenv,
+		},
+	})
+}
+
+func freePort() (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+// TestHangupDuringStart sends SIGHUP to a gateway as soon as its port is taken, while it makes its many servers.
+func TestHangupDuringStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	client, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := "127.0.0.1:" + client
+	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + strings.Replace(minimal, "bad/secret", "secret", 1)
+	for i := range 300 {
+		text += fmt.Sprintf("  box%d: {builtin: [calculate, current_time]}\n", i)
+	}
+	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var log bytes.Buffer
+	gateway := exec.CommandContext(ctx, "drawbridge", "serve", "-config", filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", "0s")
+	gateway.Dir, gateway.Stderr = dir, &log
+	if err := gateway.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !listens(ctx, listen) && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if err := gateway.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := gateway.Wait(); err != nil {
+		t.Errorf("%v; log:\n%s", err, log.String())
+	}
+}
+
+func listens(ctx context.Context, address string) bool {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
+
+const patience = 20 * time.Second
+
+// fetch returns the status and the body of a URL, 0 when nobody answers.
+func fetch(url string) (int, string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err.Error()
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+// until tries check until it holds.
+func until(ts *testscript.TestScript, what string, check func() bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for !check() {
+		select {
+		case <-tick.C:
+		case <-late:
+			ts.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// cmdStatus waits until a URL answers with a status: status 200 url [regexp of the body]. With !, until the body stops matching.
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: status code url [regexp]")
+	}
+	pattern := regexp.MustCompile(strings.Join(args[2:], " "))
+	var status int
+	var body string
+	until(ts, strings.Join(args, " "), func() bool {
+		status, body = fetch(args[1])
+		return strconv.Itoa(status) == args[0] && pattern.MatchString(body) != neg
+	})
+	ts.Logf("%d %s", status, body)
+}
+
+// cmdEventual waits until a file matches a regular expression: eventual file regexp.
+func cmdEventual(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: eventual file regexp")
+	}
+	pattern := regexp.MustCompile(args[1])
+	until(ts, strings.Join(args, " "), func() bool {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && pattern.Match(data)
+	})
+}
+
+// cmdFill writes a file of the script with its $VARIABLES expanded, at once as an editor does: fill from to.
+func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fill from to")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	next := ts.MkAbs(args[1]) + ".next"
+	ts.Check(os.WriteFile(next, []byte(text), 0o600))
+	ts.Check(os.Rename(next, ts.MkAbs(args[1])))
+}
+
+// cmdShell runs the one line of a file that matches a regular expression in a shell, for stdout and stderr to match:
+// shell file regexp.
+func cmdShell(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: shell file regexp")
+	}
+	pattern := regexp.MustCompile("(?m)^.*" + args[1] + ".*$")
+	line := pattern.FindString(ts.ReadFile(args[0]))
+	if err := ts.Exec("sh", "-c", line); (err != nil) != neg {
+		ts.Fatalf("%s: %v", line, err)
+	}
+}
+
+// cmdSetenv puts a file's content into a variable: setenv NAME file.
+func cmdSetenv(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: setenv NAME file")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// tokenRequest is what a token shall say.
+type tokenRequest struct {
+	issuer          string // "" is the first that can sign for the tenant
+	tenant, subject string
+	scopes          []string
+	ttl             time.Duration
+}
+
+func runToken(_ context.Context, args []string, s streams) int {
+	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h]",
+		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. The token alone goes to standard output.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`")
+	var request tokenRequest
+	flags.StringVar(&request.issuer, "issuer", "", "which issuer signs (the first one that can)")
+	flags.StringVar(&request.tenant, "tenant", "", "the `id` of the tenant")
+	flags.StringVar(&request.subject, "subject", "", "who the token is for")
+	scopes := flags.String("scopes", "", "scopes, separated by commas")
+	flags.DurationVar(&request.ttl, "ttl", time.Hour, "how long it lives, at most 24h")
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	if request.tenant == "" || request.subject == "" {
+		s.complain("drawbridge token: -tenant and -subject are needed\n")
+		return exitRefused
+	}
+	if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
+		s.complain("drawbridge token: -ttl must be over zero and at most 24h\n")
+		return exitRefused
+	}
+	request.scopes = strings.FieldsFunc(*scopes, func(c rune) bool { return c == ',' || c == ' ' })
+	cfg, err := loadConfig(*file, processEnvironment())
+	if err != nil {
+		s.complain("%v\n", err)
+		return exitRefused
+	}
+	token, iss, err := signToken(cfg, request, time.Now())
+	if err != nil {
+		s.complain("drawbridge token: %v\n", err)
+		return exitFailure
+	}
+	s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is %s.\n", iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
+	s.say("%s\n", token)
+	return exitOK
+}
+
+// signToken signs what is asked with the first issuer that can.
+func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuerConfig, error) {
+	var tenants []string
+	for _, t := range cfg.tenants {
+		tenants = append(tenants, t.ID)
+	}
+	if !slices.Contains(tenants, request.tenant) {
+		hint := ""
+		if near := nearest(request.tenant, tenants); near != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		return "", issuerConfig{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint)
+	}
+	for _, iss := range cfg.issuers {
+		if request.issuer != "" && request.issuer != iss.Issuer.Issuer || !iss.serves(request.tenant) {
+			continue
+		}
+		for _, key := range iss.Keys {
+			if algorithm := signingAlgorithm(key.Private, iss.Algorithms); algorithm != "" {
+				token, err := auth.Sign(key, algorithm, claimsOf(iss, request, now))
+				return token, iss, err
+			}
+		}
+	}
+	return "", issuerConfig{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
+}
+
+// serves tells whether tokens of the issuer can be for the tenant.
+func (iss *issuerConfig) serves(tenant string) bool {
+	return iss.Tenant == tenant || slices.Contains(iss.TenantsAllowed, tenant)
+}
+
+func claimsOf(iss issuerConfig, request tokenRequest, now time.Time) auth.Claims {
+	extra := map[string]any{}
+	if iss.TenantClaim != "" {
+		extra[iss.TenantClaim] = request.tenant
+	}
+	if len(request.scopes) > 0 {
+		name := iss.ScopeClaim
+		if name == "" {
+			name = "scope"
+		}
+		extra[name] = strings.Join(request.scopes, " ")
+	}
+	return auth.Claims{
+		Issuer:   iss.Issuer.Issuer,
+		Subject:  request.subject,
+		Audience: iss.Audiences[0],
+		Extra:    extra,
+		IssuedAt: now,
+		Expiry:   now.Add(request.ttl),
+	}
+}
+
+// signingAlgorithm returns the first of the allowed algorithms that the key can sign with, "" when there is none.
+func signingAlgorithm(key crypto.PrivateKey, allowed []string) string {
+	var families []string
+	switch key := key.(type) {
+	case []byte:
+		families = []string{"HS256", "HS384", "HS512"}
+	case ed25519.PrivateKey:
+		families = []string{"EdDSA"}
+	case *rsa.PrivateKey:
+		families = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	case *ecdsa.PrivateKey:
+		families = []string{map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[key.Curve.Params().BitSize]}
+	}
+	for _, name := range allowed {
+		if slices.Contains(families, name) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// onlineTimeout bounds everything that -online asks; all of it is asked at once.
+const onlineTimeout = 15 * time.Second
+
+// findings is what validate found; with -json it is the output.
+type findings struct {
+	OK       bool     `json:"ok"`
+	File     string   `json:"file"`
+	Problems problems `json:"problems"`
+	Online   []check  `json:"online,omitempty"`
+}
+
+// check is one thing tried over the network.
+type check struct {
+	Name    string `json:"name"`
+	OK      bool   `json:"ok"`
+	Message string `json:"message"`
+}
+
+func runValidate(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("validate", "[-config F] [-json] [-online]",
+		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\nExit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`")
+	asJSON := flags.Bool("json", false, "print JSON")
+	online := flags.Bool("online", false, "also connect to the servers and fetch the issuers' key sets")
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	cfg, err := loadConfig(*file, processEnvironment())
+	found := findings{OK: err == nil, File: *file, Problems: problems{}}
+	if err != nil && !errors.As(err, &found.Problems) {
+		s.complain("drawbridge validate: %v\n", err)
+		return exitRefused
+	}
+	if err == nil && *online {
+		found.Online = tryOnline(ctx, cfg)
+		found.OK = !slices.ContainsFunc(found.Online, func(c check) bool { return !c.OK })
+	}
+	show := found.text
+	if *asJSON {
+		show = found.json
+	}
+	summary := ""
+	if cfg != nil {
+		summary = cfg.summary()
+	}
+	s.say("%s", show(summary))
+	if !found.OK {
+		return exitFailure
+	}
+	return exitOK
+}
+
+func (f findings) text(summary string) string {
+	var out strings.Builder
+	for _, p := range f.Problems {
+		fmt.Fprintln(&out, p)
+	}
+	for _, c := range f.Online {
+		mark := "ok  "
+		if !c.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(&out, "%s %s: %s\n", mark, c.Name, c.Message)
+	}
+	if f.OK {
+		fmt.Fprintf(&out, "%s: ok (%s)\n", f.File, summary)
+		return out.String()
+	}
+	fmt.Fprintf(&out, "%s: %s\n", f.File, count(len(f.Problems)+f.failures(), "problem"))
+	return out.String()
+}
+
+func (f findings) failures() int {
+	n := 0
+	for _, c := range f.Online {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+func (f findings) json(string) string {
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		panic(err) // texts and numbers only
+	}
+	return string(data) + "\n"
+}
+
+// tryOnline connects to everything at once and waits for the answers.
+func tryOnline(ctx context.Context, cfg *config) []check {
+	ctx, cancel := context.WithTimeout(ctx, onlineTimeout)
+	defer cancel()
+	var tries []func() check
+	for _, iss := range cfg.issuers {
+		if iss.JWKSURL != "" {
+			tries = append(tries, func() check { return tryKeySet(ctx, iss) })
+		}
+	}
+	for _, srv := range cfg.servers {
+		if len(srv.builtin) == 0 {
+			tries = append(tries, func() check { return tryServer(ctx, srv) })
+		}
+	}
+	checks := make([]check, len(tries))
+	var all sync.WaitGroup
+	for i, try := range tries {
+		all.Go(func() { checks[i] = try() })
+	}
+	all.Wait()
+	return checks
+}
+
+func tryServer(ctx context.Context, srv serverConfig) check {
+	c := check{Name: "server " + srv.name}
+	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), registry.New()).Probe(ctx)
+	if err != nil {
+		c.Message = err.Error()
+		return c
+	}
+	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, count(status.Tools, "tool"))
+	if n := len(status.Refused); n > 0 {
+		c.Message += fmt.Sprintf(", of which %d are left out (%s: %s, …)", n, status.Refused[0].Tool, status.Refused[0].Reason)
+	}
+	return c
+}
+
+// tryKeySet fetches the key set and reads it.
+func tryKeySet(ctx context.Context, iss issuerConfig) check {
+	c := check{Name: "issuer " + iss.Issuer.Issuer}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, iss.JWKSURL, http.NoBody)
+	if err != nil {
+		c.Message = "jwks_url is not an address"
+		return c
+	}
+	response, err := dial.Client(dial.Config{PrivateAddresses: iss.private}).Do(request)
+	if err != nil {
+		c.Message = err.Error()
+		return c
+	}
+	defer closeQuietly(response.Body)
+	body, err := readLimited(response.Body, maxConfigBytes)
+	switch {
+	case err != nil:
+		c.Message = err.Error()
+	case response.StatusCode != http.StatusOK:
+		c.Message = fmt.Sprintf("jwks_url answered %d", response.StatusCode)
+	default:
+		c.OK, c.Message = checkKeySet(iss, body)
+	}
+	return c
+}
+
+// checkKeySet reads a key set as if it stood in a file.
+func checkKeySet(iss issuerConfig, body []byte) (ok bool, message string) {
+	fromFile := iss.Issuer
+	fromFile.JWKSURL, fromFile.JWKS = "", body
+	if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{fromFile}}); err != nil {
+		return false, err.Error()
+	}
+	return true, "the key set is there and can be read"
+}

@@ -1,0 +1,303 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// source is one parsed file of the package in directory.
+type source struct {
+	directory string // from the root, with slashes
+	name      string
+	file      *ast.File
+	positions *token.FileSet
+}
+
+func (s *source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+func (s *source) report(node ast.Node, format string, args ...any) string {
+	line := s.positions.Position(node.Pos()).Line
+	return fmt.Sprintf("%s:%d: %s", path.Join(s.directory, s.name), line, fmt.Sprintf(format, args...))
+}
+
+func parse(directory, name string, text any) (*source, error) {
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, name, text, parser.SkipObjectResolution)
+	return &source{directory: directory, name: filepath.Base(name), file: file, positions: positions}, err
+}
+
+// violations returns where the file differs from the plan.
+func violations(s *source) []string {
+	if slices.Contains(yard(), s.directory) {
+		return nil
+	}
+	floor := floorOf(s.directory)
+	if floor < 0 {
+		return []string{s.report(s.file.Name, "package %s is not in the plan", s.directory)}
+	}
+	if s.isTest() {
+		return nil
+	}
+	var found []string
+	for _, spec := range s.file.Imports {
+		if problem := importProblem(s.directory, floor, importPath(spec)); problem != "" {
+			found = append(found, s.report(spec, "%s", problem))
+		}
+	}
+	return append(found, dialing(s)...)
+}
+
+// floorOf returns the index in floors, -1 for a package that is not in the plan.
+func floorOf(directory string) int {
+	return slices.IndexFunc(floors(), func(floor []string) bool { return slices.Contains(floor, directory) })
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return spec.Path.Value
+	}
+	return name
+}
+
+func importProblem(directory string, floor int, imported string) string {
+	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+		switch below := floorOf(own); {
+		case slices.Contains(yard(), own):
+			return fmt.Sprintf("%s is no part of the product", own)
+		case below < 0:
+			return fmt.Sprintf("%s is not in the plan", own)
+		case below == floor:
+			return fmt.Sprintf("%s is on the same floor", own)
+		case below < floor:
+			return fmt.Sprintf("%s is on a higher floor", own)
+		}
+		return ""
+	}
+	d, known := doorTo(imported)
+	switch {
+	case !known && strings.Contains(strings.Split(imported, "/")[0], "."):
+		return fmt.Sprintf("library %s has no door in the plan", imported)
+	case known && !slices.Contains(d.open, directory) && !slices.Contains(d.open, "*"):
+		return fmt.Sprintf("library %s has no door here (%s), only in %q", imported, d.why, d.open)
+	}
+	return ""
+}
+
+// doorTo returns the door with the longest beginning of the import path.
+func doorTo(imported string) (best door, known bool) {
+	for _, d := range doors() {
+		if (imported == d.library || strings.HasPrefix(imported, d.library+"/")) && len(d.library) > len(best.library) {
+			best, known = d, true
+		}
+	}
+	return best, known
+}
+
+// dialing returns where the file could open a connection by itself.
+func dialing(s *source) []string {
+	if s.directory == dialHouse {
+		return nil
+	}
+	var found []string
+	imported := importedNames(s.file)
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.StarExpr: // a pointer to a client is how it is handed over
+			from, name := selected(imported, n.X)
+			return from != "net/http" || name != "Client"
+		case *ast.SelectorExpr:
+			if from, name := selected(imported, n); slices.ContainsFunc(dialers()[from], func(start string) bool { return opens(name, start) }) {
+				found = append(found, s.report(n, "%s.%s opens connections, which only %s does", from, name, dialHouse))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// opens tells whether name is start, or for Dial and Lookup begins with it.
+func opens(name, start string) bool {
+	return name == start || (start == "Dial" || start == "Lookup") && strings.HasPrefix(name, start)
+}
+
+// importedNames returns the import path by the name it has in the file.
+func importedNames(file *ast.File) map[string]string {
+	names := make(map[string]string)
+	for _, spec := range file.Imports {
+		imported := importPath(spec)
+		name := path.Base(imported)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = imported
+	}
+	return names
+}
+
+// selected returns the import path and the name that an expression such as net.Dial selects.
+func selected(imported map[string]string, expression ast.Expr) (from, name string) {
+	selector, ok := expression.(*ast.SelectorExpr)
+	if !ok {
+		return "", ""
+	}
+	if identifier, ok := selector.X.(*ast.Ident); ok {
+		return imported[identifier.Name], selector.Sel.Name
+	}
+	return "", ""
+}
+
+func TestCodeFollowsThePlan(t *testing.T) {
+	t.Parallel()
+	root := repository(t)
+	files := 0
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		directory, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		switch {
+		case entry.IsDir() && foreign(root, name, entry.Name()):
+			return filepath.SkipDir
+		case entry.IsDir(), filepath.Ext(name) != ".go":
+			return nil
+		}
+		s, err := parse(filepath.ToSlash(directory), name, nil)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, violation := range violations(s) {
+			t.Error(violation)
+		}
+		return nil
+	})
+	if err != nil || files < 20 {
+		t.Errorf("%d files looked at, error %v", files, err)
+	}
+}
+
+// foreign tells whether a directory holds no packages of this module.
+func foreign(root, name, base string) bool {
+	if name == root {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil || base == "testdata" || base == "node_modules" || base[0] == '.' || base[0] == '_'
+}
+
+func repository(t *testing.T) string {
+	t.Helper()
+	directory, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory
+		}
+		if directory == filepath.Dir(directory) {
+			t.Fatal("no go.mod above this package")
+		}
+		directory = filepath.Dir(directory)
+	}
+}
+
+// TestViolationsAreFound shows that the test above can fail, and for what.
+func TestViolationsAreFound(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file, body string
+		want             string // "": nothing is found
+	}{
+		{"down", "server/x.go", `import _ "` + module + `/internal/gateway"`, ""},
+		{"far down", "cmd/drawbridge/x.go", `import _ "` + module + `/internal/seal"`, ""},
+		{"up", "internal/mcp/x.go", `import _ "` + module + `/registry"`, "higher floor"},
+		{"sideways", "auth/x.go", `import _ "` + module + `/ratelimit"`, "same floor"},
+		{"to a subpackage on the same floor", "internal/gateway/x.go", `import _ "` + module + `/registry/upstream"`, "same floor"},
+		{"an unknown package", "internal/util/x.go", ``, "not in the plan"},
+		{"an unknown package of tests", "internal/util/x_test.go", ``, "not in the plan"},
+		{"the root", "x.go", ``, "not in the plan"},
+		{"of an unknown package", "server/x.go", `import _ "` + module + `/internal/util"`, "not in the plan"},
+		{"in a test", "internal/mcp/x_test.go", `import _ "` + module + `/registry"; import _ "github.com/kaptinlin/jsonschema"; import "net"; var _ = net.Dial`, ""},
+		{"through a door", "registry/x.go", `import _ "github.com/kaptinlin/jsonschema"`, ""},
+		{"beside a door", "registry/upstream/x.go", `import _ "github.com/kaptinlin/jsonschema"`, "no door here"},
+		{"a library's inner package", "auth/x.go", `import _ "github.com/go-json-experiment/json/jsontext"`, "no door here"},
+		{"an unknown library", "server/x.go", `import _ "example.com/x"`, "no door in the plan"},
+		{"an older version of a library", "server/x.go", `import _ "github.com/go-chi/chi"`, "no door in the plan"},
+		{"a library for everyone", "auth/x.go", `import _ "golang.org/x/sync/errgroup"`, ""},
+		{"HTTP at the desk", "internal/gateway/x.go", `import _ "net/http"`, "no door here"},
+		{"HTTP at a door", "server/x.go", `import "net/http"; var c *http.Client; var h http.Header; func f(*http.Client)`, ""},
+		{"pprof has its own door", "server/x.go", `import _ "net/http/pprof"`, "no door here"},
+		{"another name", "auth/x.go", `import j "github.com/go-json-experiment/json"; var _ = j.Marshal`, "no door here"},
+		{"a program", "cmd/drawbridge/x.go", `import _ "os/exec"`, "no door here"},
+		{"unsafe", "internal/mcp/x.go", `import _ "unsafe"`, "no door here"},
+		{"dialing", "auth/x.go", `import "net"; var _ = net.DialTimeout`, "opens connections"},
+		{"a dialer", "auth/x.go", `import n "net"; var d n.Dialer`, "opens connections"},
+		{"a look-up", "server/x.go", `import "net"; var _ = net.LookupHost`, "opens connections"},
+		{"TLS dialing", "auth/x.go", `import "crypto/tls"; func f() { tls.Dial("", "", nil) }`, "opens connections"},
+		{"a transport", "server/x.go", `import "net/http"; var t = &http.Transport{}`, "opens connections"},
+		{"the default client", "auth/x.go", `import "net/http"; func f() { http.DefaultClient.Do(nil) }`, "opens connections"},
+		{"a client", "auth/x.go", `import "net/http"; var c = &http.Client{}`, "opens connections"},
+		{"a client that is no pointer", "auth/x.go", `import "net/http"; type s struct{ c http.Client }`, "opens connections"},
+		{"a new client", "auth/x.go", `import "net/http"; var c = new(http.Client)`, "opens connections"},
+		{"listening", "cmd/drawbridge/x.go", `import "net"; var _ = net.Listen`, ""},
+		{"a tool", "internal/bench/x.go", `import "net"; import _ "testing"; import _ "` + module + `/cmd/drawbridge"; var _ = net.Dial`, ""},
+		{"of a tool", "server/x.go", `import _ "` + module + `/internal/wiretest"`, "no part of the product"},
+		{"of a tool in a test", "server/x_test.go", `import _ "` + module + `/internal/wiretest"`, ""},
+		{"testing outside tests", "auth/x.go", `import _ "testing"`, "no door here"},
+		{"the house of dialing", "internal/dial/x.go", `import ("net"; "net/http"); var d net.Dialer; var c = http.Client{}`, ""},
+	}
+	for _, test := range tests {
+		s, err := parse(path.Dir(test.file), path.Base(test.file), "package x\n"+test.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := violations(s)
+		if test.want == "" && len(found) > 0 {
+			t.Errorf("%s: found %q, want nothing", test.name, found)
+		}
+		if test.want != "" && (len(found) != 1 || !strings.Contains(found[0], test.want) || !strings.HasPrefix(found[0], test.file+":")) {
+			t.Errorf("%s: found %q, want one with %q", test.name, found, test.want)
+		}
+	}
+}
+
+// TestPlanIsSound shows that no package stands on two floors and that doors open into rooms that exist.
+func TestPlanIsSound(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, floor := range floors() {
+		for _, name := range floor {
+			if seen[name] {
+				t.Errorf("%s stands on two floors", name)
+			}
+			seen[name] = true
+		}
+	}
+	for _, name := range yard() {
+		if seen[name] {
+			t.Errorf("%s stands on a floor and in the yard", name)
+		}
+	}
+	for _, d := range doors() {
+		for _, name := range d.open {
+			if name != "*" && !seen[name] {
+				t.Errorf("the door to %s opens into %s, which is on no floor", d.library, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// Package archtest holds the plan of the house: which package stands on which floor, and which packages may open the
+// door to which library. Its test parses the imports itself and fails when the code differs, so whoever adds a package
+// or a library enters it here first.
+package archtest
+
+const module = "github.com/drawbridge-mcp/drawbridge"
+
+// floors lists the packages, the highest floor first. A package imports only from floors below its own: never
+// sideways, never up. Test files may import what they like.
+func floors() [][]string {
+	return [][]string{
+		{"cmd/drawbridge"}, // config in, parts wired, lifecycle, the operator's commands
+		{"server"},         // front door: HTTP, transports, eras of clients
+		{
+			"internal/gateway",  // the desk: one request, one path
+			"registry/builtin",  // tools that run here
+			"registry/upstream", // back door: other MCP servers
+		},
+		{
+			"registry",          // the shared catalogue
+			"internal/sanitize", // output cleaning
+		},
+		{
+			"internal/mcp", // the words: messages, revisions, codes
+			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
+			"server/session", // what legacy sessions must remember
+			"server/admin",   // the operator's page
+		},
+		{"internal/strictjson", "internal/seal", "internal/dial"},
+	}
+}
+
+// yard lists what stands beside the house: tests and tools that are no part of the product. They import what they
+// like, and in the house only test files import them.
+func yard() []string {
+	return []string{"internal/archtest", "internal/wiretest", "internal/interop", "internal/bench", "deploy"}
+}
+
+// door says which packages may import a library, by the beginning of its import path. Test files may import it anyway.
+type door struct {
+	library string
+	open    []string // "*": every package
+	why     string
+}
+
+// doors lists every library in use outside tests; one that is not here may be imported by nobody. Of the standard
+// library it lists what is dangerous.
+func doors() []door {
+	return []door{
+		{"github.com/go-chi/chi/v5", []string{"server"}, "routes are one page"},
+		{"github.com/golang-jwt/jwt/v5", []string{"auth"}, "its gaps are closed there"},
+		{"golang.org/x/time/rate", []string{"ratelimit"}, "one way to count"},
+		{"github.com/redis/go-redis/v9", []string{"ratelimit", "server/session", "cmd/drawbridge"}, "the stores, and who makes the client"},
+		{"github.com/kaptinlin/jsonschema", []string{"registry"}, "its defaults are unsafe"},
+		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
+		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
+		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge"}, "only the config is YAML"},
+		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
+		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
+		{"golang.org/x/sync", []string{"*"}, "harmless"},
+
+		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/builtin", "internal/dial", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
+		{"net/http/httptest", nil, "for tests"},
+		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
+		{"os/exec", []string{"registry/upstream"}, "only the operator's config starts programs"},
+		{"testing", nil, "for tests"},
+		{"unsafe", []string{"internal/strictjson"}, "names are cut from texts that do not change any more"},
+		{"plugin", nil, "no"},
+		{"encoding/gob", nil, "no"},
+		{"expvar", nil, "it registers handlers when imported"},
+	}
+}
+
+// dialers lists what opens connections, by package and the beginning of the name. Only internal/dial uses them:
+// everyone else is handed an *http.Client. An http.Client that is no pointer counts too, since an empty one dials by
+// itself.
+func dialers() map[string][]string {
+	return map[string][]string{
+		"net":        {"Dial", "Resolver", "Lookup", "DefaultResolver"},
+		"crypto/tls": {"Dial"},
+		"net/http":   {"Client", "Transport", "DefaultTransport", "DefaultClient", "Get", "Head", "Post", "PostForm"},
+	}
+}
+
+const dialHouse = "internal/dial"

@@ -1,0 +1,180 @@
+// Package deploy_test shows that the files an operator starts from work: configs, alert rules, image, compose file and load balancer.
+package deploy_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// tool returns the path of a program that a test needs. With CI=true it must be there.
+func tool(t *testing.T, name, debianPackage string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	missing := fmt.Sprintf("%s is missing; on Debian: apt-get install --no-install-recommends %s", name, debianPackage)
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip("skipped: " + missing)
+	return ""
+}
+
+// run runs a program in a directory and returns what it printed and its exit code.
+func run(ctx context.Context, t *testing.T, dir, program string, args ...string) (output string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", program, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// read returns a file's text. Opening it here makes the test run again when it changes.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// drawbridge builds the program and returns its path.
+func drawbridge(t *testing.T) string {
+	t.Helper()
+	walk := func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			_, err = os.Stat(path) // makes the test run again when the file changes
+		}
+		if err == nil && entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != "..") {
+			return fs.SkipDir
+		}
+		return err
+	}
+	if err := filepath.WalkDir("..", walk); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "drawbridge")
+	if out, code := run(t.Context(), t, "..", tool(t, "go", "golang"), "build", "-o", binary, "./cmd/drawbridge"); code != 0 {
+		t.Fatalf("build: %s", out)
+	}
+	return binary
+}
+
+// copied returns a copy of this directory's configs with all the secrets that their heads tell the operator to make.
+func copied(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"config", "compose"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "drawbridge.container.yaml"), read(t, "drawbridge.container.yaml"))
+	if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range secrets(t) {
+		write(t, filepath.Join(dir, "secrets", name), text)
+	}
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func secrets(t *testing.T) map[string]string {
+	t.Helper()
+	random := make([]byte, 32)
+	rand.Read(random)
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := pair.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	coordinate := base64.RawURLEncoding.EncodeToString
+	return map[string]string{
+		"gateway.key":  hex.EncodeToString(random) + "\n",
+		"session.keys": base64.StdEncoding.EncodeToString(random) + "\n",
+		"robot.pem":    string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+		"partner.json": fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","use":"sig","x":%q,"y":%q}]}`,
+			coordinate(point[1:33]), coordinate(point[33:])),
+	}
+}
+
+func TestExampleConfigsAreGood(t *testing.T) {
+	program, dir := drawbridge(t), copied(t)
+	mounted := filepath.Join(dir, "secrets", "gateway.key")
+	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
+	if err != nil || len(configs) != 4 {
+		t.Fatalf("found %q, %v; want 3 examples and the one of the compose file", configs, err)
+	}
+	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
+		text := read(t, config)
+		write(t, config, strings.ReplaceAll(text, "/run/secrets/drawbridge.key", mounted))
+		out, code := run(t.Context(), t, dir, program, "validate", "-config", config)
+		if code != 0 || !strings.Contains(out, "ok (") {
+			t.Errorf("%s: exit %d: %s", filepath.Base(config), code, out)
+		}
+	}
+}
+
+// A key that everybody knows would let everybody in, so there is none: T-4.
+func TestT4NothingStartsWithoutAKey(t *testing.T) {
+	program := drawbridge(t)
+	for config, key := range map[string]string{
+		"drawbridge.container.yaml": "/run/secrets/drawbridge.key",
+		"compose/drawbridge.yaml":   "/run/secrets/drawbridge.key",
+	} {
+		out, code := run(t.Context(), t, ".", program, "serve", "-config", config)
+		place := regexp.MustCompile(regexp.QuoteMeta(config) + `:\d+:\d+: .*` + regexp.QuoteMeta(key))
+		if code != 2 || !place.MatchString(out) {
+			t.Errorf("%s: exit %d, want 2 and a message with place and file: %s", config, code, out)
+		}
+	}
+}
+
+func TestTheCheckOfConfigsCanFail(t *testing.T) {
+	program, dir := drawbridge(t), copied(t)
+	config := filepath.Join(dir, "config", "minimal.yaml")
+	write(t, config, strings.Replace(read(t, config), "tenant: home", "tenant: hoem", 1))
+	if out, code := run(t.Context(), t, dir, program, "validate", "-config", config); code != 1 {
+		t.Errorf("exit %d, want 1: %s", code, out)
+	}
+}

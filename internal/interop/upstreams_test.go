@@ -1,0 +1,188 @@
+package interop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stdio returns a servers entry that runs a pinned package over stdio.
+func stdio(t *testing.T, pkg string, arguments ...string) string {
+	t.Helper()
+	binary, modules := node(t)
+	list, err := json.Marshal(append([]string{filepath.Join(modules, "@modelcontextprotocol", pkg, "dist", "index.js")}, arguments...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("{command: %q, args: %s, env: {MEMORY_FILE_PATH: %q}}", binary, list, filepath.Join(t.TempDir(), "memory.jsonl"))
+}
+
+func tenant(servers string) string {
+	names := make([]string, 0, 4)
+	for line := range strings.Lines(servers) {
+		if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			names = append(names, name)
+		}
+	}
+	return fmt.Sprintf("tenants:\n  acme: {servers: [%s], rules: [{allow: [\"*\"]}], limits: %s}\nservers:\n%s",
+		strings.Join(names, ", "), generous, servers)
+}
+
+func TestRealUpstreamsSideBySide(t *testing.T) {
+	_, modules := node(t)
+	port := freePort(t)
+	nodeProcess(t, []string{"PORT=" + strconv.Itoa(port)},
+		filepath.Join(modules, "@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp")
+	eventually(t, "server-everything listens", 20*time.Second, func() bool { return listening("127.0.0.1:" + strconv.Itoa(port)) })
+	legacy := goUpstream(t, false)
+	modern := goUpstream(t, true)
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "note.txt"), []byte("a note from the file system\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := serve(t, tenant(fmt.Sprintf(`  every: %s
+  web: {url: "http://127.0.0.1:%d/mcp", private_addresses: true}
+  files: %s
+  memory: %s
+  gold: {url: %q, private_addresses: true}
+  gonew: {url: %q, private_addresses: true}
+`, stdio(t, "server-everything", "stdio"), port, stdio(t, "server-filesystem", files), stdio(t, "server-memory"), legacy, modern)))
+	token := g.token(t)
+
+	calls := []struct{ tool, arguments, want string }{
+		{"every__echo", `{"message":"over stdio"}`, "over stdio"},
+		{"every__get-sum", `{"a":2,"b":40}`, "42"},
+		{"web__echo", `{"message":"over Streamable HTTP"}`, "over Streamable HTTP"},
+		{"files__read_text_file", `{"path":` + strconv.Quote(filepath.Join(files, "note.txt")) + `}`, "a note from the file system"},
+		{"memory__create_entities", `{"entities":[{"name":"gate","entityType":"thing","observations":["it opens"]}]}`, "it opens"},
+		{"memory__read_graph", `{}`, "it opens"},
+		{"gold__test_simple_text", `{}`, "simple text"},
+		{"gonew__test_simple_text", `{}`, "simple text"},
+	}
+	for _, c := range calls {
+		if text, isError := g.text(t, token, c.tool, c.arguments); isError || !strings.Contains(text, c.want) {
+			t.Errorf("%s(%s) = %q, isError %v; want %q in it", c.tool, c.arguments, text, isError, c.want)
+		}
+	}
+	if text, isError := g.text(t, token, "every__get-sum", `{"a":"two"}`); !isError || !strings.Contains(text, "a") {
+		t.Errorf("wrong arguments gave %q, isError %v; want a tool error that names a", text, isError)
+	}
+}
+
+func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
+	addr := "127.0.0.1:" + strconv.Itoa(freePort(t))
+	upstream := goUpstreamAt(t, addr, false)
+	g := serve(t, tenant(fmt.Sprintf("  go: {url: \"http://%s/mcp\", private_addresses: true}\n  own: {builtin: [calculate]}\n", addr)))
+	token := g.token(t)
+	has := func(name string) bool { return slices.Contains(g.tools(t, token), name) }
+	if !has("go__test_simple_text") {
+		t.Fatalf("tools = %v, want go__test_simple_text", g.tools(t, token))
+	}
+	upstream.kill()
+	eventually(t, "the tools of the dead upstream leave the list", 60*time.Second, func() bool { return !has("go__test_simple_text") })
+	if text, _ := g.text(t, token, "own__calculate", `{"expression":"6*7"}`); !strings.Contains(text, "42") {
+		t.Errorf("own__calculate = %q while the other server is dead, want 42", text)
+	}
+	goUpstreamAt(t, addr, false)
+	eventually(t, "its tools return", 60*time.Second, func() bool { return has("go__test_simple_text") })
+	if text, isError := g.text(t, token, "go__test_simple_text", `{}`); isError || !strings.Contains(text, "simple text") {
+		t.Errorf("after its return test_simple_text = %q, isError %v", text, isError)
+	}
+}
+
+func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
+	g := serve(t, tenant("  every: "+stdio(t, "server-everything", "stdio")+"\n"))
+	token := g.token(t)
+	answered := make(chan message, 1)
+	go func() {
+		answered <- g.call(t, token, "every__trigger-long-running-operation", `{"duration":30,"steps":30}`)
+	}()
+	var child int
+	eventually(t, "the child runs", 10*time.Second, func() bool {
+		child = childOf(t, g.cmd.Process.Pid)
+		return child != 0
+	})
+	eventually(t, "the call is in work", 10*time.Second, func() bool { return strings.Contains(metric(t, g, "drawbridge_calls_in_flight"), " 1") })
+	killed, err := os.FindProcess(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case m := <-answered:
+		if m.Error == nil || m.Error.Code != -32603 || !strings.Contains(string(m.Error.Data), "DB-UPSTREAM-LOST") {
+			t.Errorf("the interrupted call gave %+v with result %s, want -32603 DB-UPSTREAM-LOST", m.Error, m.Result)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the interrupted call was not answered")
+	}
+	eventually(t, "a new child serves", 30*time.Second, func() bool {
+		return slices.Contains(g.tools(t, token), "every__echo")
+	})
+	if text, _ := g.text(t, token, "every__echo", `{"message":"again"}`); !strings.Contains(text, "again") {
+		t.Errorf("echo after the restart = %q", text)
+	}
+	if zombies := zombiesOf(t, g.cmd.Process.Pid); zombies != 0 {
+		t.Errorf("%d zombies below the gateway, want none", zombies)
+	}
+}
+
+// childOf returns the process id of a child of pid, 0 when it has none.
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	for id, stat := range children(t, pid) {
+		if stat != "Z" {
+			return id
+		}
+	}
+	return 0
+}
+
+func zombiesOf(t *testing.T, pid int) int {
+	t.Helper()
+	count := 0
+	for _, stat := range children(t, pid) {
+		if stat == "Z" {
+			count++
+		}
+	}
+	return count
+}
+
+// children returns the state of each child of pid, by process id.
+func children(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=,stat=", "--ppid", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return nil // ps ends with 1 when there is none
+	}
+	found := make(map[int]string)
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if id, err := strconv.Atoi(fields[0]); err == nil {
+			found[id] = fields[1][:1]
+		}
+	}
+	return found
+}
+
+// metric returns the lines of /metrics that begin with name.
+func metric(t testing.TB, g *gateway, name string) string {
+	t.Helper()
+	var found strings.Builder
+	for line := range strings.Lines(fetch(t, g.operator+"/metrics")) {
+		if strings.HasPrefix(line, name) {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// serveUpstream runs an MCP server with one tool, echo, that serves both eras and does nothing else: what it costs is
+// the floor of every comparison.
+func serveUpstream(ctx context.Context, addr string) error {
+	return listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		m, err := mcp.Decode(body)
+		if err != nil || !m.IsRequest() {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		if m.Method == mcp.MethodInitialize {
+			w.Header().Set(mcp.HeaderSessionID, "bench")
+		}
+		respond(w, reply(m))
+	}))
+}
+
+func reply(m *mcp.Message) []byte {
+	switch m.Method {
+	case mcp.MethodInitialize:
+		return mcp.AppendResult(nil, m.ID, object(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`))
+	case mcp.MethodToolsList:
+		return mcp.AppendResult(nil, m.ID, object(`{"tools":[{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}]}`))
+	case mcp.MethodToolsCall:
+		block := mcp.NewObject(
+			mcp.Member{Name: "type", Value: mcp.String("text")},
+			mcp.Member{Name: "text", Value: m.Params.Object("arguments").Value("message")},
+		)
+		return mcp.AppendResult(nil, m.ID, mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})}))
+	}
+	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+}
+
+func object(text string) mcp.Object {
+	o, _ := mcp.ObjectOf(mcp.RawJSON(text)) // the texts above are objects
+	return o
+}
+
+func respond(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the client is gone
+}
+
+// serveProxy runs httputil.ReverseProxy as well as it goes: a pool of idle connections as large as the concurrency, and
+// the request body read before it is sent on, or answers get lost.
+func serveProxy(ctx context.Context, addr, upstream string) error {
+	target, err := url.Parse(upstream)
+	if err != nil {
+		return err
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target) //nolint:gosec // the address comes from the program that starts this part
+	proxy.Transport = &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024, DisableCompression: true}
+	return listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func listen(ctx context.Context, addr string, handler http.Handler) error {
+	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
+	defer stop()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

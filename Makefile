@@ -1,0 +1,44 @@
+# drawbridge: what people type. Every target fetches what it needs.
+
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 10s
+LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+.PHONY: run build test check bench lint fmt formatted tidy vuln fuzz setup
+
+run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
+	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
+	@exec .bin/drawbridge dev $(ARGS)
+
+build: ## one static binary in the working directory
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o drawbridge ./cmd/drawbridge
+
+test: setup ## every test
+	go test -race -shuffle=on ./...
+
+check: formatted lint tidy vuln test ## what CI asks for, fuzzing aside
+
+bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
+	go run ./internal/bench -out deploy/BENCHMARKS.md
+
+fmt: ## format the tree
+	$(LINT) fmt
+
+lint:
+	$(LINT) run
+
+formatted:
+	$(LINT) fmt --diff
+
+tidy:
+	go mod tidy -diff
+
+vuln:
+	$(VULN) $$(.ci/vulndb) ./...
+
+fuzz: ## every fuzz target for FUZZTIME
+	.ci/fuzz $(FUZZTIME)
+
+setup:
+	@.ci/setup

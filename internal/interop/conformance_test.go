@@ -129,6 +129,7 @@ func judge(t *testing.T, s scenario, checks []check) {
 			t.Errorf("check %s failed: %s", c.ID, c.ErrorMessage)
 		}
 	}
+	t.Logf("%d checks passed, at least %d wanted", passed, s.passed)
 	if passed < s.passed {
 		t.Errorf("%d checks passed, want at least %d", passed, s.passed)
 	}

@@ -31,6 +31,7 @@ type Call struct {
 	Params       mcp.Object                                    // the tools/call params in modern form, with name still as exposed; Arguments are in "arguments"
 	Capabilities mcp.Object                                    // what the client can be asked
 	Notify       func(context.Context, mcp.Notification) error // never nil
+	Headers      []HeaderParam                                 // of the tool; set by Tool.Call
 }
 
 // Func runs a tool. It returns the result in modern form: resultType may be absent and means complete.

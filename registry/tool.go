@@ -22,6 +22,19 @@ type HeaderParam struct {
 	Type   string   // string, integer or boolean
 }
 
+// Argument returns the argument that the header repeats, nil when there is none.
+func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
+	value := arguments
+	for _, name := range p.Path {
+		object, ok := mcp.ObjectOf(value)
+		if !ok {
+			return nil
+		}
+		value = object.Value(name)
+	}
+	return value
+}
+
 // Tool is one tool of the catalogue. It is shared, and immutable but for one thing: when its source offers the same
 // definition again, calls go where the newer offer says.
 type Tool struct {
@@ -78,6 +91,7 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 
 // Call runs the tool.
 func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
+	c.Headers = t.Headers
 	return (*t.call.Load())(ctx, c)
 }
 

@@ -121,7 +121,7 @@ func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusa
 	params := s.desk.HeaderParams(x.caller, m.Params.Text("name"))
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
-		value := argument(m.Params.Value("arguments"), params[i].Path)
+		value := params[i].Argument(m.Params.Value("arguments"))
 		values := h[http.CanonicalHeaderKey(name)]
 		if value.IsNull() {
 			if len(values) > 0 {
@@ -134,18 +134,6 @@ func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusa
 		}
 	}
 	return nil
-}
-
-// argument returns the value at the path of property names, nil when there is none.
-func argument(value mcp.RawJSON, path []string) mcp.RawJSON {
-	for _, name := range path {
-		object, ok := mcp.ObjectOf(value)
-		if !ok {
-			return nil
-		}
-		value = object.Value(name)
-	}
-	return value
 }
 
 // repeats tells whether a header that is there once says text.

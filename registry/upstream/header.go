@@ -2,50 +2,18 @@ package upstream
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// headerParam is an argument that a call repeats in a header.
-type headerParam struct {
-	header string   // the whole name
-	path   []string // of property names, from the root of the arguments
-}
-
-// headerParams collects x-mcp-header along the chains of properties of an input schema. It does not check the rules
-// for them: the catalogue refuses a tool that breaks one, and then nobody calls it.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
-func headerParams(inputSchema mcp.RawJSON) []headerParam {
-	var params []headerParam
-	var walk func(schema mcp.Object, path []string)
-	walk = func(schema mcp.Object, path []string) {
-		for name, value := range schema.Object("properties").Members {
-			property, _ := mcp.ObjectOf(value)
-			inner := slices.Concat(path, []string{name})
-			if header := property.Text("x-mcp-header"); header != "" {
-				params = append(params, headerParam{header: mcp.HeaderParamPrefix + header, path: inner})
-			}
-			walk(property, inner)
-		}
-	}
-	root, _ := mcp.ObjectOf(inputSchema)
-	walk(root, nil)
-	return params
-}
-
 // withParams returns the tool's headers with the arguments that its schema wants repeated there.
-func withParams(t *tool, arguments mcp.RawJSON) http.Header {
+func withParams(t *tool, params []registry.HeaderParam, arguments mcp.RawJSON) http.Header {
 	header := t.header.Clone()
-	for _, p := range t.params {
-		value := arguments
-		for _, name := range p.path {
-			object, _ := mcp.ObjectOf(value)
-			value = object.Value(name)
-		}
-		if text, ok := headerValue(value); ok {
-			header.Set(p.header, text)
+	for i := range params {
+		if text, ok := headerValue(params[i].Argument(arguments)); ok {
+			header.Set(mcp.HeaderParamPrefix+params[i].Header, text)
 		}
 	}
 	return header

@@ -92,8 +92,8 @@ func (m *modern) call(ctx context.Context, t *tool, c *registry.Call) (mcp.Objec
 		id: id, method: mcp.MethodToolsCall, body: appendCall(body, id, t, c.Params, m.own),
 		header: t.header, notify: progress(c),
 	}
-	if len(t.params) > 0 {
-		out.header = withParams(t, c.Params.Value("arguments"))
+	if len(c.Headers) > 0 {
+		out.header = withParams(t, c.Headers, c.Params.Value("arguments"))
 	}
 	result, err := m.exchange(ctx, out)
 	var answered *mcp.Error

@@ -15,7 +15,6 @@ import (
 type tool struct {
 	name   string
 	quoted mcp.RawJSON
-	params []headerParam
 	header http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
 }
 
@@ -56,7 +55,7 @@ func (u *Upstream) offers(ctx context.Context, c *connection) ([]registry.Offer,
 }
 
 func (u *Upstream) offer(c *connection, name string, definition mcp.Object) registry.Offer {
-	t := &tool{name: name, quoted: mcp.String(name), params: headerParams(definition.Value("inputSchema"))}
+	t := &tool{name: name, quoted: mcp.String(name)}
 	c.peer.prepare(t)
 	timeout := u.cfg.Timeout
 	if own := u.cfg.ToolTimeouts[name]; own > 0 {

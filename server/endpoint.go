@@ -39,18 +39,27 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		s.batch(x, r, raw)
 		return
 	}
-	m, err := mcp.DecodeRaw(raw)
-	if err != nil {
-		x.refuse(m.ID, badRequest(err))
+	m := x.decode(raw)
+	if m == nil {
 		return
 	}
-	x.note(m)
 	x.era = eraOf(r.Header, x.meta)
 	if x.era == mcp.Modern {
 		s.modern(x, r, m)
 		return
 	}
 	s.legacy(x, r, m)
+}
+
+// decode returns the message of a body, nil when it was refused.
+func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
+	m, err := mcp.DecodeRaw(raw)
+	if err != nil {
+		x.refuse(m.ID, badRequest(err))
+		return nil
+	}
+	x.note(m)
+	return m
 }
 
 // eraOf decides once which era a message belongs to. It is modern when its header names a modern revision or one that

@@ -74,13 +74,9 @@ func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
 		x.refuse("", errBatch)
 		return
 	}
-	m, err := mcp.DecodeRaw(raw)
-	if err != nil {
-		x.refuse(m.ID, badRequest(err))
-		return
+	if m := x.decode(raw); m != nil {
+		s.takeMessage(x, r, l, m)
 	}
-	x.note(m)
-	s.takeMessage(x, r, l, m)
 }
 
 // sseSession returns the session that the query names, when it is the caller's own.

@@ -60,7 +60,7 @@ func (c *Catalogue) newView(servers []string) *View {
 		v.announced[server] = c.shelves[server].announced
 		for _, t := range c.shelves[server].tools {
 			if kept, ok := v.byName[t.Exposed]; ok {
-				v.Collisions = append(v.Collisions, Collision{Exposed: t.Exposed, Kept: kept.Server, Dropped: server})
+				v.Collisions = append(v.Collisions, Collision{Kind: KindTool, Exposed: t.Exposed, Kept: kept.Server, Dropped: server})
 				continue
 			}
 			v.byName[t.Exposed] = t
@@ -72,7 +72,11 @@ func (c *Catalogue) newView(servers []string) *View {
 
 // View is what one set of servers offers. It is immutable.
 type View struct {
-	Tools      []*Tool // ordered by server as asked, then by exposed name
+	// Each ordered by server as asked, then by exposed name.
+	Tools      []*Tool
+	Prompts    []*Prompt
+	Resources  []*Resource
+	Templates  []*Template
 	Collisions []Collision
 	byName     map[string]*Tool
 	announced  map[string]uint64 // by server
@@ -81,11 +85,14 @@ type View struct {
 // Announced returns how many changes of its list a server of the view told of.
 func (v *View) Announced(server string) uint64 { return v.announced[server] }
 
-// Collision names a tool that was left out of a view because an earlier server has its name.
-type Collision struct{ Exposed, Kept, Dropped string } // Kept, Dropped: servers
+// Collision names an item that was left out of a view because an earlier server has its name.
+type Collision struct {
+	Kind                   Kind
+	Exposed, Kept, Dropped string // Kept, Dropped: servers
+}
 
 // ErrNotFound is the error for a name that is not in the view.
-var ErrNotFound = errors.New("no such tool")
+var ErrNotFound = errors.New("no such item")
 
 // Lookup returns the tool with that exposed name. The error is ErrNotFound.
 func (v *View) Lookup(name string) (*Tool, error) {

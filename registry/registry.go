@@ -24,17 +24,33 @@ const (
 	maxDefinitions = 16 << 20 // bytes of all definitions together
 )
 
-// Call is one call of a tool, as its source sees it.
+// Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read or completion/complete.
 type Call struct {
-	Principal    auth.Principal
-	TenantID     string
-	Params       mcp.Object                                    // the tools/call params in modern form, with name still as exposed; Arguments are in "arguments"
-	Capabilities mcp.Object                                    // what the client can be asked
-	Notify       func(context.Context, mcp.Notification) error // never nil
-	Headers      []HeaderParam                                 // of the tool; set by Tool.Call
+	Method    string
+	Principal auth.Principal
+	TenantID  string
+	// Params are those of the request in modern form, with names and URIs still as exposed. inputResponses and
+	// requestState, when there are any, are as the source gave them out.
+	Params mcp.Object
+	// Capabilities are what the client can be asked now, in the canonical form of mcp.CapabilitiesOf; empty: nothing.
+	Capabilities mcp.Object
+	// Refusals are the questions of the round before, by their key, to which the client answered with an error. They are
+	// not in inputResponses, which has no place for errors.
+	Refusals map[string]*mcp.Error
+	LogLevel mcp.Level // of log messages that the client wants; zero: none
+	// Notify sends progress and log messages. Never nil.
+	Notify func(context.Context, mcp.Notification) error
+	// Hold keeps the call's place among those at once beyond the return of the Func, until release is called: for a
+	// call that asks for input while the server goes on with it. Nil: there is no place to keep.
+	Hold func() (release func())
+
+	Target  string        // what the source calls the item: its name, or the URI; set by the item
+	Headers []HeaderParam // of a tool; set by Tool.Call
 }
 
-// Func runs a tool. It returns the result in modern form: resultType may be absent and means complete.
+// Func serves calls. It returns the result in modern form: resultType may be absent and means complete. When it is
+// input_required, the client repeats the call with the answers and the requestState.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type Func func(context.Context, *Call) (mcp.Object, error)
 
 // Offer is one tool as a source offers it.
@@ -47,15 +63,28 @@ type Offer struct {
 // Source is everything one server offers.
 type Source struct {
 	Name   string // of the server in the config
-	Prefix string // before the exposed names: usually Name; "" exposes the server's names unchanged
+	Prefix string // before the exposed names: usually Name; "" exposes the server's names and URIs unchanged
 	Tools  []Offer
+
+	// Definitions of what else there is, cleaned by the source, under the source's own names and URIs.
+	Prompts, Resources, Templates []mcp.Object
+	Timeout                       time.Duration // of one use of them; zero: 30 s
+	Use                           Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them
+	Reads                         bool          // the server has resources, even where it lists none
+	Completes                     bool          // the server completes arguments
+	// Subscribe tells of changes of the resource with the source's own URI, until ctx ends; updated gets the URI that
+	// changed, which may be of a part of it, and must not wait. It returns as soon as no later change goes unseen. Nil:
+	// the server does not tell.
+	Subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
 }
 
 // Refusal says which definition was left out and why.
 type Refusal struct {
-	Server, Tool string
-	Reason       string // one word: name, schema, output_schema, header, duplicate, size
-	Err          error
+	Server string
+	Kind   Kind
+	Item   string // its own name or URI, cut when it is long
+	Reason string // one word: name, uri, schema, output_schema, header, duplicate, size
+	Err    error
 }
 
 // Registry holds the catalogue. It is safe for concurrent use; readers never wait.
@@ -151,7 +180,7 @@ func (b *builder) refuse(name string, err error) {
 		reason = refused.reason
 	}
 	b.refusals = append(b.refusals, Refusal{
-		Server: b.source.Name, Tool: clip(name, maxToolName), Reason: reason, Err: err,
+		Server: b.source.Name, Kind: KindTool, Item: clip(name, maxToolName), Reason: reason, Err: err,
 	})
 }
 

@@ -73,8 +73,8 @@ func TestFirstServerKeepsCollidingName(t *testing.T) {
 		servers []string
 		want    registry.Collision
 	}{
-		{[]string{"a", "b"}, registry.Collision{Exposed: "echo", Kept: "a", Dropped: "b"}},
-		{[]string{"b", "a"}, registry.Collision{Exposed: "echo", Kept: "b", Dropped: "a"}},
+		{[]string{"a", "b"}, registry.Collision{Kind: registry.KindTool, Exposed: "echo", Kept: "a", Dropped: "b"}},
+		{[]string{"b", "a"}, registry.Collision{Kind: registry.KindTool, Exposed: "echo", Kept: "b", Dropped: "a"}},
 	} {
 		v := r.Catalogue().View(test.servers)
 		if diff := cmp.Diff([]registry.Collision{test.want}, v.Collisions); diff != "" {
@@ -212,7 +212,7 @@ func TestToolsBeyondTheLimitAreLeftOut(t *testing.T) {
 	}
 	r := registry.New()
 	refused := r.Replace(s)
-	if len(refused) != 1 || refused[0].Tool != "t5000" || refused[0].Reason != "size" {
+	if len(refused) != 1 || refused[0].Item != "t5000" || refused[0].Reason != "size" {
 		t.Errorf("got %+v, want one refusal that begins with t5000", refused)
 	}
 	if got := len(r.Catalogue().View([]string{"s"}).Tools); got != 5_000 {

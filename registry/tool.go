@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -35,21 +33,14 @@ func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 	return value
 }
 
-// Tool is one tool of the catalogue. It is shared, and immutable but for one thing: when its source offers the same
-// definition again, calls go where the newer offer says.
+// Tool is one tool of the catalogue.
 type Tool struct {
-	Server     string
-	Name       string     // the source's own
-	Exposed    string     // what clients call
-	Definition mcp.Object // with the exposed name; raw text via JSON is cached in Raw
-	Raw        mcp.RawJSON
-	Headers    []HeaderParam
-	Timeout    time.Duration
+	Item
+	Headers []HeaderParam
 
 	offered [sha256.Size]byte // hash of the definition as offered
 	input   *schema
 	output  *schema // nil when there is none
-	call    atomic.Pointer[Func]
 }
 
 // ArgumentError says, for the model that made the arguments, which argument is wrong, how, and what is allowed. Its
@@ -92,10 +83,8 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 // Call runs the tool.
 func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	c.Headers = t.Headers
-	return (*t.call.Load())(ctx, c)
+	return t.Item.Call(ctx, c)
 }
-
-func (t *Tool) callBy(f Func) { t.call.Store(&f) }
 
 // refusalError carries the reason beside the cause.
 type refusalError struct {
@@ -110,7 +99,8 @@ func refuse(reason string, err error) error { return &refusalError{reason, err} 
 // newTool makes a tool of an offer. Errors are *refusalError.
 func newTool(server, prefix string, offer *Offer) (*Tool, error) {
 	raw := offer.Definition.JSON()
-	t := &Tool{Server: server, Name: offer.Definition.Text("name"), Timeout: offer.Timeout, offered: sha256.Sum256(raw)}
+	t := &Tool{offered: sha256.Sum256(raw)}
+	t.Kind, t.Server, t.Name, t.Timeout = KindTool, server, offer.Definition.Text("name"), offer.Timeout
 	t.callBy(offer.Call)
 	var err error
 	if t.Exposed, err = exposedName(prefix, t.Name); err != nil {
@@ -164,10 +154,9 @@ func reasonOf(err error, otherwise string) string {
 // with returns t for an offer of the same definition: t itself, or one that differs only in its time limit.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout {
-		other := &Tool{
-			Server: t.Server, Name: t.Name, Exposed: t.Exposed, Definition: t.Definition, Raw: t.Raw,
-			Headers: t.Headers, Timeout: offer.Timeout, offered: t.offered, input: t.input, output: t.output,
-		}
+		other := &Tool{Headers: t.Headers, offered: t.offered, input: t.input, output: t.output}
+		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
+		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout
 		t = other
 	}
 	t.callBy(offer.Call)

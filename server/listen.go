@@ -30,7 +30,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	defer place.leave()
 	s.leave(x)
 	filter, _ := mcp.ObjectOf(wants)
-	told := s.desk.Digest(x.caller) // before the acknowledgement: what changes after it is told
+	told := s.desk.Lists(x.caller).Tools // before the acknowledgement: what changes after it is told
 	out, err := openStream(x)
 	if err != nil {
 		return // the client is gone
@@ -84,7 +84,7 @@ func (sub *subscription) wait(ctx context.Context) bool {
 		if !ok {
 			return true
 		}
-		if digest := s.desk.Digest(caller); sub.tools && digest != sub.told {
+		if digest := s.desk.Lists(caller).Tools; sub.tools && digest != sub.told {
 			sub.told = digest
 			if sub.notify(mcp.NotifyToolsChanged, mcp.Object{}) != nil {
 				return false

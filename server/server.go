@@ -63,7 +63,9 @@ type desk interface {
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
 	OpenStream(c gateway.Caller, kind string) (closed func(), err error)
-	Digest(c gateway.Caller) string
+	Lists(c gateway.Caller) gateway.Digests
+	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (stop func(), err error)
+	Reads(c gateway.Caller, uri string) bool
 	Changed() <-chan struct{}
 	Refuse(ctx context.Context, r audit.Record)
 }

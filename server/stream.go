@@ -273,7 +273,7 @@ func (w *follower) tell(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	if !w.session.listens() || !w.session.claim(s.desk.Digest(caller), w.stream) {
+	if !w.session.listens() || !w.session.claim(s.desk.Lists(caller).Tools, w.stream) {
 		return true
 	}
 	notice := mcp.AppendRequest(nil, "", mcp.NotifyToolsChanged, mcp.Object{})

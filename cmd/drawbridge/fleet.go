@@ -176,20 +176,20 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 		f.log.WarnContext(ctx, "server down", slog.String("server", now.Server), slog.String("problem", now.Problem))
 	}
 	for _, r := range newRefusals(before.Refused, now.Refused) {
-		f.log.WarnContext(ctx, "tool left out", slog.String("server", r.Server), slog.String("tool", r.Tool), slog.String("reason", r.Reason), slog.Any("error", r.Err))
+		f.log.WarnContext(ctx, "tool left out", slog.String("server", r.Server), slog.String("tool", r.Item), slog.String("reason", r.Reason), slog.Any("error", r.Err))
 	}
 }
 
 // newRefusals returns those that were not made before, as many as are shown.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
-	type cause struct{ tool, reason string }
+	type cause struct{ item, reason string }
 	seen := make(map[cause]bool, len(before))
 	for _, r := range before {
-		seen[cause{r.Tool, r.Reason}] = true
+		seen[cause{r.Item, r.Reason}] = true
 	}
 	var out []registry.Refusal
 	for _, r := range now {
-		if c := (cause{r.Tool, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
+		if c := (cause{r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
 			seen[c] = true
 			out = append(out, r)
 		}
@@ -238,7 +238,7 @@ func (f *fleet) warnings() []string {
 				out = append(out, fmt.Sprintf("server %s: %d more tools are left out", name, len(s.Refused)-i))
 				break
 			}
-			out = append(out, fmt.Sprintf("server %s: tool %q is left out: %s", name, r.Tool, r.Reason))
+			out = append(out, fmt.Sprintf("server %s: tool %q is left out: %s", name, r.Item, r.Reason))
 		}
 	}
 	return out

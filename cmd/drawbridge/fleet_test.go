@@ -41,7 +41,7 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	defer f.close()
 	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
 	f.apply(t.Context(), []serverConfig{box})
-	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Tool: "a", Reason: "schema"}}})
+	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
 	if got := toolsRefused(t, registerer); got != 1 {
 		t.Fatalf("%v tools refused before, want 1", got)
 	}
@@ -58,7 +58,7 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, nil)))
 	defer f.close()
 	refusal := func(tool, reason string) registry.Refusal {
-		return registry.Refusal{Server: "box", Tool: tool, Reason: reason}
+		return registry.Refusal{Server: "box", Item: tool, Reason: reason}
 	}
 	var many []registry.Refusal
 	for i := range 3 * maxRefusalsShown {

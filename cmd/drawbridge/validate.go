@@ -141,7 +141,7 @@ func tryServer(ctx context.Context, srv serverConfig) check {
 	}
 	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, count(status.Tools, "tool"))
 	if n := len(status.Refused); n > 0 {
-		c.Message += fmt.Sprintf(", of which %d are left out (%s: %s, …)", n, status.Refused[0].Tool, status.Refused[0].Reason)
+		c.Message += fmt.Sprintf(", of which %d are left out (%s: %s, …)", n, status.Refused[0].Item, status.Refused[0].Reason)
 	}
 	return c
 }

@@ -42,7 +42,10 @@ type Request struct {
 	ID           string // of the HTTP request, for records
 	Method       string
 	Params       mcp.Object
-	Capabilities mcp.Object // what this client can be asked
+	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
+	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
+	// Refusals are the questions of the round before, by their key, that the client answered with an error.
+	Refusals map[string]*mcp.Error
 	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle returned.
 	Notify func(context.Context, mcp.Notification) error
 }

@@ -330,7 +330,7 @@ func TestDigestChangesWithTheCallersListAlone(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
 		synctest.Wait()
-		before, woken := b.Digest(b.caller(t, alice)), b.Changed()
+		before, woken := b.Lists(b.caller(t, alice)), b.Changed()
 		b.registry.Replace(b.source("cellar"))
 		synctest.Wait()
 		select {
@@ -338,12 +338,12 @@ func TestDigestChangesWithTheCallersListAlone(t *testing.T) {
 		default:
 			t.Error("a change of the catalogue woke nobody")
 		}
-		if got := b.Digest(b.caller(t, alice)); got != before {
+		if got := b.Lists(b.caller(t, alice)); got != before {
 			t.Error("the digest changed with a server that the caller does not see")
 		}
 		b.registry.Remove("box")
 		synctest.Wait()
-		if got := b.Digest(b.caller(t, alice)); got == before {
+		if got := b.Lists(b.caller(t, alice)); got == before {
 			t.Error("the digest stayed although the tools are gone")
 		}
 		cancel()

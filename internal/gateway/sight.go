@@ -103,9 +103,12 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	return buckets
 }
 
-// Digest identifies the lists that the caller sees now: it changes when, and only when, one of them does, or a server
-// whose tools the caller sees says so.
-func (g *Gateway) Digest(c Caller) string { return g.grantOf(c).digest }
+// Digests identify the lists that a caller sees: each changes when, and only when, its list does, or a server of which
+// the caller sees something in it says so.
+type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
+
+// Lists returns the digests of what the caller sees now.
+func (g *Gateway) Lists(c Caller) Digests { return Digests{Tools: g.grantOf(c).digest} }
 
 // HeaderParams returns the Mcp-Param-* headers that repeat arguments of the named tool, none when the caller does not
 // see it.

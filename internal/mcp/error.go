@@ -13,6 +13,8 @@ const (
 	CodeMethodNotFound     = -32601
 	CodeInvalidParams      = -32602
 	CodeInternal           = -32603
+	CodeResourceNotFound   = -32002 // before 2026-07-28; since then CodeInvalidParams
+	CodeURLElicitation     = -32042 // 2025-11-25 only
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022

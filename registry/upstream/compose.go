@@ -14,19 +14,21 @@ type counter struct{ last atomic.Int64 }
 
 func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 
-// appendCall appends a whole tools/call request in one go: the client's params with the server's own name for the
-// tool, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
+// appendCall appends a whole request in one go: the client's params with the server's own name for what the call is
+// about, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
 // legacy servers.
 //
 // What asks for a dialogue or a task stays behind: no capability for it is declared to servers.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-func appendCall(dst []byte, id mcp.ID, t *tool, params mcp.Object, own string) []byte {
+func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	dst = append(append(dst, `,"method":"tools/call","params":{"name":`...), t.quoted...)
+	about := subject(i.method)
+	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{"`...)
+	dst = append(append(append(dst, about...), `":`...), i.quoted...)
 	var meta mcp.RawJSON
 	for name, value := range params.Members {
 		switch name {
-		case "name", "inputResponses", "requestState", "task":
+		case about, "inputResponses", "requestState", "task":
 		case "_meta":
 			meta = value
 		default:
@@ -38,6 +40,17 @@ func appendCall(dst []byte, id mcp.ID, t *tool, params mcp.Object, own string) [
 		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
 	}
 	return append(dst, "}}"...)
+}
+
+// subject returns the member of the params that says what a call is about.
+func subject(method string) string {
+	switch method {
+	case mcp.MethodResourcesRead:
+		return "uri"
+	case mcp.MethodComplete:
+		return "ref"
+	}
+	return "name"
 }
 
 // appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token
@@ -74,8 +87,8 @@ func isToken(raw mcp.RawJSON) bool {
 }
 
 // callSize is about how many bytes a call's message has.
-func callSize(t *tool, params mcp.Object, own string) int {
-	size := 128 + len(t.quoted) + len(own)
+func callSize(i *item, params mcp.Object, own string) int {
+	size := 128 + len(i.quoted) + len(own)
 	for name, value := range params.Members {
 		size += len(name) + len(value) + 4
 	}

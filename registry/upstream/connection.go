@@ -52,12 +52,12 @@ func signal(channel chan<- struct{}) {
 	}
 }
 
-// call runs one tool. Errors are those of the package comment's kinds only.
-func (c *connection) call(ctx context.Context, t *tool, call *registry.Call) (mcp.Object, error) {
+// call serves one call. Errors are those of the package comment's kinds only.
+func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, errGone)
 	}
-	result, err := c.peer.call(ctx, t, call)
+	result, err := c.peer.call(ctx, i, call)
 	if err == nil {
 		result, err = c.server.complete(result)
 	}
@@ -66,6 +66,11 @@ func (c *connection) call(ctx context.Context, t *tool, call *registry.Call) (mc
 		return mcp.Object{}, err
 	}
 	return result, nil
+}
+
+// use serves one call that is not about a tool.
+func (c *connection) use(ctx context.Context, call *registry.Call) (mcp.Object, error) {
+	return c.call(ctx, c.itemOf(call), call)
 }
 
 // judge draws conclusions from a failed call.

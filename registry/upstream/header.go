@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// withParams returns the tool's headers with the arguments that its schema wants repeated there.
-func withParams(t *tool, params []registry.HeaderParam, arguments mcp.RawJSON) http.Header {
-	header := t.header.Clone()
+// withParams returns the headers of a tool with the arguments that its schema wants repeated there.
+func withParams(i *item, params []registry.HeaderParam, arguments mcp.RawJSON) http.Header {
+	header := i.header.Clone()
 	for i := range params {
 		if text, ok := headerValue(params[i].Argument(arguments)); ok {
 			header.Set(mcp.HeaderParamPrefix+params[i].Header, text)

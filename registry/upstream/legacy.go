@@ -55,7 +55,7 @@ func (l *legacy) request(method string, params mcp.Object) *outgoing {
 	return &outgoing{id: id, method: method, body: mcp.AppendRequest(nil, id, method, params)}
 }
 
-func (l *legacy) prepare(*tool) {}
+func (l *legacy) prepare(*item) {}
 
 func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
@@ -70,11 +70,11 @@ func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, erro
 	return result, err
 }
 
-func (l *legacy) call(ctx context.Context, t *tool, c *registry.Call) (mcp.Object, error) {
+func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	id := l.ids.next()
-	body := make([]byte, 0, callSize(t, c.Params, ""))
+	body := make([]byte, 0, callSize(i, c.Params, ""))
 	return l.exchange(ctx, &outgoing{
-		id: id, method: mcp.MethodToolsCall, body: appendCall(body, id, t, c.Params, ""), notify: progress(c),
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: progress(c),
 	})
 }
 

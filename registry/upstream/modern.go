@@ -71,7 +71,13 @@ func speaks(versions []mcp.RawJSON) bool {
 	})
 }
 
-func (m *modern) prepare(t *tool) { t.header = m.header(mcp.MethodToolsCall, t.name) }
+func (m *modern) prepare(i *item) {
+	name := i.name
+	if i.method == mcp.MethodComplete {
+		name = "" // that method has no such header
+	}
+	i.header = m.header(i.method, name)
+}
 
 func (m *modern) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
@@ -85,15 +91,15 @@ func (m *modern) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, erro
 	return result, err
 }
 
-func (m *modern) call(ctx context.Context, t *tool, c *registry.Call) (mcp.Object, error) {
+func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	id := m.ids.next()
-	body := make([]byte, 0, callSize(t, c.Params, m.own))
+	body := make([]byte, 0, callSize(i, c.Params, m.own))
 	out := &outgoing{
-		id: id, method: mcp.MethodToolsCall, body: appendCall(body, id, t, c.Params, m.own),
-		header: t.header, notify: progress(c),
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, m.own),
+		header: i.header, notify: progress(c),
 	}
 	if len(c.Headers) > 0 {
-		out.header = withParams(t, c.Headers, c.Params.Value("arguments"))
+		out.header = withParams(i, c.Headers, c.Params.Value("arguments"))
 	}
 	result, err := m.exchange(ctx, out)
 	var answered *mcp.Error

@@ -11,11 +11,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// tool is what a call needs to know of a tool. It is immutable.
-type tool struct {
-	name   string
-	quoted mcp.RawJSON
+// item is what a call needs to know of what it is about. It is immutable.
+type item struct {
+	method string
+	name   string      // or URI; of a completion, that of what its argument belongs to
+	quoted mcp.RawJSON // the same as JSON; of a completion, the whole reference
 	header http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
+}
+
+// itemOf returns the item of a call that is not about a tool.
+func (c *connection) itemOf(call *registry.Call) *item {
+	i := &item{method: call.Method, name: call.Target, quoted: mcp.String(call.Target)}
+	if call.Method == mcp.MethodComplete {
+		ref, member := call.Params.Object("ref"), "name"
+		if ref.Text("type") == "ref/resource" {
+			member = "uri"
+		}
+		i.quoted = ref.With(member, i.quoted).JSON()
+	}
+	c.peer.prepare(i)
+	return i
 }
 
 var errName = errors.New("name is missing or holds hidden characters")
@@ -42,7 +57,7 @@ func (u *Upstream) offers(ctx context.Context, c *connection) ([]registry.Offer,
 		cleaned, report := sanitize.Definition(definition)
 		repaired += report.Total()
 		if !ok || name == "" || cleaned.Text("name") != name {
-			refused = append(refused, registry.Refusal{Server: u.cfg.Name, Tool: cleaned.Text("name"), Reason: "name", Err: errName})
+			refused = append(refused, registry.Refusal{Server: u.cfg.Name, Kind: registry.KindTool, Item: cleaned.Text("name"), Reason: "name", Err: errName})
 			continue
 		}
 		offers = append(offers, u.offer(c, name, cleaned))
@@ -55,7 +70,7 @@ func (u *Upstream) offers(ctx context.Context, c *connection) ([]registry.Offer,
 }
 
 func (u *Upstream) offer(c *connection, name string, definition mcp.Object) registry.Offer {
-	t := &tool{name: name, quoted: mcp.String(name)}
+	t := &item{method: mcp.MethodToolsCall, name: name, quoted: mcp.String(name)}
 	c.peer.prepare(t)
 	timeout := u.cfg.Timeout
 	if own := u.cfg.ToolTimeouts[name]; own > 0 {

@@ -10,11 +10,11 @@ import (
 
 // peer is one server in modern form, whatever its era and transport.
 type peer interface {
-	// prepare puts into t what calls of it need again and again.
-	prepare(t *tool)
+	// prepare puts into i what calls about it need again and again.
+	prepare(i *item)
 	// page asks for one page of tools/list; a nil cursor asks for the first, and no nextCursor in the result is the end.
 	page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error)
-	call(ctx context.Context, t *tool, c *registry.Call) (mcp.Object, error)
+	call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error)
 	// watch follows changes of the list. It returns when ctx ends, when the connection is lost, or with nil when this
 	// server tells nothing.
 	watch(ctx context.Context) error

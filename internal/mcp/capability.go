@@ -1,0 +1,53 @@
+package mcp
+
+// CapabilitiesOf returns what a client can be asked, of what it declared in a revision, in one canonical form that is
+// the modern one: elicitation with form and url, sampling with context and tools, roots. All else is left out. Two
+// clients who can be asked the same have the same text.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
+func CapabilitiesOf(revision string, declared Object) Object {
+	var asks Object
+	if elicitation := declared.Value("elicitation"); elicitation.IsObject() && revision >= Revision2506 {
+		modes := declared.Object("elicitation")
+		var known Object
+		if modes.Value("form").IsObject() || !modes.Value("url").IsObject() {
+			known = known.With("form", RawJSON("{}")) // without any mode it means forms
+		}
+		if modes.Value("url").IsObject() && revision >= Revision2511 {
+			known = known.With("url", RawJSON("{}"))
+		}
+		asks = asks.With("elicitation", known.JSON())
+	}
+	if declared.Value("roots").IsObject() {
+		asks = asks.With("roots", RawJSON("{}"))
+	}
+	if declared.Value("sampling").IsObject() {
+		sampling := declared.Object("sampling")
+		var known Object
+		for _, name := range []string{"context", "tools"} {
+			if sampling.Value(name).IsObject() && revision >= Revision2511 {
+				known = known.With(name, RawJSON("{}"))
+			}
+		}
+		asks = asks.With("sampling", known.JSON())
+	}
+	return asks
+}
+
+// CanBeAsked tells whether a client with these capabilities, in canonical form, can be asked the question of a server:
+// a request of that method with these params.
+func CanBeAsked(capabilities Object, method string, params Object) bool {
+	switch method {
+	case MethodElicit:
+		mode := params.Text("mode")
+		if mode == "" {
+			mode = "form"
+		}
+		return capabilities.Object("elicitation").Has(mode)
+	case MethodSample:
+		usesTools := params.Has("tools") || params.Has("toolChoice")
+		return capabilities.Has("sampling") && (!usesTools || capabilities.Object("sampling").Has("tools"))
+	case MethodRoots:
+		return capabilities.Has("roots")
+	}
+	return false
+}

@@ -13,7 +13,10 @@ const childRole = "DRAWBRIDGE_INTEROP_CHILD"
 
 // child is a stdio server: "crash" ends at once, "confess" tells what it was given.
 func child(role string) int {
-	if role == "crash" {
+	switch role {
+	case "job":
+		return handOver()
+	case "crash":
 		fmt.Fprintln(os.Stderr, "falling over")
 		return 3
 	}

@@ -16,6 +16,8 @@ func child(role string) int {
 	switch role {
 	case "job":
 		return handOver()
+	case "matrix-legacy", "matrix-modern":
+		return matrixChild(role)
 	case "crash":
 		fmt.Fprintln(os.Stderr, "falling over")
 		return 3

@@ -20,6 +20,7 @@ type asker struct {
 	next    int
 	pending map[string]chan json.RawMessage // answers by the id of the question
 	streams map[string]*party               // of HTTP+SSE
+	count   int                             // of answers to questions, also to those it never asked
 }
 
 // party is who a session of a legacy asker talks to.
@@ -44,6 +45,7 @@ func (a *asker) hear(m message, p *party, question string, send func(text string
 		a.mu.Lock()
 		answered := a.pending[string(m.ID)]
 		delete(a.pending, string(m.ID))
+		a.count++
 		a.mu.Unlock()
 		if answered != nil {
 			answered <- m.Result
@@ -139,6 +141,12 @@ func (a *asker) call(m message, question string, send, result func(string)) {
 	default:
 		answered(a.put(question, marker, send))
 	}
+}
+
+func (a *asker) answers() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
 }
 
 // put asks and waits for the answer.

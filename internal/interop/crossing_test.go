@@ -25,9 +25,9 @@ type crosser struct {
 	asked  []string
 }
 
-// TestT16QuestionsNeverCross interleaves calls of two tenants over every transport. Each call is asked something, and
+// TestTrap09_NothingOfACallCrosses interleaves calls of two tenants over every transport. Each call is asked something, and
 // hears progress and log lines; all of it names its caller, and all of it must come to this caller and no other.
-func TestT16QuestionsNeverCross(t *testing.T) {
+func TestTrap09_NothingOfACallCrosses(t *testing.T) {
 	t.Parallel()
 	binary, err := os.Executable()
 	if err != nil {

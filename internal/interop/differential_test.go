@@ -71,22 +71,37 @@ type allowance struct {
 }
 
 func allowances(modern bool) []*allowance {
+	const (
+		ownCode   = "data.code is stable and the gateway's own"
+		ownUnwise = "unknown and denied are one answer, and it is the gateway's"
+	)
+	all := []*allowance{
+		{turn: "call no_such_tool", place: "0/error/data/code", reason: ownCode},
+		{turn: "call no_such_tool", place: "0/error/message", reason: ownUnwise},
+		{turn: "get no_such_prompt", place: "0/error/data/code", reason: ownCode},
+		{turn: "get no_such_prompt", place: "0/error/message", reason: ownUnwise},
+		{turn: "read test:~~no~such~resource", place: "0/error/data/code", reason: ownCode},
+		{turn: "complete of nothing", place: "0/error/*", reason: ownUnwise},
+		{turn: "complete of nothing", place: "0/error/data/code", reason: ownCode},
+		{turn: "complete of nothing", place: "0/result/completion/values", reason: "https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion#error-handling"},
+		{turn: "invalid arguments", place: "0/result/content/0/text", reason: "arguments are checked before the upstream is bothered"},
+		{turn: "call test_tool_with_progress", place: "3/result/content/0/text", reason: "the tool tells the token that it was given, and the gateway gives its own"},
+	}
 	if modern {
-		return []*allowance{
-			{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
-			{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
-			{turn: "*", place: "*/result/ttlMs", reason: "lists come from the catalogue: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
-			{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
-			{turn: "discover", place: "*/result/*", reason: "the gateway's own answer"},
-			{turn: "discover", place: "*/result/*/*", reason: "the gateway's own answer"},
-			{turn: "discover", place: "*/result/*/*/*", reason: "the gateway's own answer"},
-		}
+		return append(all,
+			&allowance{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
+			&allowance{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
+			&allowance{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
+			&allowance{turn: "complete of nothing", place: "0/result/resultType", reason: "as above, an error has no result"},
+			&allowance{turn: "unknown method", place: "0/error/message", reason: ownUnwise},
+			&allowance{turn: "unknown method", place: "0/error/data/code", reason: ownCode},
+		)
 	}
-	return []*allowance{
-		{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		{turn: "read test:~~no~such~resource", place: "*/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
-	}
+	return append(all,
+		&allowance{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
+		&allowance{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
+		&allowance{turn: "read test:~~no~such~resource", place: "0/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
+	)
 }
 
 // TestDifferential holds one conversation with the Go SDK's server, and again through the gateway. Whatever differs is

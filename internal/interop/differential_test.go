@@ -30,8 +30,10 @@ var callTurns = map[string]string{
 // conversation is what is said to a server of either era.
 func conversation(modern bool) []turn {
 	all := []turn{
-		{"tools", "tools/list", "", ""}, {"prompts", "prompts/list", "", ""},
-		{"resources", "resources/list", "", ""}, {"templates", "resources/templates/list", "", ""},
+		{"tools", "tools/list", "", ""},
+		{"prompts", "prompts/list", "", ""},
+		{"resources", "resources/list", "", ""},
+		{"templates", "resources/templates/list", "", ""},
 		{"invalid arguments", "tools/call", "test_sampling", `"name":"test_sampling","arguments":{"prompt":1}`},
 	}
 	for _, name := range slices.Sorted(maps.Keys(callTurns)) {
@@ -42,9 +44,12 @@ func conversation(modern bool) []turn {
 		all = append(all, turn{"call " + name, "tools/call", name, params})
 	}
 	for _, prompt := range []struct{ name, arguments string }{
-		{"test_simple_prompt", `{}`}, {"test_prompt_with_arguments", `{"arg1":"a","arg2":"b"}`},
-		{"test_prompt_with_embedded_resource", `{"resourceUri":"test://example"}`}, {"test_prompt_with_image", `{}`},
-		{"test_input_required_result_prompt", `{}`}, {"no_such_prompt", `{}`},
+		{"test_simple_prompt", `{}`},
+		{"test_prompt_with_arguments", `{"arg1":"a","arg2":"b"}`},
+		{"test_prompt_with_embedded_resource", `{"resourceUri":"test://example"}`},
+		{"test_prompt_with_image", `{}`},
+		{"test_input_required_result_prompt", `{}`},
+		{"no_such_prompt", `{}`},
 	} {
 		all = append(all, turn{"get " + prompt.name, "prompts/get", prompt.name, fmt.Sprintf(`"name":%q,"arguments":%s`, prompt.name, prompt.arguments)})
 	}

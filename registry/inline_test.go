@@ -68,7 +68,7 @@ func TestInlinedInputKeepsItsType(t *testing.T) {
 	if got := string(tool.Inlined()); !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
 	}
-	if &tool.Inlined()[0] != &tool.Inlined()[0] {
+	if first, second := tool.Inlined(), tool.Inlined(); &first[0] != &second[0] {
 		t.Error("made twice")
 	}
 }

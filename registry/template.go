@@ -100,10 +100,8 @@ func areVariables(list string) bool {
 			}
 			name = before
 		}
-		// Servers write hyphens too, which the RFC has not.
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
-			return r >= 0x80 || !isAlphanumeric(byte(r)) && !strings.ContainsRune("_.%-", r)
-		}) {
+		// Servers write hyphens too, which the RFC does not have.
+		if name == "" || !onlyNameCharacters(strings.ReplaceAll(name, "%", "")) {
 			return false
 		}
 	}

@@ -101,8 +101,7 @@ func asTold(err error) error {
 
 func (b *bench) newCall(t *testing.T, tool, arguments string) *call {
 	t.Helper()
-	r := request(tool, arguments)
-	return &call{caller: b.caller(t, alice), request: r, notify: r.Notify}
+	return b.Gateway.newCall(b.caller(t, alice), request(tool, arguments))
 }
 
 func TestEveryStageOfTheCallChainIsNeeded(t *testing.T) {

@@ -258,7 +258,6 @@ func TestTimedSaysThatTheToolWasTooSlow(t *testing.T) {
 	}
 }
 
-// counted returns the sum of a metric's series.
 func TestCallThatPanicsIsCounted(t *testing.T) {
 	b := newBench(t)
 	_, _ = b.Handle(t.Context(), b.caller(t, alice), request("box__panics", `{}`)) // counted whatever it says
@@ -269,6 +268,7 @@ func TestCallThatPanicsIsCounted(t *testing.T) {
 	}
 }
 
+// counted returns the sum of a metric's series.
 func counted(t *testing.T, metrics prometheus.Gatherer, name string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Gather()
@@ -284,4 +284,19 @@ func counted(t *testing.T, metrics prometheus.Gatherer, name string) (sum float6
 		}
 	}
 	return sum
+}
+
+// seriesOf returns how many series a metric has.
+func seriesOf(t *testing.T, metrics prometheus.Gatherer, name string) int {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return len(family.GetMetric())
+		}
+	}
+	return 0
 }

@@ -37,7 +37,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 }
 
 // subscribe opens the subscription of a call.
-func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (stop func(), err error) {
+func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
 	tenant := s.caller.Tenant
 	leave, ok := enter(g.listeners, tenant.ID, userKey(tenant, &s.caller.Principal), maxSubscriptions)
 	if !ok {
@@ -46,7 +46,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	// It lives longer than the request that opens it, and ends with it while it is not open.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
-	stop = sync.OnceFunc(func() { end(); leave() })
+	stop := sync.OnceFunc(func() { end(); leave() })
 	opened := false
 	defer func() {
 		if !opened {

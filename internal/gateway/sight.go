@@ -117,7 +117,7 @@ func digest(view *registry.View, lists ...[]*registry.Item) string {
 		for _, item := range items {
 			if item.Server != server {
 				server = item.Server
-				sum.Write(strconv.AppendUint(nil, announced(view, item), 10))
+				sum.Write(strconv.AppendUint(nil, view.Announced(item.Server, item.Kind), 10))
 			}
 			line(sum, item.Raw)
 		}
@@ -131,18 +131,13 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 	sum.Write([]byte{'\n'})
 }
 
-// announced returns how often the item's server told that the list with the item changed.
-func announced(view *registry.View, item *registry.Item) uint64 { return view.Announced(item.Server) }
-
 // shown returns the definition of an item as the tenant's lists show it.
 func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	if t.inlineRefs && item.Kind == registry.KindTool {
-		return inlined(m.byName[item.Exposed].tool)
+		return m.byName[item.Exposed].tool.Inlined()
 	}
 	return item.Raw
 }
-
-func inlined(tool *registry.Tool) mcp.RawJSON { return tool.Raw }
 
 // bucketsOf returns the buckets of one tool, one for each pattern that its name matches.
 func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {

@@ -52,7 +52,7 @@ func newURIPattern(template string) (*uriPattern, error) {
 		p.parts = append(p.parts, part)
 		rest = after
 	}
-	if !p.isAbsolute() || len(p.parts) > 2*maxExpressions {
+	if !p.isAbsolute() || strings.Count(template, "{") > maxExpressions {
 		return nil, errTemplate
 	}
 	return p, nil

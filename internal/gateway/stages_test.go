@@ -183,7 +183,7 @@ func stageNames(g *Gateway) []string {
 	return names
 }
 
-func TestValidatedNamesTheArgument(t *testing.T) {
+func TestTrap07_InvalidArgumentsAreResults(t *testing.T) {
 	b := newBench(t)
 	text, isError, failure := b.run(t, "box__echo", `{}`)
 	if failure != nil || !isError || !strings.Contains(text, "message") {

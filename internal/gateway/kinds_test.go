@@ -102,8 +102,10 @@ func TestOneDecisionForListAndUse(t *testing.T) {
 		{"not by exposed URI", []Rule{{Allow: []string{"resource:mcp.lib+file:///a.txt"}}}, nil, nil},
 		{"templates by their text", []Rule{{Allow: []string{"resource:lib:file:///logs/{day}"}}}, []string{exposedURI("logs/{day}")}, nil},
 		{
-			"a URI of a template by its own text", []Rule{{Allow: []string{"resource:lib:*"}, Deny: []string{"resource:lib:file:///logs/1", "resource:lib:*{day}", "resource:lib:*.txt"}}},
-			nil, []string{exposedURI("notes/1")},
+			"a URI of a template by its own text",
+			[]Rule{{Allow: []string{"resource:lib:*"}, Deny: []string{"resource:lib:file:///logs/1", "resource:lib:*{day}", "resource:lib:*.txt"}}},
+			nil,
+			[]string{exposedURI("notes/1")},
 		},
 	}
 	for _, test := range tests {

@@ -88,7 +88,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		var deadline time.Time
 		s.reply = func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
 			deadline, _ = ctx.Deadline()
-			return object(s.subject.answer("a")), nil
+			return object(s.answer("a")), nil
 		}
 		_, _ = s.run(t, s.params) // the source's context is what counts
 		if deadline.IsZero() || time.Until(deadline) > libraryTime {
@@ -104,7 +104,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		return nil
 	},
 	"sanitized": func(t *testing.T, s *story) error {
-		s.says(s.subject.answer("pay\u202Eload"))
+		s.says(s.answer("pay\u202Eload"))
 		result, err := s.run(t, s.params)
 		if err != nil {
 			return err

@@ -185,7 +185,7 @@ func TestStateExpires(t *testing.T) {
 			l.asksOnce(subjects[0])
 			r := ask(mcp.MethodToolsCall, subjects[0].params)
 			result := b.asked(t, r)
-			time.Sleep(test.after) //nolint:forbidigo // in a bubble
+			time.Sleep(test.after)
 			_, failure := b.handle(t, repeat(r, result))
 			b.expectState(t, failure, test.reason, len(l.uses)-1)
 		})
@@ -345,7 +345,7 @@ func TestClockStopsWhileAHumanAnswers(t *testing.T) {
 		}
 		r := ask(mcp.MethodToolsCall, subjects[0].params)
 		result := b.asked(t, r)
-		time.Sleep(stateLife / 2) //nolint:forbidigo // in a bubble
+		time.Sleep(stateLife / 2)
 		result = b.asked(t, repeat(r, result))
 		started := time.Now()
 		if _, failure := b.handle(t, repeat(r, result)); stable(failure) != "DB-TIMEOUT" || time.Since(started) != libraryTime/5 {
@@ -358,7 +358,7 @@ func TestCallWhoseTimeIsSpentDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
 		l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
-			time.Sleep(libraryTime) //nolint:forbidigo // in a bubble: it does not listen
+			time.Sleep(libraryTime) // it does not listen
 			return object(`{"resultType":"input_required","requestState":"inner"}`), nil
 		}
 		r := ask(mcp.MethodToolsCall, subjects[0].params)

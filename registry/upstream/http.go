@@ -186,10 +186,10 @@ func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m)
-	case out.owns(m):
+	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
-	case m.Method == mcp.NotifyToolsChanged:
-		l.conn.announced()
+	default:
+		l.conn.notified(m)
 	}
 	return nil
 }

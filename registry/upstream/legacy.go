@@ -46,6 +46,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	if mcp.EraOf(revision) != mcp.Legacy {
 		return "", l.conn.server.protocol("initialize answered with an unknown revision")
 	}
+	l.conn.declare(result.Object("capabilities"))
 	l.link.begin(out.sessionID, revision)
 	return revision, l.link.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{}))
 }
@@ -57,12 +58,12 @@ func (l *legacy) request(method string, params mcp.Object) *outgoing {
 
 func (l *legacy) prepare(*item) {}
 
-func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
+func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
 	if cursor != nil {
 		params = params.With("cursor", cursor)
 	}
-	result, err := l.exchange(ctx, l.request(mcp.MethodToolsList, params))
+	result, err := l.exchange(ctx, l.request(method, params))
 	// Before 2026-07-28 an empty cursor means the end to all clients, so servers send it as that.
 	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
 		result = result.Without("nextCursor")
@@ -74,7 +75,7 @@ func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	id := l.ids.next()
 	body := make([]byte, 0, callSize(i, c.Params, ""))
 	return l.exchange(ctx, &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: progress(c),
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: notifier(c),
 	})
 }
 

@@ -124,15 +124,21 @@ func (k *child) dispatch(ctx context.Context, m *mcp.Message) {
 		}
 	case m.IsRequest():
 		k.tell(ctx, reply(m))
-	case m.Method == mcp.NotifyToolsChanged:
-		k.conn.announced()
 	case m.Method == mcp.NotifyCancelled:
 		// A modern server ends a subscription so; the request is over without a result.
 		k.waiting.resolve(mcp.ID(m.Params.Value("requestId")), answer{err: errEnded})
 	default:
-		if id := owner(m); id != "" && !k.waiting.note(id, m) {
-			k.conn.count(Flooded, 1)
-		}
+		k.deliver(m)
+	}
+}
+
+// deliver brings a notification to whom it belongs.
+func (k *child) deliver(m *mcp.Message) {
+	switch id := owner(m); {
+	case id == "":
+		k.conn.notified(m)
+	case !k.waiting.note(id, m):
+		k.conn.count(Flooded, 1)
 	}
 }
 

@@ -182,7 +182,7 @@ func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m)
-	case m.Method == mcp.NotifyToolsChanged:
-		l.conn.announced()
+	default:
+		l.conn.notified(m)
 	}
 }

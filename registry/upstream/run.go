@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Limits of supervision.
@@ -138,13 +136,10 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		return err
 	}
 	for kind := range (announced &^ changed).kinds {
-		u.announce(kind)
+		u.reg.Announce(u.cfg.Name, kind)
 	}
 	return nil
 }
-
-// announce tells the catalogue that the server said that its list of this kind changed.
-func (u *Upstream) announce(registry.Kind) { u.reg.Announce(u.cfg.Name) }
 
 // pacer spaces out lists: a change is followed at once, an endless row of changes not more than some times a second.
 type pacer struct {

@@ -232,8 +232,9 @@ func changedMember(kind registry.Kind) string {
 		return "toolsListChanged"
 	case registry.KindPrompt:
 		return "promptsListChanged"
+	default:
+		return "resourcesListChanged"
 	}
-	return "resourcesListChanged"
 }
 
 // honoured tells whether a server will tell all that it was asked to.

@@ -108,7 +108,7 @@ func modernError(e *mcp.Error) bool {
 }
 
 func (u *Upstream) openLegacy(ctx context.Context, c *connection, link transport) error {
-	l, err := openLegacy(ctx, c, link, u.cfg.Version)
+	l, err := openLegacy(ctx, c, link, u.cfg.Version, mcp.Object{})
 	if err != nil {
 		return u.timeout(err)
 	}

@@ -125,15 +125,27 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
 			d.conn.count(Foreign, 1)
 		}
 	case m.IsRequest():
-		d.tellOut(ctx, reply(m))
-	case m.Method == mcp.NotifyToolsChanged:
-		d.conn.announced()
-	case m.Method == mcp.NotifyCancelled:
+		if answer := d.conn.question(m, nil); answer != nil {
+			d.tellOut(ctx, answer)
+		}
+	case m.Method == mcp.NotifyCancelled && d.conn.session.Load() == nil:
 		// A modern server ends a subscription so; the request is over without a result.
 		d.waiting.resolve(mcp.ID(m.Params.Value("requestId")), answer{err: errEnded})
 	default:
-		if id := owner(m); id != "" && !d.waiting.note(id, m) {
-			d.conn.count(Flooded, 1)
-		}
+		d.deliver(m)
+	}
+}
+
+// deliver brings a notification to whom it belongs.
+func (d *duplex) deliver(m *mcp.Message) {
+	id := owner(m)
+	if l := d.conn.session.Load(); l != nil && m.Method == mcp.NotifyMessage {
+		id = l.listener()
+	}
+	switch {
+	case id == "":
+		d.conn.notified(m)
+	case !d.waiting.note(id, m):
+		d.conn.count(Flooded, 1)
 	}
 }

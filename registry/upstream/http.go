@@ -86,6 +86,8 @@ func (l *httpLink) begin(sessionID, revision string) {
 
 func (l *httpLink) leaves() bool { return true }
 
+func (l *httpLink) attributes() bool { return true }
+
 // do sends one HTTP request. sent tells whether the server may have received it.
 func (l *httpLink) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
 	var written atomic.Bool
@@ -185,22 +187,25 @@ func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *
 	case m.IsResponse():
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
-		l.answer(ctx, m)
-	case out.owns(m):
+		l.answer(ctx, m, out)
+	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
-	case m.Method == mcp.NotifyToolsChanged:
-		l.conn.announced()
+	default:
+		l.conn.notified(m)
 	}
 	return nil
 }
 
-// answer answers a request of the server. A modern server must not ask, and has no session to answer under.
-func (l *httpLink) answer(ctx context.Context, m *mcp.Message) {
+// answer takes a request of the server; out is the request on whose stream it came, nil when it came on none. A modern
+// server must not ask, and has no session to answer under.
+func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
 	if l.state.Load() == nil {
 		l.conn.count(Garbage, 1)
 		return
 	}
-	l.tell(ctx, reply(m))
+	if answer := l.conn.question(m, out); answer != nil {
+		l.tell(ctx, answer)
+	}
 }
 
 // refused turns an HTTP status that is no answer into an error.

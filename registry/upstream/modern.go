@@ -177,7 +177,7 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 			m.conn.told.Store(string(message.Params.Object("notifications").Value("toolsListChanged")) == "true")
 			m.conn.changed()
 		case mcp.NotifyToolsChanged:
-			m.conn.announced()
+			m.conn.announced(registry.KindTool)
 		}
 	}
 	_, err = m.exchange(ctx, out)

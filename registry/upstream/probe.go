@@ -107,6 +107,32 @@ func modernError(e *mcp.Error) bool {
 	return false
 }
 
+// open opens one more connection to a legacy server that was found before and declares the capabilities on it. It
+// does not probe.
+func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Object) error {
+	var (
+		link transport
+		err  error
+	)
+	if u.cfg.URL != "" {
+		link, err = newHTTPLink(c, u.cfg)
+	} else {
+		link, err = startChild(ctx, c, u.cfg)
+	}
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
+	defer cancel()
+	l, err := openLegacy(limited, c, link, u.cfg.Version, capabilities)
+	if err != nil {
+		link.close(ctx, false)
+		return u.timeout(err)
+	}
+	c.peer = l
+	return nil
+}
+
 func (u *Upstream) openLegacy(ctx context.Context, c *connection, link transport) error {
 	l, err := openLegacy(ctx, c, link, u.cfg.Version, mcp.Object{})
 	if err != nil {

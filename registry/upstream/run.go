@@ -59,6 +59,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
+	defer u.attach(ctx, c)()
 	if err := u.list(ctx, c); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -26,6 +27,12 @@ type Config struct {
 	URL     string
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
+
+	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
+	Shared bool
+	// MaxChildren is how many children run at once for a Command of the legacy era; zero: 8. One of them lists and serves
+	// no calls unless Shared.
+	MaxChildren int
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
@@ -68,6 +75,8 @@ type Status struct {
 type Upstream struct {
 	cfg Config
 	reg *registry.Registry
+
+	control atomic.Pointer[connection] // the present one; nil while there is none
 
 	mu     sync.Mutex // guards the fields below
 	status Status

@@ -15,8 +15,8 @@ import (
 type connection struct {
 	server  fault
 	peer    peer
-	version string // the revision agreed on
-	pool    *pool  // of sessions that run the calls of a legacy server; nil: the peer runs them
+	version string                 // the revision agreed on
+	pool    *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
 	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count   func(Anomaly, int)
 	gone    atomic.Bool

@@ -24,7 +24,7 @@ type legacy struct {
 	alone        bool          // it runs one call at a time
 	ended        chan struct{} // closed when the session serves no more
 	end          sync.Once
-	attend       func() // begins to follow what the server sends on its own, once; nil: that is done already
+	attend       func()        // begins to follow what the server sends on its own, once; nil: that is done already
 	streaming    chan struct{} // closed when that is followed, or is known not to be there
 	streams      sync.Once
 

@@ -83,4 +83,3 @@ func owner(m *mcp.Message) mcp.ID {
 	}
 	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
 }
-

@@ -26,9 +26,9 @@ type pool struct {
 	control    *legacy // lists and watches; serves calls only where that mixes nobody
 	server     fault
 	dial       func(context.Context, *connection, mcp.Object) error
-	shared     bool // by the operator's word one session may serve everyone
-	attributes bool // the transport does
-	max        int  // sessions at once
+	shared     bool                                         // by the operator's word one session may serve everyone
+	attributes bool                                         // the transport does
+	max        int                                          // sessions at once
 	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
 	end        context.CancelFunc
 	work       sync.WaitGroup // all goroutines of the pool
@@ -37,9 +37,9 @@ type pool struct {
 	ended    bool
 	sessions map[key][]*pooled
 	all      map[*pooled]struct{} // those that are being opened or closed, or take no calls, included
-	closing  int           // sessions that make room
-	queue    int           // calls that wait for room
-	freed    chan struct{} // closed when some may find it
+	closing  int                  // sessions that make room
+	queue    int                  // calls that wait for room
+	freed    chan struct{}        // closed when some may find it
 	parked   map[string]*dialogue
 }
 
@@ -79,7 +79,7 @@ type use int
 
 const (
 	aCall use = iota
-	aLoan // to watch resources, beside calls
+	aLoan     // to watch resources, beside calls
 )
 
 // attach makes the connection the one that calls go to. The function it returns ends that.

@@ -12,16 +12,17 @@ import (
 // legacy is a server of 2024-11-05 … 2025-11-25: a handshake opens a session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
-	conn    *connection
-	link    transport
-	ids     counter
-	version string        // of the gateway
-	opening chan struct{} // holds one token: whoever has it opens a session
+	conn         *connection
+	link         transport
+	ids          counter
+	version      string        // of the gateway
+	capabilities mcp.Object    // declared to the server
+	opening      chan struct{} // holds one token: whoever has it opens a session
 }
 
-// openLegacy does the handshake.
-func openLegacy(ctx context.Context, c *connection, link transport, version string) (*legacy, error) {
-	l := &legacy{conn: c, link: link, version: version, opening: make(chan struct{}, 1)}
+// openLegacy does the handshake and declares the capabilities.
+func openLegacy(ctx context.Context, c *connection, link transport, version string, capabilities mcp.Object) (*legacy, error) {
+	l := &legacy{conn: c, link: link, version: version, capabilities: capabilities, opening: make(chan struct{}, 1)}
 	l.opening <- struct{}{}
 	revision, err := l.initialize(ctx)
 	if err != nil {
@@ -34,7 +35,7 @@ func openLegacy(ctx context.Context, c *connection, link transport, version stri
 func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(mcp.LatestLegacy)},
-		mcp.Member{Name: "capabilities", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "capabilities", Value: l.capabilities.JSON()},
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)

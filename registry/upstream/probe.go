@@ -10,8 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// probeLimit is how long a server may take to say whether it is modern. One that stays silent is asked in the old way.
-const probeLimit = 3 * time.Second
+// Limits of probes.
+const (
+	// probeLimit is how long a server may take to say whether it is modern. One that stays silent is asked in the old way.
+	probeLimit = 3 * time.Second
+	// reprobeEvery is how often a server of the legacy era that answers well is asked whether it became modern.
+	reprobeEvery = 10 * time.Minute
+)
 
 // kind is how a server was found to be spoken to. It is remembered from one connection to the next.
 type kind int
@@ -20,6 +25,7 @@ const (
 	kindUnknown kind = iota
 	kindModern
 	kindLegacy
+	kindSSE // legacy, over HTTP+SSE
 	kindShy // a child of the legacy era that the first question ends or silences; it is not asked again
 )
 
@@ -54,16 +60,19 @@ func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Obj
 func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object) error {
 	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	link, err := u.dial(limited, c)
+	link, err := u.dial(limited, c, k)
 	if err != nil {
 		return u.timeout(err)
 	}
 	return u.openOn(limited, c, link, k, capabilities)
 }
 
-func (u *Upstream) dial(ctx context.Context, c *connection) (transport, error) {
-	if u.cfg.URL == "" {
+func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, error) {
+	switch {
+	case u.cfg.URL == "":
 		return startChild(ctx, c, u.cfg)
+	case k == kindSSE:
+		return openSSE(ctx, c, u.cfg)
 	}
 	return newHTTPLink(c, u.cfg)
 }
@@ -94,24 +103,76 @@ func (u *Upstream) remember(k kind) {
 	u.kind = k
 }
 
+// connectHTTP asks in the modern way first, because a server may have learned it since. One of the legacy era is then
+// spoken to in the way that worked last.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
 func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
+	if u.cfg.Type == typeSSE {
+		return u.openAs(ctx, c, kindSSE, mcp.Object{})
+	}
+	says, m, err := u.ask(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case says == saysModern:
+		u.became(c, m)
+		return nil
+	}
+	m.close(ctx, false)
+	if u.known() == kindSSE {
+		if err = u.openAs(ctx, c, kindSSE, mcp.Object{}); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, mcp.Object{}) == nil {
+			return nil
+		}
+		return err
+	}
+	if err = u.openAs(ctx, c, kindLegacy, mcp.Object{}); refused(err) && u.cfg.Type == "" && u.openAs(ctx, c, kindSSE, mcp.Object{}) == nil {
+		return nil
+	}
+	return err
+}
+
+// typeSSE is the Config.Type of servers that are spoken to over HTTP+SSE without asking.
+const typeSSE = "sse"
+
+// refused tells whether the server answered a POST in a way that only those over HTTP+SSE may mean as "use GET".
+func refused(err error) bool {
+	status, ok := errors.AsType[*statusError](err)
+	return ok && status.status >= 400 && status.status <= 499
+}
+
+// ask asks over Streamable HTTP what the server is.
+func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, error) {
 	link, err := newHTTPLink(c, u.cfg)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	m := newModern(c, link, u.cfg.Version, link.base)
 	says, err := u.probe(ctx, m)
 	if err != nil {
-		link.close(ctx, false)
-		return err
+		m.close(ctx, false)
 	}
-	if says == saysModern {
-		u.became(c, m)
+	return says, m, err
+}
+
+// reprobe asks a legacy server over HTTP from time to time whether it became modern, which it need not tell. The error
+// ends the connection, so that the next one is of the new era.
+func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
+	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern {
 		return nil
 	}
-	return u.openOn(ctx, c, link, kindLegacy, mcp.Object{})
+	for wait(ctx, reprobeEvery) {
+		says, m, err := u.ask(ctx, c)
+		if err != nil {
+			continue // whether it lives is for others to find out
+		}
+		m.close(ctx, false)
+		if says == saysModern {
+			return c.server.unavailable(true, errUpgraded)
+		}
+	}
+	return ctx.Err()
 }
 
 // connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
@@ -168,8 +229,12 @@ const (
 	saysNothing // within the limit
 )
 
-// errNoCommon is the cause when a server names its revisions and this gateway speaks none of them.
-var errNoCommon = errors.New("server supports no revision that is spoken here")
+var (
+	// errNoCommon is the cause when a server names its revisions and this gateway speaks none of them.
+	errNoCommon = errors.New("server supports no revision that is spoken here")
+	// errUpgraded is the cause when a server of the legacy era became modern.
+	errUpgraded = errors.New("server became one of " + mcp.LatestModern)
+)
 
 // probe asks what the server is. An error means that asking in the old way is no use.
 func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {

@@ -19,9 +19,9 @@ import (
 // streamed is a small server over HTTP+SSE at /base/sse. What a test leaves zero behaves well.
 type streamed struct {
 	*httptest.Server
-	endpoint string                                                  // %s is the session; "": /base/messages?session=%s
-	open     func(w http.ResponseWriter, r *http.Request)            // GET, in place of everything
-	event    func(message string) string                             // writes a message; nil: event
+	endpoint string                                                    // %s is the session; "": /base/messages?session=%s
+	open     func(w http.ResponseWriter, r *http.Request)              // GET, in place of everything
+	event    func(message string) string                               // writes a message; nil: event
 	accept   func(w http.ResponseWriter, r *http.Request, m wire) bool // POST; true: it has answered itself
 
 	mu       sync.Mutex // guards the fields below
@@ -275,7 +275,9 @@ func TestAnswersToPOST(t *testing.T) {
 		"500":                      {plain(500), "sent"},
 		"503":                      {plain(503), "sent"},
 		"302": {func(*streamed) func(http.ResponseWriter, *http.Request, wire) {
-			return func(w http.ResponseWriter, r *http.Request, _ wire) { http.Redirect(w, r, "/base/sse", http.StatusFound) }
+			return func(w http.ResponseWriter, r *http.Request, _ wire) {
+				http.Redirect(w, r, "/base/sse", http.StatusFound)
+			}
 		}, "protocol"},
 		"reset": {func(*streamed) func(http.ResponseWriter, *http.Request, wire) {
 			return func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) }

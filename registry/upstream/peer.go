@@ -51,6 +51,7 @@ type transport interface {
 
 var (
 	_ transport = (*httpLink)(nil)
+	_ transport = (*sseLink)(nil)
 	_ transport = (*child)(nil)
 )
 

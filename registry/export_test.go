@@ -14,3 +14,27 @@ func Verdicts(raw, data mcp.RawJSON) (short, library bool, err error) {
 
 // CompilePattern returns how a pattern of ECMA-262 is read.
 var CompilePattern = compilePattern
+
+// IsRecursive tells whether a value can meet one subschema at several levels.
+func IsRecursive(raw mcp.RawJSON) bool {
+	s, err := compile(raw)
+	if err != nil {
+		return false
+	}
+	seen, open := map[*node]bool{}, map[*node]bool{}
+	var leads func(n *node) bool
+	leads = func(n *node) bool {
+		if open[n] || seen[n] {
+			return open[n]
+		}
+		seen[n], open[n] = true, true
+		defer delete(open, n)
+		for _, e := range n.edges {
+			if leads(e.to) {
+				return true
+			}
+		}
+		return false
+	}
+	return leads(s.root)
+}

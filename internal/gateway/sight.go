@@ -82,7 +82,7 @@ func (g *Gateway) newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant
 		made.byName[tool.Exposed] = one
 		if tool.Server != server {
 			server = tool.Server
-			hash.Write(strconv.AppendUint(nil, view.Announced(server), 10))
+			hash.Write(strconv.AppendUint(nil, view.Announced(server, registry.KindTool), 10))
 		}
 		hash.Write(tool.Raw)
 		hash.Write([]byte{'\n'})

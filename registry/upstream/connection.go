@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -20,28 +19,32 @@ type connection struct {
 	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count   func(Anomaly, int)
 	gone    atomic.Bool
-	told    atomic.Bool   // the server tells when its list changes
-	changes chan struct{} // the list may have changed
+	told    atomic.Bool   // the server tells when its lists change
+	changes chan struct{} // there is news
 	doubts  chan struct{} // the connection may be lost
-	said    atomic.Bool   // the server said that its list changed, since the last list
-	listed  []byte        // the last list's text; only the supervisor touches this and the next
-	fresh   time.Duration // how long that list may be kept when changes are not told
+	news    atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
+
+	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, fresh: checkEvery,
+		server: fault(server), count: count,
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1),
 	}
 }
 
-// changed asks for another list. It never waits: one request that is not served yet stands for all.
-func (c *connection) changed() { signal(c.changes) }
+// changed asks for all lists again. It never waits: one request that is not served yet stands for all.
+func (c *connection) changed() {
+	c.news.Or(uint32(everyTopic))
+	signal(c.changes)
+}
 
-// announced asks for other lists because the server says that its own of that kind changed.
-func (c *connection) announced(registry.Kind) {
-	c.said.Store(true)
-	c.changed()
+// announced asks for the lists of one kind again because the server says that they changed.
+func (c *connection) announced(kind registry.Kind) {
+	topic := topicOf(kind)
+	c.news.Or(uint32(topic | topic<<announcedBy))
+	signal(c.changes)
 }
 
 // doubted asks for a proof of life.
@@ -77,7 +80,7 @@ func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp
 	}
 	result, err := c.peer.call(ctx, i, call)
 	if err == nil {
-		result, err = c.server.complete(result)
+		result, err = c.server.complete(i.method, c.version, result)
 	}
 	return result, err
 }
@@ -137,12 +140,4 @@ func (c *connection) end(ctx context.Context, polite bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
 	defer cancel()
 	c.peer.close(ctx, polite)
-}
-
-// checkAfter returns when to check the connection next: sooner while changes are told, since then only life is asked.
-func (c *connection) checkAfter() time.Duration {
-	if c.told.Load() {
-		return jitter(checkEvery)
-	}
-	return c.fresh + jitter(checkEvery/4)
 }

@@ -36,6 +36,8 @@ type wire struct {
 	Method string          `json:"method"`
 	Params struct {
 		Name            string                     `json:"name"`
+		URI             string                     `json:"uri"`
+		Notifications   map[string]json.RawMessage `json:"notifications"`
 		Cursor          *string                    `json:"cursor"`
 		ProtocolVersion string                     `json:"protocolVersion"`
 		Arguments       map[string]any             `json:"arguments"`

@@ -29,7 +29,6 @@ type legacy struct {
 	streams      sync.Once
 
 	mu        sync.Mutex // guards the fields below
-	offers    mcp.Object // the server's capabilities
 	level     mcp.Level  // of log messages that the server was asked for
 	listening mcp.ID     // of the one call that wants log messages, where nothing ties them to calls
 	dialogues map[*dialogue]struct{}
@@ -71,18 +70,9 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	if mcp.EraOf(revision) != mcp.Legacy {
 		return "", l.conn.server.protocol("initialize answered with an unknown revision")
 	}
-	l.mu.Lock()
-	l.offers = result.Object("capabilities")
-	l.mu.Unlock()
+	l.conn.declare(result.Object("capabilities"))
 	l.link.begin(out.sessionID, revision)
 	return revision, l.link.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{}))
-}
-
-// declares tells whether the server declared the capability.
-func (l *legacy) declares(capability string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.offers.Has(capability)
 }
 
 func (l *legacy) request(method string, params mcp.Object) *outgoing {
@@ -92,12 +82,12 @@ func (l *legacy) request(method string, params mcp.Object) *outgoing {
 
 func (l *legacy) prepare(*item) {}
 
-func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
+func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
 	if cursor != nil {
 		params = params.With("cursor", cursor)
 	}
-	result, err := l.exchange(ctx, l.request(mcp.MethodToolsList, params))
+	result, err := l.exchange(ctx, l.request(method, params))
 	// Before 2026-07-28 an empty cursor means the end to all clients, so servers send it as that.
 	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
 		result = result.Without("nextCursor")
@@ -106,7 +96,7 @@ func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, erro
 }
 
 func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	return l.run(ctx, i, c, relay(c), nil)
+	return l.run(ctx, i, c, notifier(c), nil)
 }
 
 // run runs one call on this session. notify takes its progress and log messages, asks its questions; nil: nobody.
@@ -121,43 +111,21 @@ func (l *legacy) run(
 		l.listen(id)
 		defer l.listen("")
 	}
-	params := c.Params.Without("inputResponses", "requestState")
-	body := make([]byte, 0, callSize(i, params, ""))
+	body := make([]byte, 0, callSize(i, c.Params, ""))
 	result, err := l.exchange(ctx, &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, params, ""), notify: notify, asks: asks,
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: notify, asks: asks,
 	})
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	if kind := result.Value("resultType"); kind != nil && string(kind) != `"complete"` {
-		return mcp.Object{}, l.conn.server.protocol("a result of a type that this revision does not know")
-	}
-	return l.conn.server.complete(result)
-}
-
-// relay returns what passes progress and the wanted log messages on to the caller; nil when none are wanted.
-func relay(c *registry.Call) func(context.Context, *mcp.Message) {
-	moved := progress(c)
-	if c.LogLevel == 0 {
-		return moved
-	}
-	return func(ctx context.Context, m *mcp.Message) {
-		switch {
-		case m.Method != mcp.NotifyMessage:
-			if moved != nil {
-				moved(ctx, m)
-			}
-		case c.LogLevel.Wants(m.Params.Text("level")):
-			_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: m.Params}) // whoever asked may be gone
-		}
-	}
+	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
 }
 
 // speak asks the server for log messages of the level, unless it sends them already or has none. Those that a caller
 // does not want are dropped when they come.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
-	if level == 0 || l.says(level) || !l.declares("logging") {
+	if level == 0 || l.says(level) || !l.conn.has("logging") {
 		return nil
 	}
 	if err := l.take(ctx); err != nil {

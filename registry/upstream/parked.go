@@ -98,7 +98,7 @@ func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
 	d.open = nil
 	d.mu.Unlock()
 	for _, q := range open {
-		d.session.link.tell(ctx, refusal(q.id, mcp.Errorf(mcp.CodeInternal, "The call has ended")))
+		d.session.link.tell(ctx, rejection(q.id, mcp.Errorf(mcp.CodeInternal, "The call has ended")))
 	}
 	if release != nil {
 		release()
@@ -177,7 +177,7 @@ func (d *dialogue) attach(c *registry.Call) {
 // round passes notifications on until there is something to return: the questions of the server, or its result. A
 // caller who leaves ends the exchange.
 func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-	relay := relay(c)
+	relay := notifier(c)
 	pass := func() {
 		for {
 			select {
@@ -346,7 +346,7 @@ func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[
 		case ok:
 			bodies = append(bodies, mcp.AppendResult(nil, q.id, answer))
 		case refused != nil:
-			bodies = append(bodies, refusal(q.id, refused))
+			bodies = append(bodies, rejection(q.id, refused))
 		}
 		return ok || refused != nil
 	})
@@ -394,11 +394,7 @@ func failed(i *item, text string, err error) (mcp.Object, error) {
 	if i.method != mcp.MethodToolsCall {
 		return mcp.Object{}, err
 	}
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
-	return mcp.NewObject(
-		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})},
-		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
-	), nil
+	return failure(text), nil
 }
 
 // opened turns the error of a server whose user must open addresses first into questions where the caller can be asked
@@ -415,7 +411,7 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	var (
 		requests mcp.Object
 		text     = answered.Message
-		asks     = len(elicitations) > 0 && i.method != mcp.MethodComplete
+		asks     = len(elicitations) > 0 && mayAsk(i.method)
 	)
 	for n, one := range elicitations {
 		params, _ := mcp.ObjectOf(one)

@@ -142,7 +142,7 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	switch {
 	case state != "":
 		result, err = p.resume(ctx, c, state)
-	case c.Capabilities.Len() > 0 && asking(i.method):
+	case c.Capabilities.Len() > 0 && mayAsk(i.method):
 		result, err = p.converse(ctx, i, c)
 	default:
 		result, err = p.plain(ctx, i, c)
@@ -153,14 +153,10 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	return result, nil
 }
 
-// asking tells whether input can be asked for in the course of a request.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-func asking(method string) bool { return method != mcp.MethodComplete }
-
 // plain runs a call whose caller cannot be asked anything.
 func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	k := p.keyOf(c, i.method)
-	if p.shared && k == (key{}) && (c.LogLevel == 0 || !p.control.declares("logging")) {
+	if p.shared && k == (key{}) && (c.LogLevel == 0 || !p.control.conn.has("logging")) {
 		return p.control.call(ctx, i, c)
 	}
 	s, err := p.acquire(ctx, k, aCall)
@@ -174,10 +170,10 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 // keyOf says which sessions may run the call.
 func (p *pool) keyOf(c *registry.Call, method string) key {
 	var k key
-	if c.Capabilities.Len() > 0 && asking(method) {
+	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.capabilities = string(c.Capabilities.JSON())
 	}
-	speaks := c.LogLevel > 0 && !p.attributes && p.control.declares("logging")
+	speaks := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
 	k.alone = !p.attributes && (k.capabilities != "" || speaks)
 	switch {
 	case p.shared:

@@ -248,7 +248,11 @@ func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
 	)
 	switch {
 	case err == nil:
-		return u.weigh(result.Value("supportedVersions"))
+		says, err := u.weigh(result.Value("supportedVersions"))
+		if says == saysModern {
+			m.learn(result) // a legacy server's own handshake says more
+		}
+		return says, err
 	case errors.As(err, &answered):
 		return u.weighError(answered)
 	case ctx.Err() != nil:

@@ -389,7 +389,7 @@ func TestUpsetChildIsAskedOnce(t *testing.T) {
 	for kind, want := range map[string]int{"upset": 3, "silent": 2, "legacy": 2} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			cfg := command(kind)
+			cfg := shared(command(kind))
 			starts := filepath.Join(t.TempDir(), "starts")
 			cfg.Env["SELF"], cfg.Env["STARTS"] = cfg.Command, starts
 			cfg.Command, cfg.Args = "/bin/sh", []string{"-c", `echo >> "$STARTS"; exec "$SELF"`}

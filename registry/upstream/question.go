@@ -10,7 +10,7 @@ import (
 // errUnasked answers a question that nobody can be asked.
 var errUnasked = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")
 
-func refusal(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
+func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
 
 // notified takes a notification that no request's token or stream ties to a call.
 func (l *legacy) notified(m *mcp.Message) {
@@ -63,12 +63,12 @@ func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
 	}
 	switch {
 	case l.capabilities.Len() == 0:
-		return refusal(m.ID, errUnasked)
+		return rejection(m.ID, errUnasked)
 	case d == nil:
-		return refusal(m.ID, mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to"))
+		return rejection(m.ID, mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to"))
 	}
 	if err := d.ask(m); err != nil {
-		return refusal(m.ID, err)
+		return rejection(m.ID, err)
 	}
 	return nil
 }

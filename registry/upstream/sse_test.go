@@ -145,7 +145,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 func TestHTTPAndSSECarriesEverything(t *testing.T) {
 	t.Parallel()
 	s := serveStreamed(t, &streamed{})
-	r := start(t, s.config())
+	r := start(t, shared(s.config()))
 	r.untilTool("badresult")
 	if got := r.last(); got.Revision != mcp.Revision2024 || got.Tools != 23 {
 		t.Errorf("status: got %+v, want 23 tools at %s", got, mcp.Revision2024)
@@ -443,7 +443,7 @@ func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 // TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be told apart, and the next serves.
 func TestOversizedEventOverSSE(t *testing.T) {
 	t.Parallel()
-	r := start(t, serveStreamed(t, &streamed{}).config())
+	r := start(t, shared(serveStreamed(t, &streamed{}).config()))
 	r.untilTool("huge")
 	if _, err := r.call(t.Context(), "huge", `{}`, nil); kindOf(mcp.Object{}, err) != "protocol" {
 		t.Errorf("got %v, want a protocol error", cause(err))

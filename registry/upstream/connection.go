@@ -14,7 +14,9 @@ import (
 type connection struct {
 	server  fault
 	peer    peer
-	version string // the revision agreed on
+	version string                 // the revision agreed on
+	pool    *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
+	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count   func(Anomaly, int)
 	gone    atomic.Bool
 	told    atomic.Bool   // the server tells when its lists change
@@ -60,15 +62,39 @@ func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mc
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, errGone)
 	}
-	result, err := c.peer.call(ctx, i, call)
-	if err == nil {
-		result, err = c.server.complete(i.method, c.version, result)
+	result, err := c.run(ctx, i, call)
+	if errors.Is(err, errBusy) {
+		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
 	}
 	if err = c.server.settle(ctx, err); err != nil {
 		c.judge(err)
 		return mcp.Object{}, err
 	}
 	return result, nil
+}
+
+// run has the call run by the peer, or by one of the sessions for its caller.
+func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
+	if c.pool != nil {
+		return c.pool.call(ctx, i, call)
+	}
+	result, err := c.peer.call(ctx, i, call)
+	if err == nil {
+		result, err = c.server.complete(i.method, c.version, result)
+	}
+	return result, err
+}
+
+// question takes a request of the server. It returns the answer when there is one at once, nil when it follows. out is
+// the request on whose stream it came; nil: it came on none.
+func (c *connection) question(m *mcp.Message, out *outgoing) []byte {
+	if m.Method == mcp.MethodPing {
+		return mcp.AppendResult(nil, m.ID, mcp.Object{})
+	}
+	if l := c.session.Load(); l != nil {
+		return l.question(m, out)
+	}
+	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
 }
 
 // notified takes a notification that does not say which request it belongs to.
@@ -80,6 +106,10 @@ func (c *connection) notified(m *mcp.Message) {
 		c.announced(registry.KindPrompt)
 	case mcp.NotifyResourcesChanged:
 		c.announced(registry.KindResource)
+	default:
+		if l := c.session.Load(); l != nil {
+			l.notified(m)
+		}
 	}
 }
 
@@ -104,6 +134,9 @@ func (c *connection) judge(err error) {
 // belongs to the connection has ended.
 func (c *connection) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
+	if c.pool != nil {
+		c.pool.close(ctx, polite)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
 	defer cancel()
 	c.peer.close(ctx, polite)

@@ -74,15 +74,20 @@ func (m *modern) request(method string, params mcp.Object) *outgoing {
 	return &outgoing{id: id, method: method, body: body, header: m.header(method, "")}
 }
 
+// learn keeps what a server says of itself.
+func (m *modern) learn(discovered mcp.Object) {
+	if discovered.Value("capabilities").IsObject() {
+		m.conn.declare(discovered.Object("capabilities"))
+	}
+}
+
 // discover asks what the server is. ok tells whether it speaks this era's revision.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 	result, err := m.link.exchange(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
 		return false, err
 	}
-	if capabilities := result.Value("capabilities"); capabilities.IsObject() {
-		m.conn.declare(result.Object("capabilities"))
-	}
+	m.learn(result)
 	versions, _ := result.Value("supportedVersions").Elements()
 	return speaks(versions), nil
 }

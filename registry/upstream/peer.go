@@ -45,6 +45,8 @@ type transport interface {
 	begin(sessionID, revision string)
 	// follow receives what the server sends on its own until ctx ends or the connection is lost; nil when it cannot.
 	follow(ctx context.Context) error
+	// attributes tells whether what a server sends in the course of a call says which call it belongs to.
+	attributes() bool
 	// leaves tells whether an exchange that is given up ends by itself for a modern server.
 	leaves() bool
 	close(ctx context.Context, polite bool)
@@ -52,6 +54,7 @@ type transport interface {
 
 var (
 	_ transport = (*httpLink)(nil)
+	_ transport = (*sseLink)(nil)
 	_ transport = (*child)(nil)
 )
 
@@ -62,6 +65,7 @@ type outgoing struct {
 	body   []byte                              // the whole message; shared with the transport until exchange returns
 	header http.Header                         // over HTTP; nil: those of the session. Shared: do not modify
 	notify func(context.Context, *mcp.Message) // nil: notifications that belong to the request are dropped
+	asks   *dialogue                           // takes the questions that belong to the request; nil: there are none
 
 	sessionID string // set by exchange when the answer opened a session
 }
@@ -82,12 +86,4 @@ func owner(m *mcp.Message) mcp.ID {
 		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
 	}
 	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
-}
-
-// reply returns the answer to a request of a server: this client has no capabilities, so it only answers ping.
-func reply(m *mcp.Message) []byte {
-	if m.Method == mcp.MethodPing {
-		return mcp.AppendResult(nil, m.ID, mcp.Object{})
-	}
-	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
 }

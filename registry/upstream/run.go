@@ -66,6 +66,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.peer.watch(ctx) })
 	group.Go(func() error { return u.follow(ctx, l) })
+	group.Go(func() error { return u.reprobe(ctx, c) })
 	err = group.Wait()
 	c.gone.Store(true) // before the tools leave the catalogue, so that no call begins on a dead connection
 	return err

@@ -1,6 +1,6 @@
-// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio or
-// Streamable HTTP, and puts what they offer into the catalogue. It carries results as raw JSON and does not know who may
-// call what, nor how clients are served.
+// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
+// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. It carries results as raw JSON and does not
+// know who may call what, nor how clients are served.
 package upstream
 
 import (
@@ -24,9 +24,15 @@ type Config struct {
 	Args    []string
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
+	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8
+
 	URL     string
+	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
+
+	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
+	Shared bool
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
@@ -79,6 +85,7 @@ type Upstream struct {
 	mu     sync.Mutex // guards the fields below
 	status Status
 	wasUp  bool
+	kind   kind          // that was found last
 	next   chan struct{} // closed when there is another connection
 }
 

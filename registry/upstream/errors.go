@@ -16,6 +16,8 @@ import (
 var (
 	errGone     = errors.New("connection is closed")
 	errTooLarge = errors.New("message too large")
+	errBusy     = errors.New("all sessions for calls are busy")
+	errCrowded  = errors.New("too many calls wait for input")
 	errEnded    = errors.New("stream ended without the answer")
 )
 

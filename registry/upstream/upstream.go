@@ -23,14 +23,16 @@ type Config struct {
 	Args    []string
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
-	MaxChildren int // children at once, the one for lists too; zero: 8
-
 	URL     string
 	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
 
-	Shared bool // one session may serve every tenant and user
+	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
+	Shared bool
+	// MaxChildren is how many children run at once for a Command of the legacy era; zero: 8. One of them lists and serves
+	// no calls unless Shared.
+	MaxChildren int
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
@@ -63,8 +65,10 @@ type Status struct {
 	Up       bool
 	Tried    bool // at least one attempt has ended
 	Revision string
-	Tools    int
-	Refused  []registry.Refusal
+
+	Tools, Prompts, Resources, Templates int // in the catalogue
+
+	Refused  []registry.Refusal // definitions, and with reason "list" whole lists that could not be read
 	Restarts int
 	Problem  string // why it is down, for operators; "" when up
 }

@@ -48,7 +48,7 @@ func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
 		"rules": func(n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(cfg, t, item)) })
 		},
-		"limits": func(n *node) { r.tenantLimits(cfg, t, n) },
+		"limits":      func(n *node) { r.tenantLimits(cfg, t, n) },
 		"output":      func(n *node) { r.output(&t.Output, n) },
 		"inline_refs": func(n *node) { t.InlineRefs = r.boolean(n) },
 	})

@@ -60,18 +60,6 @@ func TestStatusOfErrors(t *testing.T) {
 	}
 }
 
-// TestQuestionToLegacyClient shows that a result that asks something is no result for a client that cannot be asked.
-func TestQuestionToLegacyClient(t *testing.T) {
-	w := newWorld(t)
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
-		return object(`{"resultType":"input_required","requestState":"s"}`), nil
-	}})
-	got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo")).Body.String()
-	if !strings.Contains(got, `"isError":true`) || strings.Contains(got, "requestState") {
-		t.Errorf("got %s, want a tool error", got)
-	}
-}
-
 // TestListIsLoweredOnce shows that lists in older forms are remembered, and by what they are made of.
 func TestListIsLoweredOnce(t *testing.T) {
 	w := newWorld(t)

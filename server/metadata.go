@@ -28,11 +28,13 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
 	path := endpointPath
-	if tenant := chi.URLParam(r, "tenant"); namePattern.MatchString(tenant) {
+	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
+		tenant := chi.URLParam(r, "tenant")
+		if !namePattern.MatchString(tenant) {
+			x.refuse("", errNotFound)
+			return
+		}
 		path = tenantPath + tenant + endpointPath
-	} else if tenant != "" {
-		x.refuse("", errNotFound)
-		return
 	}
 	issuers := make([]mcp.RawJSON, 0, len(x.settings.Issuers))
 	for _, issuer := range x.settings.Issuers {

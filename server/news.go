@@ -14,6 +14,8 @@ const (
 	maxSubscriptions = 256
 	// maxUpdates is how many parts of resources are remembered as changed; beyond, the resources they are parts of.
 	maxUpdates = 1024
+	// maxTold is how many updates are put into the log before they are sent: it does not keep any number of events.
+	maxTold = 32
 )
 
 // changes returns the notices of changed lists, each with the digest that tells whether its list changed.
@@ -65,18 +67,22 @@ func (l *live) isUnsent(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holders[owed] == nil
 }
 
-// claimUpdates is claim for changed resources. It returns their URIs.
-func (l *live) claimUpdates(stream string) (uris []string) {
+// claimUpdates is claim for changed resources. It returns the URIs of some; more is whether there are others.
+func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uri, owed := range l.news.updates {
 		if owed == "" || l.isUnsent(owed, stream) {
-			l.news.updates[uri] = stream
 			uris = append(uris, uri)
 		}
 	}
 	slices.Sort(uris)
-	return uris
+	more = len(uris) > maxTold
+	uris = uris[:min(len(uris), maxTold)]
+	for _, uri := range uris {
+		l.news.updates[uri] = stream
+	}
+	return uris, more
 }
 
 // sent notes that all there was on a stream went out, its notices too.

@@ -283,7 +283,13 @@ func (w *follower) tell(ctx context.Context) bool {
 			return false
 		}
 	}
-	for _, uri := range w.session.claimUpdates(w.stream) {
+	uris, more := w.session.claimUpdates(w.stream)
+	if more {
+		stirred := make(chan struct{})
+		close(stirred)
+		w.stirring = stirred
+	}
+	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		if s.desk.Reads(caller, uri) && !w.put(ctx, mcp.NotifyResourceUpdated, params) {
 			return false

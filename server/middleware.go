@@ -129,6 +129,7 @@ func (s *Server) giveBack(h held) {
 // authenticated finds out whose token the request carries, before anything of it is read.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
+	x.metadata = x.metadataURL(r)
 	token, refused := bearer(r)
 	if refused == nil {
 		var err error

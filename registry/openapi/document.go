@@ -25,13 +25,16 @@ type operation struct {
 	op           *openapi3.Operation
 }
 
+const maxReason = 500 // bytes of the library's word on a document
+
 func parse(data []byte) (*document, error) {
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("the document has more than %d MiB", maxDocument>>20)
 	}
 	read, err := openapi3.NewLoader().LoadFromData(data)
 	if err != nil {
-		return nil, fmt.Errorf("read the document (references to other files are not followed): %w", err)
+		reason := cut(strings.Join(strings.Fields(err.Error()), " "), maxReason)
+		return nil, fmt.Errorf("read the document (references to other files are not followed): %s", reason)
 	}
 	if !strings.HasPrefix(read.OpenAPI, "3.") {
 		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
@@ -58,6 +61,14 @@ func (d *document) operations() []operation {
 	return all
 }
 
+// label returns what the document calls the operation.
+func (o *operation) label() string {
+	if o.op.OperationID != "" {
+		return cut(o.op.OperationID, 2*maxName)
+	}
+	return cut(o.method+" "+o.path, 2*maxName)
+}
+
 // maxName bounds a tool's name before its prefix.
 const maxName = 64
 
@@ -74,7 +85,7 @@ func (o *operation) name() string {
 func fit(text string) string {
 	var out strings.Builder
 	for _, c := range text {
-		if c != '-' && c != '.' && !(c < 0x80 && isAlphanumeric(byte(c))) { //nolint:gosec // it is one byte
+		if !isAlphanumeric(c) && c != '-' && c != '.' {
 			c = '_'
 		}
 		if c != '_' || !strings.HasSuffix(out.String(), "_") {
@@ -88,7 +99,7 @@ func fit(text string) string {
 	return fitted[:min(len(fitted), maxName)]
 }
 
-func isAlphanumeric(c byte) bool {
+func isAlphanumeric(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 

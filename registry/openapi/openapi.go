@@ -39,9 +39,9 @@ type Config struct {
 	Timeout       time.Duration // of one call; zero: 30 s
 }
 
-// Load returns the included operations as offers, in the order of their paths, and those that cannot be offered. The
-// error is for a document, or a config, of which nothing can be used. A panic of the library is contained: a reload must
-// survive whatever is in the file.
+// Load returns the included operations as offers, in the order of their paths, and those that cannot be offered, by
+// operationId or as "METHOD /path". The error is for a document, or a config, of which nothing can be used. A panic of
+// the library is contained: a reload must survive whatever is in the file.
 func Load(cfg Config) (offers []registry.Offer, refusals []registry.Refusal, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +77,7 @@ func Load(cfg Config) (offers []registry.Offer, refusals []registry.Refusal, err
 		offer, err := newOffer(&cfg, doc, target, &o)
 		if err != nil {
 			refusals = append(refusals, registry.Refusal{
-				Server: cfg.Name, Kind: registry.KindTool, Item: o.name(), Reason: "operation", Err: err,
+				Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err,
 			})
 			continue
 		}

@@ -154,7 +154,7 @@ func TestRefusedOperationsCostNoOther(t *testing.T) {
 	for _, r := range refused {
 		got[r.Item] = r.Err.Error()
 	}
-	for item, want := range map[string]string{"issues_attach": "neither JSON nor a form", "session_get": "cookie"} {
+	for item, want := range map[string]string{"issues/attach": "neither JSON nor a form", "session/get": "cookie"} {
 		if !strings.Contains(got[item], want) {
 			t.Errorf("%s: got %q, want %q", item, got[item], want)
 		}

@@ -106,8 +106,8 @@ func plainPath(path string) bool {
 		if segment == "" || segment == "." || segment == ".." {
 			return false
 		}
-		for i := range len(segment) {
-			if c := segment[i]; !isAlphanumeric(c) && strings.IndexByte("-._~!$&'()*+,;=:@", c) < 0 {
+		for _, c := range segment {
+			if !isAlphanumeric(c) && !strings.ContainsRune("-._~!$&'()*+,;=:@", c) {
 				return false
 			}
 		}

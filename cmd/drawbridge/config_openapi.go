@@ -37,7 +37,7 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 	}
 	offers, refused, err := openapi.Load(openAPIConfig(*s))
 	if unmatched, ok := errors.AsType[*openapi.IncludeError](err); ok {
-		r.fault(itemOf(n.member("include"), unmatched.Pattern), "%s", err)
+		r.faultHint(itemOf(n.member("include"), unmatched.Pattern), nearest(unmatched.Pattern, unmatched.Known), "%s", err)
 		return
 	}
 	if err != nil {

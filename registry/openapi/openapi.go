@@ -119,7 +119,11 @@ func choose(all []operation, include []string) ([]operation, error) {
 		}
 	}
 	if i := slices.Index(used, false); i >= 0 {
-		return nil, &IncludeError{Pattern: include[i], text: fmt.Sprintf("include: no operation of the document matches %q", include[i])}
+		known := make([]string, len(all))
+		for j := range all {
+			known[j] = all[j].label()
+		}
+		return nil, &IncludeError{Pattern: include[i], Known: known}
 	}
 	return chosen, nil
 }
@@ -127,10 +131,12 @@ func choose(all []operation, include []string) ([]operation, error) {
 // IncludeError says which pattern of Include matches nothing.
 type IncludeError struct {
 	Pattern string
-	text    string
+	Known   []string // what the document calls its operations
 }
 
-func (e *IncludeError) Error() string { return e.text }
+func (e *IncludeError) Error() string {
+	return fmt.Sprintf("include: no operation of the document matches %q", e.Pattern)
+}
 
 // matches tells whether a pattern names the operation.
 func (o *operation) matches(pattern string) bool {

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,11 +26,17 @@ type operation struct {
 	op           *openapi3.Operation
 }
 
-const maxReason = 500 // bytes of the library's word on a document
+const (
+	maxDepth  = 200 // of JSON: the time to read it grows with the square
+	maxReason = 500 // bytes of the library's word on a document
+)
 
 func parse(data []byte) (*document, error) {
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("the document has more than %d MiB", maxDocument>>20)
+	}
+	if json.Valid(data) && depth(data) > maxDepth { // YAML the library bounds by itself
+		return nil, fmt.Errorf("the document is more than %d levels deep", maxDepth)
 	}
 	read, err := openapi3.NewLoader().LoadFromData(data)
 	if err != nil {
@@ -40,6 +47,26 @@ func parse(data []byte) (*document, error) {
 		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
 	}
 	return &document{read}, nil
+}
+
+// depth returns how deep valid JSON is.
+func depth(data []byte) (deepest int) {
+	open, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			open++
+			deepest = max(deepest, open)
+		case c == '}' || c == ']':
+			open--
+		}
+	}
+	return deepest
 }
 
 // operations lists every operation, by path and method.

@@ -81,8 +81,8 @@ func TestContentParametersAreJSON(t *testing.T) {
 	}
 }
 
-// TestHostilePaths shows the bytes that arrive, or that nothing does.
-func TestHostilePaths(t *testing.T) {
+// TestT3HostilePaths shows the bytes that arrive, or that nothing does.
+func TestT3HostilePaths(t *testing.T) {
 	a := newAPI(t)
 	document := operation("/users/{id}/keys", `"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`)
 	for value, want := range map[string]string{
@@ -138,7 +138,7 @@ func TestHostilePaths(t *testing.T) {
 }
 
 // Two arguments in one segment, each harmless, may be harmful together.
-func TestArgumentsThatMeetInOneSegment(t *testing.T) {
+func TestT3ArgumentsThatMeetInOneSegment(t *testing.T) {
 	a := newAPI(t)
 	document := operation("/f/.{a}{b}", `"parameters":[{"name":"a","in":"path","required":true,"schema":{}},{"name":"b","in":"path","required":true,"schema":{}}]`)
 	for arguments, want := range map[string]string{
@@ -154,7 +154,7 @@ func TestArgumentsThatMeetInOneSegment(t *testing.T) {
 	}
 }
 
-func TestHostileQueries(t *testing.T) {
+func TestT3HostileQueries(t *testing.T) {
 	a := newAPI(t)
 	deep := withParameter(`{"name":"f","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}}`)
 	open := withParameter(`{"name":"f","in":"query","schema":{}}`)
@@ -176,7 +176,7 @@ func TestHostileQueries(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestT3HostileHeaders(t *testing.T) {
 	a := newAPI(t)
 	document := func(name string) []byte {
 		return withParameter(`{"name":"` + name + `","in":"header","schema":{}}`)

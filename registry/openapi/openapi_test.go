@@ -374,7 +374,12 @@ func TestUnusableConfigs(t *testing.T) {
 		"a file":           {func(c *openapi.Config) { c.Document = external("other.yaml#/x") }, "references to other files are not followed"},
 		"an absolute file": {func(c *openapi.Config) { c.Document = external("/etc/passwd") }, "references to other files are not followed"},
 		"an address":       {func(c *openapi.Config) { c.Document = external(a.URL + "/schema.json") }, "references to other files are not followed"},
-		"too large":        {func(c *openapi.Config) { c.Document = make([]byte, 16<<20+1) }, "more than 16 MiB"},
+		"too deep":         {func(c *openapi.Config) { c.Document = nested(9000) }, "more than 200 levels deep"},
+		"deep YAML": {func(c *openapi.Config) {
+			c.Document = append([]byte("x-a:"+strings.Repeat(" [", 20_000)+"\n"), c.Document...)
+		}, "depth"},
+		"doubling YAML": {func(c *openapi.Config) { c.Document = append(doubling(), c.Document...) }, "excessive aliasing"},
+		"too large":     {func(c *openapi.Config) { c.Document = make([]byte, 16<<20+1) }, "more than 16 MiB"},
 	} {
 		cfg := good
 		test.change(&cfg)
@@ -385,6 +390,20 @@ func TestUnusableConfigs(t *testing.T) {
 	if len(a.asked) > 0 {
 		t.Errorf("the server was asked for %s", a.asked[0].URL)
 	}
+}
+
+// nested is a document whose one schema is that deep.
+func nested(depth int) []byte {
+	return withParameter(`{"name":"x","in":"query","schema":` + strings.Repeat(`{"not":`, depth) + "{}" + strings.Repeat("}", depth) + "}")
+}
+
+// doubling is YAML whose size grows tenfold with every line when its aliases are expanded.
+func doubling() []byte {
+	text := "x-0: &a0 [x, x]\n"
+	for i := range 12 {
+		text += fmt.Sprintf("x-%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	return []byte(text)
 }
 
 func external(ref string) []byte {
@@ -407,5 +426,14 @@ func TestOffersHaveTheirTime(t *testing.T) {
 		if offers, _, err := openapi.Load(cfg); err != nil || offers[0].Timeout != want {
 			t.Errorf("got %v, error %v, want %v", offers[0].Timeout, err, want)
 		}
+	}
+}
+
+// A schema of a depth that people write, with brackets and quotation marks in its texts, is no deep document.
+func TestDepthIsThatOfTheStructure(t *testing.T) {
+	description := mcp.String(strings.Repeat(`{["\`, 300))
+	document := withParameter(`{"name":"x","in":"query","description":` + string(description) + `,"schema":{"not":{"not":{"type":"string"}}}}`)
+	if tools, refused := load(t, newAPI(t).config(document)); tools["op"] == nil {
+		t.Errorf("got %v, want a tool", refused)
 	}
 }

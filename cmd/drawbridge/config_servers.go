@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// serverConfig is one server of the config: built-in tools, a command or an address. It is plain data, so that two states of the config can
+// serverConfig is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is plain data, so that two states of the config can
 // be compared.
 type serverConfig struct {
 	name, prefix string
@@ -29,7 +29,10 @@ type serverConfig struct {
 	transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
 	headers   map[string]string
 
-	shared       bool // one session may serve every tenant and user
+	shared bool // one session may serve every tenant and user
+
+	api apiConfig
+
 	timeout      time.Duration
 	toolTimeouts map[string]time.Duration
 	private      bool // may be on a loopback or private address
@@ -59,10 +62,10 @@ func validServerName(text string) string {
 }
 
 func (r *reader) server(s *serverConfig, n *node) {
-	if !r.object(n, "a server", r.serverFields(s)) {
+	if !r.object(n, "a server", r.apiFields(s, r.serverFields(s))) {
 		return
 	}
-	kind := r.oneOf(n, "the server", "builtin", "command", "url")
+	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")
 	if kind == "" {
 		return
 	}
@@ -70,19 +73,20 @@ func (r *reader) server(s *serverConfig, n *node) {
 		"builtin": {"csv_root", "weather_url", "geocoding_url"},
 		"command": {"args", "env", "max_children"},
 		"url":     {"headers"},
+		"openapi": {"base_url", "include", "output_schemas"},
 	}
 	for owner, names := range belongs {
 		for _, name := range names {
-			if value := n.member(name); value != nil && owner != kind {
+			if value := n.member(name); value != nil && owner != kind && (name != "headers" || kind != "openapi") {
 				r.fault(value, "%s goes with %s, and this server has %s", name, owner, kind)
 			}
 		}
 	}
 	if value := n.member("private_addresses"); value != nil && kind == "command" {
-		r.fault(value, "private_addresses goes with url or builtin, and this server has command")
+		r.fault(value, "private_addresses goes with url, openapi or builtin, and this server has command")
 	}
-	if value := n.member("shared"); value != nil && kind == "builtin" {
-		r.fault(value, "shared goes with url or command; built-in tools keep nothing of a caller")
+	if value := n.member("shared"); value != nil && kind != "url" && kind != "command" {
+		r.fault(value, "shared goes with url or command; this server keeps nothing of a caller")
 	}
 	if s.maxChildren == 1 && !s.shared {
 		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
@@ -92,6 +96,8 @@ func (r *reader) server(s *serverConfig, n *node) {
 		r.checkBuiltin(s, n)
 	case "url":
 		r.checkServerURL(n.member("url"))
+	case "openapi":
+		r.checkAPI(s, n)
 	}
 	r.checkType(s, n, kind)
 }

@@ -20,7 +20,7 @@ import (
 // maxRefusalsShown bounds how many refused items of one server the warnings name, and the log at once.
 const maxRefusalsShown = 10
 
-// fleet keeps the servers of the config running: built-in tools and upstreams.
+// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams.
 type fleet struct {
 	catalogue *registry.Registry
 	metrics   *metrics.Metrics
@@ -100,6 +100,9 @@ func (f *fleet) close() {
 func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 	if len(s.builtin) > 0 {
 		return f.startBuiltin(ctx, s)
+	}
+	if s.api.document != nil {
+		return f.startOpenAPI(ctx, s)
 	}
 	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet"})
 	cfg := upstreamConfig(s, f.log)

@@ -13,7 +13,14 @@ const childRole = "DRAWBRIDGE_INTEROP_CHILD"
 
 // child is a stdio server: "crash" ends at once, "confess" tells what it was given.
 func child(role string) int {
-	if role == "crash" {
+	switch role {
+	case "job":
+		return handOver()
+	case "matrix-legacy", "matrix-modern":
+		return matrixChild(role)
+	case "asker":
+		return newAsker(false).stdin()
+	case "crash":
 		fmt.Fprintln(os.Stderr, "falling over")
 		return 3
 	}

@@ -154,9 +154,9 @@ func checkAcceptsMore(t *testing.T, raw, fresh mcp.RawJSON, values []string) boo
 }
 
 func TestInlinedSchemasAcceptTheSame(t *testing.T) {
-	rounds := 1_500
+	rounds := 600
 	if testing.Short() {
-		rounds = 500
+		rounds = 300
 	}
 	m := maker{Rand: rand.New(rand.NewPCG(20260728, 2))}
 	same, more := 0, 0

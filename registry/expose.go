@@ -14,21 +14,21 @@ func mayHoldURI(raw mcp.RawJSON) bool {
 
 // exposedResult maps the URIs in a result. The same Object comes back when there are none.
 func (o *origin) exposedResult(result mcp.Object) mcp.Object {
-	m := mapper{o, o.service.Load()}
+	var m *mapper
 	mapped := result
 	for name, value := range result.Members {
-		var fresh mcp.RawJSON
 		switch name {
-		case "content":
-			fresh = each(value, m.block)
-		case "contents":
-			fresh = each(value, m.contents)
-		case "messages":
-			fresh = each(value, m.message)
-		case "inputRequests":
-			fresh = m.questions(value)
+		case "content", "contents", "messages", "inputRequests":
+		default:
+			continue
 		}
-		if fresh != nil {
+		if !mayHoldURI(value) {
+			continue
+		}
+		if m == nil {
+			m = o.mapper()
+		}
+		if fresh := m.member(name, value); fresh != nil {
 			mapped = mapped.With(name, fresh)
 		}
 	}
@@ -42,7 +42,7 @@ func (o *origin) exposedError(err error) error {
 	if !ok || !worded.Data.IsObject() {
 		return err
 	}
-	data := mapper{o, o.service.Load()}.contents(worded.Data)
+	data := o.mapper().contents(worded.Data)
 	if data == nil {
 		return err
 	}
@@ -55,6 +55,22 @@ func (o *origin) exposedError(err error) error {
 type mapper struct {
 	origin  *origin
 	service *service
+	work    int // that may still be spent on matching templates
+}
+
+func (o *origin) mapper() *mapper { return &mapper{o, o.service.Load(), maxMatching} }
+
+// member maps a member of a result.
+func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
+	switch name {
+	case "content":
+		return each(value, m.block)
+	case "contents":
+		return each(value, m.contents)
+	case "messages":
+		return each(value, m.message)
+	}
+	return m.questions(value)
 }
 
 // each maps raw, or every element of raw when it is an array.
@@ -95,7 +111,7 @@ func within(raw mcp.RawJSON, name string, mapped func(mcp.RawJSON) mcp.RawJSON) 
 	return object.With(name, fresh).JSON()
 }
 
-func (m mapper) block(raw mcp.RawJSON) mcp.RawJSON {
+func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	if !mayHoldURI(raw) {
 		return nil
 	}
@@ -111,14 +127,14 @@ func (m mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-func (m mapper) contents(raw mcp.RawJSON) mcp.RawJSON { return within(raw, "uri", m.uri) }
+func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON { return within(raw, "uri", m.uri) }
 
-func (m mapper) message(raw mcp.RawJSON) mcp.RawJSON {
+func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
 	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 }
 
 // questions maps the messages of requests for sampling.
-func (m mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
+func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	requests, ok := mcp.ObjectOf(raw)
 	if !ok || !mayHoldURI(raw) {
 		return nil
@@ -139,24 +155,24 @@ func (m mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 }
 
 // link maps the URI of a resource link, unless the client fetches it itself.
-func (m mapper) link(raw mcp.RawJSON) mcp.RawJSON {
+func (m *mapper) link(raw mcp.RawJSON) mcp.RawJSON {
 	uri, _ := raw.Text()
 	switch strings.ToLower(schemeOf(uri)) {
 	case "http", "https":
-		if !m.service.knows(uri) {
+		if !m.service.knows(uri, &m.work) {
 			return nil
 		}
 	}
 	return m.uri(raw)
 }
 
-func (m mapper) uri(raw mcp.RawJSON) mcp.RawJSON {
+func (m *mapper) uri(raw mcp.RawJSON) mcp.RawJSON {
 	uri, _ := raw.Text()
 	switch strings.ToLower(schemeOf(uri)) {
 	case "":
 		return nil
 	case "data", "javascript", "vbscript":
-		if !m.service.knows(uri) {
+		if !m.service.knows(uri, &m.work) {
 			return nil
 		}
 	}

@@ -78,11 +78,11 @@ func TestTrap12_URIsInErrorsAreMapped(t *testing.T) {
 	if got, ok := errors.AsType[*mcp.Error](err); !ok || string(got.Data) != `{"uri":"mcp.box+file:///a"}` || got.Message != "none" || string(told.Data) != `{"uri":"file:///a"}` {
 		t.Errorf("got %v, first %s", err, told.Data)
 	}
-	if _, err = resultOf(t, "", mcp.Object{}, told); err != told {
+	if _, err = resultOf(t, "", mcp.Object{}, told); !errors.Is(err, told) {
 		t.Errorf("without prefix: got %v", err)
 	}
 	for _, other := range []error{&mcp.Error{Code: 1}, &mcp.Error{Code: 1, Data: mcp.RawJSON(`["uri"]`)}, errors.New("x")} {
-		if _, err = resultOf(t, "box", mcp.Object{}, other); err != other {
+		if _, err = resultOf(t, "box", mcp.Object{}, other); !errors.Is(err, other) {
 			t.Errorf("got %v, want %v itself", err, other)
 		}
 	}

@@ -68,7 +68,7 @@ func TestInlinedInputKeepsItsType(t *testing.T) {
 	if got := string(tool.Inlined()); !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
 	}
-	if &tool.Inlined()[0] != &tool.Inlined()[0] {
+	if first, second := tool.Inlined(), tool.Inlined(); &first[0] != &second[0] {
 		t.Error("made twice")
 	}
 }
@@ -154,14 +154,14 @@ func checkAcceptsMore(t *testing.T, raw, fresh mcp.RawJSON, values []string) boo
 }
 
 func TestInlinedSchemasAcceptTheSame(t *testing.T) {
-	rounds := 3_000
+	rounds := 1_500
 	if testing.Short() {
 		rounds = 500
 	}
 	m := maker{Rand: rand.New(rand.NewPCG(20260728, 2))}
 	same, more := 0, 0
 	for range rounds {
-		schema := m.document()
+		schema := m.document("$ref", "$ref", "$ref")
 		values := make([]string, 6)
 		for i := range values {
 			values[i] = m.value(3)
@@ -178,7 +178,7 @@ func TestInlinedSchemasAcceptTheSame(t *testing.T) {
 		}
 	}
 	t.Logf("%d schemas became equivalent ones, %d recursive ones wider ones", same, more)
-	if same < rounds/50 || more < rounds/100 {
+	if same < rounds/10 || more < rounds/50 {
 		t.Errorf("only %d and %d of %d schemas had something to inline", same, more, rounds)
 	}
 }

@@ -46,12 +46,16 @@ func newService(s Source, next *shelf) *service {
 	return made
 }
 
-// knows tells whether the source lists the own URI or has a template for it.
-func (s *service) knows(uri string) bool {
+// knows tells whether the source lists the own URI or has a template for it. It spends work, and looks at no more
+// templates when there is none left.
+func (s *service) knows(uri string, work *int) bool {
 	if s.listed[uri] {
 		return true
 	}
 	for _, t := range s.templates {
+		if *work -= t.pattern.work(uri); *work < 0 {
+			return false
+		}
 		if t.pattern.matches(uri) {
 			return true
 		}

@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// maxExpressions bounds the expressions of one URI template.
-const maxExpressions = 64
+// Bounds of URI templates.
+const (
+	maxExpressions = 64        // of one template
+	maxMatching    = 4_000_000 // bytes times parts of patterns, to find the templates of one URI, or of all links in a result
+)
 
 var errTemplate = errors.New("uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as in RFC 6570")
 
@@ -100,14 +103,20 @@ func areVariables(list string) bool {
 			}
 			name = before
 		}
-		// Servers write hyphens too, which the RFC has not.
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
-			return r >= 0x80 || !isAlphanumeric(byte(r)) && !strings.ContainsRune("_.%-", r)
-		}) {
+		// Servers write hyphens too, which the RFC does not have.
+		if name == "" || !onlyNameCharacters(strings.ReplaceAll(name, "%", "")) {
 			return false
 		}
 	}
 	return true
+}
+
+// work is what matches costs.
+func (p *uriPattern) work(uri string) int {
+	if !strings.HasPrefix(uri, p.parts[0].literal) {
+		return 1
+	}
+	return len(uri) * len(p.parts)
 }
 
 // matches tells whether uri is one of the template's. It follows all ways through the pattern at once, so its time is

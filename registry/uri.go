@@ -22,7 +22,8 @@ func schemeOf(uri string) string {
 		case c == ':':
 			return uri[:i]
 		case 'a' <= c|0x20 && c|0x20 <= 'z':
-		case i == 0 || !('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		default:
 			return ""
 		}
 	}

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,37 @@ func TestMatchingTakesNoLongTime(t *testing.T) {
 		}
 	}
 	checkNoHang(t, began)
+}
+
+// Many templates that are slow to match take no more time than a few.
+func TestMatchingManyTemplatesIsBounded(t *testing.T) {
+	defer checkNoHang(t, time.Now())
+	slow := make([]string, 5_000)
+	for i := range slow {
+		slow[i] = fmt.Sprint("{+x}", strings.Repeat("a{+x}", 63), i, "b")
+	}
+	r := registry.New()
+	mustReplace(t, r, library("slow", "", nil, slow))
+	mustReplace(t, r, library("last", "", nil, []string{"a:{+x}" + strings.Repeat("{x}", 10) + strings.Repeat("a", 200)}))
+	view := r.Catalogue().View([]string{"slow", "last"})
+	if found, err := view.Resource("a:" + strings.Repeat("a", 2_000)); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("got %+v, %v, want ErrNotFound, because the last template is not asked any more", found, err)
+	}
+	if found, err := r.Catalogue().View([]string{"last", "slow"}).Resource("a:" + strings.Repeat("a", 2_000)); err != nil || found.Server != "last" {
+		t.Errorf("got %+v, %v, want the first template", found, err)
+	}
+
+	link := `{"type":"resource_link","name":"n","uri":"https://` + strings.Repeat("a", 2_000) + `"}`
+	s := library("box", "box", nil, slow)
+	s.Tools = source("box", "box", "x").Tools
+	s.Tools[0].Call = func(context.Context, *registry.Call) (mcp.Object, error) {
+		return parse(t, `{"content":[`+repeated(link, 1_000)+`]}`), nil
+	}
+	mustReplace(t, r, s)
+	result, err := r.Catalogue().View([]string{"box"}).Tools[0].Call(t.Context(), &registry.Call{})
+	if err != nil || strings.Contains(string(result.JSON()), "mcp.box+") {
+		t.Errorf("got %v and a mapped link", err)
+	}
 }
 
 func TestUpdatesHaveTheExposedURI(t *testing.T) {

@@ -109,7 +109,8 @@ func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.t
 
 // Resource returns the resource with that exposed URI: one that is listed, or one in no list that belongs to a server
 // by its form, by a template, or because only one server can have it. Of several templates that match, the one with the
-// most literal text counts, and of equal ones that of the earlier server. A URI in no list is unknown when a server may
+// most literal text counts, and of equal ones that of the earlier server; so many templates that matching them takes too
+// long are not all asked. A URI in no list is unknown when a server may
 // read it as another URI, which a policy may deny. The error is ErrNotFound.
 func (v *View) Resource(uri string) (*Resource, error) {
 	if listed, err := find(v.resources, uri); err == nil {
@@ -130,8 +131,15 @@ func (v *View) Resource(uri string) (*Resource, error) {
 // templateOf returns the template of a server without prefix that says most about the URI, nil when none matches.
 func (v *View) templateOf(uri string) *Template {
 	var best *Template
+	work := maxMatching
 	for _, t := range v.Templates {
-		if t.origin.prefix == "" && (best == nil || t.pattern.literal > best.pattern.literal) && t.pattern.matches(uri) {
+		if t.origin.prefix != "" || best != nil && t.pattern.literal <= best.pattern.literal {
+			continue
+		}
+		if work -= t.pattern.work(uri); work < 0 {
+			return best
+		}
+		if t.pattern.matches(uri) {
 			best = t
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // api is an HTTP API that keeps what it was asked last and answers what it is told to.
 type api struct {
 	*httptest.Server
+	mu     sync.Mutex // guards the fields below
 	asked  []*http.Request
 	bodies []string
 	answer http.HandlerFunc
@@ -31,16 +33,27 @@ func newAPI(t testing.TB) *api {
 	a := &api{answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		a.mu.Lock()
 		a.asked, a.bodies = append(a.asked, r), append(a.bodies, string(body))
-		a.answer(w, r)
+		answer := a.answer
+		a.mu.Unlock()
+		answer(w, r)
 	}))
 	t.Cleanup(a.Close)
 	return a
 }
 
+func (a *api) answers(with http.HandlerFunc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer = with
+}
+
 // last returns what was asked last, and forgets all that was asked.
 func (a *api) last(t testing.TB) (*http.Request, string) {
 	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if len(a.asked) != 1 {
 		t.Fatalf("the API was asked %d times, want once", len(a.asked))
 	}
@@ -288,7 +301,7 @@ func TestAnswers(t *testing.T) {
 		"moved":            {302, "text/plain", "x", "", "", "leads to another address. It was not followed."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a.answer = func(w http.ResponseWriter, _ *http.Request) {
+			a.answers(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header()["Content-Type"] = nil
 				if test.contentType != "" {
 					w.Header().Set("Content-Type", test.contentType)
@@ -296,7 +309,7 @@ func TestAnswers(t *testing.T) {
 				w.Header().Set("Location", a.URL+"/elsewhere")
 				w.WriteHeader(test.status)
 				io.WriteString(w, test.body)
-			}
+			})
 			result := mustUse(t, tools["issues_get"], `{"owner":"a","repo":"b","number":7}`)
 			a.last(t) // and once only
 			text, failed := said(t, result)
@@ -327,12 +340,12 @@ func TestUnavailable(t *testing.T) {
 			t.Errorf("the error tells too much: %v", err)
 		}
 	}
-	a.answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	a.answers(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	check(true)
-	a.answer = func(w http.ResponseWriter, _ *http.Request) {
+	a.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")
 		io.WriteString(w, "x")
-	}
+	})
 	check(true)
 	a.Close()
 	check(false)

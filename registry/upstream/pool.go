@@ -296,8 +296,7 @@ func (p *pool) open(s *pooled) {
 
 // cause returns what an error of a handshake hides, so that nobody takes it for the answer to a call.
 func cause(err error) error {
-	var unavailable *registry.UnavailableError
-	if errors.As(err, &unavailable) {
+	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
 		return unavailable.Err
 	}
 	return errors.New(err.Error())
@@ -324,7 +323,7 @@ func (p *pool) follow(s *pooled) {
 
 // ready waits until a session is open.
 func (p *pool) ready(ctx context.Context, s *pooled, u use) (*pooled, error) {
-	err := error(nil)
+	var err error
 	select {
 	case <-s.opened:
 		err = s.err

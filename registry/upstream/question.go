@@ -55,11 +55,11 @@ func (l *legacy) leave(d *dialogue) {
 // question gives a request of the server to the call it belongs to: that on whose stream it came, else the session's
 // only one. It returns the refusal when there is none.
 func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
-	d := (*dialogue)(nil)
-	if out != nil {
-		d = out.asks
-	} else {
+	var d *dialogue
+	if out == nil {
 		d = l.only()
+	} else {
+		d = out.asks
 	}
 	switch {
 	case l.capabilities.Len() == 0:

@@ -241,9 +241,6 @@ func sdkItems(t *testing.T, r *rig) {
 // sdkFollows subscribes to a resource and is told of its change, and of no other's.
 func sdkFollows(t *testing.T, r *rig) {
 	t.Helper()
-	if r.last().Revision != mcp.LatestModern {
-		return
-	}
 	w := newWatcher(t)
 	if err := w.follow(r, "t", "memo://host/a"); err != nil {
 		t.Fatalf("Subscribe: %v (%s)", err, cause(err))

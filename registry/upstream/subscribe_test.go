@@ -334,7 +334,8 @@ func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 	p.hold = make(chan bool)
 	r := start(t, p.config()).ready()
 	one := r.resource(watchedURI)
-	subscribe := func(ctx context.Context) <-chan error {
+	subscribe := func(ctx context.Context, uri string) <-chan error {
+		one := r.resource(uri)
 		done := make(chan error, 1)
 		before := len(p.asked())
 		go func() {
@@ -345,12 +346,12 @@ func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 		return done
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := subscribe(ctx)
+	done := subscribe(ctx, watchedURI)
 	cancel()
 	if err := await(t, done); !errors.Is(err, context.Canceled) {
 		t.Errorf("a subscriber that left: got %v, want the context's error", err)
 	}
-	done = subscribe(t.Context())
+	done = subscribe(t.Context(), watchedURI+"2")
 	r.stop()
 	if err := await(t, done); err == nil {
 		t.Error("a subscription at an upstream that ended: got no error")

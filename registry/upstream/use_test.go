@@ -99,40 +99,61 @@ func TestContextOfCompletionsIsLeftOutForOldServers(t *testing.T) {
 }
 
 // TestTrap14_RequestStateBytes repeats calls with answers and a state: a modern server gets the very bytes under a new
-// id, a legacy one gets neither.
+// id each time.
 func TestTrap14_RequestStateBytes(t *testing.T) {
 	t.Parallel()
 	const (
 		state   = `"a\u00e9\/\u0062 =+==\ud83d\ude00\"\\é"`
 		answers = `{"k\u0065y":{"action":"accept","content":{"n":1.50,"big":9007199254740993}},"other":{"roots":[]}}`
 	)
-	for _, modern := range []bool{false, true} {
-		s := full(modern)
-		r := start(t, serve(t, s).config())
-		r.untilTool("tool")
-		r.until("all is there", func() bool { return len(r.names()) == 4 })
-		for item, method := range map[*registry.Item]string{
-			&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read",
-		} {
-			ids := map[string]bool{}
-			for range 2 {
-				before := len(s.sights(method))
-				call := request(t, `{"name":"x","inputResponses":`+answers+`,"requestState":`+state+`,"task":{}}`, nil)
-				if _, err := r.use(item, call, method); err != nil {
-					t.Fatalf("%s: %v (%s)", method, err, cause(err))
-				}
-				one := s.sights(method)[before]
-				ids[string(one.wire.ID)] = true
-				has := strings.Contains(one.body, `"requestState":`+state) && strings.Contains(one.body, `"inputResponses":`+answers)
-				if has != modern || !modern && (strings.Contains(one.body, "requestState") || strings.Contains(one.body, "inputResponses")) {
-					t.Errorf("modern %v, %s: the server saw %s", modern, method, one.body)
-				}
-				if strings.Contains(one.body, `"task"`) {
-					t.Errorf("modern %v, %s: asked for a task", modern, method)
-				}
+	s := full(true)
+	r := start(t, serve(t, s).config())
+	r.untilTool("tool")
+	r.until("all is there", func() bool { return len(r.names()) == 4 })
+	for item, method := range map[*registry.Item]string{
+		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read",
+	} {
+		ids := map[string]bool{}
+		for range 2 {
+			before := len(s.sights(method))
+			call := request(t, `{"name":"x","inputResponses":`+answers+`,"requestState":`+state+`,"task":{}}`, nil)
+			if _, err := r.use(item, call, method); err != nil {
+				t.Fatalf("%s: %v (%s)", method, err, cause(err))
 			}
-			if len(ids) != 2 {
-				t.Errorf("modern %v, %s: ids %v, want a new one each time", modern, method, ids)
+			one := s.sights(method)[before]
+			ids[string(one.wire.ID)] = true
+			if !strings.Contains(one.body, `"requestState":`+state) || !strings.Contains(one.body, `"inputResponses":`+answers) {
+				t.Errorf("%s: the server saw %s", method, one.body)
+			}
+			if strings.Contains(one.body, `"task"`) {
+				t.Errorf("%s: asked for a task", method)
+			}
+		}
+		if len(ids) != 2 {
+			t.Errorf("%s: ids %v, want a new one each time", method, ids)
+		}
+	}
+}
+
+// TestLegacyServersSeeNoAnswersOfTheModernEra sends answers without a state, and a state that nobody gave out.
+func TestLegacyServersSeeNoAnswersOfTheModernEra(t *testing.T) {
+	t.Parallel()
+	s := full(false)
+	r := start(t, serve(t, s).config())
+	r.untilTool("tool")
+	r.until("all is there", func() bool { return len(r.names()) == 4 })
+	for item, method := range map[*registry.Item]string{
+		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read",
+	} {
+		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}}}`, nil), method); err != nil {
+			t.Errorf("%s without a state: %v (%s)", method, err, cause(err))
+		}
+		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}},"requestState":"forged"}`, nil), method); kindOf(mcp.Object{}, err) != "error" {
+			t.Errorf("%s with a forged state: got %v, want an error", method, err)
+		}
+		for _, one := range s.sights(method) {
+			if strings.Contains(one.body, "inputResponses") || strings.Contains(one.body, "requestState") {
+				t.Errorf("%s: the server saw %s", method, one.body)
 			}
 		}
 	}

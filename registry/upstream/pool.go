@@ -99,11 +99,12 @@ func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, 
 	if c.pool == nil || c.pool.shared {
 		return c, func() {}, nil
 	}
-	s, err := c.pool.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
+	p := c.pool
+	s, err := p.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.conn, sync.OnceFunc(func() { c.pool.giveBack(s) }), nil
+	return s.conn, sync.OnceFunc(func() { p.giveBack(s) }), nil
 }
 
 func newPool(ctx context.Context, control *legacy, cfg Config, dial func(context.Context, *connection, mcp.Object) error) *pool {

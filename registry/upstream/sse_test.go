@@ -43,7 +43,7 @@ func serveStreamed(t testing.TB, s *streamed) *streamed {
 
 func (s *streamed) config() upstream.Config {
 	return upstream.Config{
-		URL: s.URL + "/base/sse", Type: "sse",
+		URL: s.URL + "/base/sse", Type: "sse", Shared: true, // one stream carries all
 		Headers: map[string]string{"Authorization": "Bearer of-the-operator", "Mcp-Session-Id": "none"},
 	}
 }

@@ -390,7 +390,6 @@ func TestUpsetChildIsAskedOnce(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			cfg := command(kind)
-			cfg.Shared = true // the child that is found out also serves
 			starts := filepath.Join(t.TempDir(), "starts")
 			cfg.Env["SELF"], cfg.Env["STARTS"] = cfg.Command, starts
 			cfg.Command, cfg.Args = "/bin/sh", []string{"-c", `echo >> "$STARTS"; exec "$SELF"`}

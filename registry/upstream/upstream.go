@@ -24,6 +24,8 @@ type Config struct {
 	Args    []string
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
+	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8
+
 	URL     string
 	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
@@ -31,9 +33,6 @@ type Config struct {
 
 	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
 	Shared bool
-	// MaxChildren is how many children run at once for a Command of the legacy era; zero: 8. One of them lists and serves
-	// no calls unless Shared.
-	MaxChildren int
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name

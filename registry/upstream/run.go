@@ -126,7 +126,7 @@ func (u *Upstream) list(ctx context.Context, c *connection) error {
 	}
 	if offers == nil {
 		if said {
-			u.reg.Announce(u.cfg.Name)
+			u.reg.Announce(u.cfg.Name, registry.KindTool)
 		}
 		return nil
 	}

@@ -89,8 +89,13 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 
 // askable are the things that a client can be asked, each one bit of a ticket. A part follows the whole.
 var askable = [...]struct{ name, part string }{
-	{"elicitation", ""}, {"elicitation", "form"}, {"elicitation", "url"},
-	{"roots", ""}, {"sampling", ""}, {"sampling", "context"}, {"sampling", "tools"},
+	{"elicitation", ""},
+	{"elicitation", "form"},
+	{"elicitation", "url"},
+	{"roots", ""},
+	{"sampling", ""},
+	{"sampling", "context"},
+	{"sampling", "tools"},
 }
 
 // encodeAsks returns capabilities in the form of mcp.CapabilitiesOf as bits.

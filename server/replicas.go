@@ -29,11 +29,13 @@ func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 // call is over.
 func (s *Server) heed(ctx context.Context, l *live, c *call) {
 	stream := cancelStream(c.id)
-	events, more, err := s.config.Log.Read(ctx, l.name, stream, "")
+	// What stands there already meant an earlier call with the same id, and then nothing follows.
+	_, more, err := s.config.Log.Read(ctx, l.name, stream, "")
 	for err == nil && more != nil {
 		if s.awaitMore(ctx, more) != nil {
 			return
 		}
+		var events []session.Event
 		if events, more, err = s.config.Log.Read(ctx, l.name, stream, ""); len(events) > 0 {
 			c.cancel(errCancelled)
 		}

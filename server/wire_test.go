@@ -13,7 +13,6 @@ import (
 func TestWireModern(t *testing.T)    { wiretest.Run(t, "testdata/modern/*.txtar", scripted) }
 func TestWireLegacy(t *testing.T)    { wiretest.Run(t, "testdata/legacy/*.txtar", scripted) }
 func TestWireLegacySSE(t *testing.T) { wiretest.Run(t, "testdata/legacysse/*.txtar", scripted) }
-
 func TestWireQuestions(t *testing.T) { wiretest.Run(t, "testdata/questions/*.txtar", scriptedAsking) }
 func TestWireResources(t *testing.T) { wiretest.Run(t, "testdata/resources/*.txtar", scriptedAsking) }
 

@@ -51,15 +51,42 @@ type ArgumentError struct{ Text string }
 func (e *ArgumentError) Error() string { return e.Text }
 
 // Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
-// passed strictjson.Check.
+// passed strictjson.Check. A null that a header would repeat stands for no argument, whatever the schema says of null.
 func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	if text := t.input.check(arguments, "arguments", true); text != "" {
+	text := t.input.check(arguments, "arguments", true)
+	if text == "" {
+		return nil
+	}
+	if fewer, found := t.withoutNulls(arguments); found {
+		text = t.input.check(fewer, "arguments", true)
+	}
+	if text != "" {
 		return &ArgumentError{Text: text}
 	}
 	return nil
+}
+
+// withoutNulls returns the arguments without the nulls at the places that headers repeat; found is false when there are
+// none.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header
+func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found bool) {
+	object, _ := mcp.ObjectOf(arguments)
+	for i := range t.Headers {
+		if value := t.Headers[i].Argument(arguments); value != nil && value.IsNull() {
+			object, found = withoutPath(object, t.Headers[i].Path), true
+		}
+	}
+	return object.JSON(), found
+}
+
+func withoutPath(object mcp.Object, path []string) mcp.Object {
+	if len(path) == 1 {
+		return object.Without(path[0])
+	}
+	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
 // HasOutput tells whether the tool declares an outputSchema.

@@ -16,6 +16,7 @@ import (
 const (
 	maxRounds    = 8               // of questions
 	maxQuestions = 32              // in one round
+	maxAsking    = 256             // calls of one tenant that wait for answers
 	roundTime    = 5 * time.Minute // for the answers of one round
 
 	// A request that is to be tried again later is tried this often in a row, after pauses that double.
@@ -37,6 +38,9 @@ type line struct {
 	asks bool // it can carry questions
 	// send sends a message. The error is errNoLine when this client takes no stream.
 	send func(ctx context.Context, message []byte) error
+	// rest gives back the request's place among those in work: a human may take long, and what follows has a place of
+	// the desk. It may be called again.
+	rest func()
 }
 
 // notify sends a notification. A client that takes no stream is not told.
@@ -159,9 +163,17 @@ func (d *dialogue) put(ctx context.Context, round int, requests mcp.Object) (ans
 	defer stop()
 	questions := make([]question, 0, requests.Len())
 	defer func() { d.close(ctx, questions) }()
+	sessions, tenant := d.server.sessions, d.session.tenant
+	mayAsk := sessions.enterAsking(tenant)
+	if mayAsk {
+		defer sessions.leaveAsking(tenant)
+	}
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
 		questions = append(questions, question{key: key, method: request.Text("method"), stream: newQuestion()})
+		if !mayAsk {
+			continue
+		}
 		if err := d.ask(ctx, &questions[len(questions)-1], request.Object("params")); err != nil {
 			return answers, err
 		}
@@ -211,6 +223,7 @@ func (d *dialogue) ask(ctx context.Context, q *question, params mcp.Object) erro
 		return nil
 	}
 	q.asked = err == nil
+	d.line.rest()
 	return err
 }
 

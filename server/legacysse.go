@@ -116,14 +116,14 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 	go func() { // Wait waits for it
 		defer s.calls.finish(c)
 		defer l.leave(c)
-		defer s.giveBack(taken)
-		s.answerSSE(ctx, x, l, m)
+		defer func() { s.giveBack(taken) }()
+		s.answerSSE(ctx, x, l, m, func() { s.rest(&taken) })
 	}()
 	x.writeStatus(http.StatusAccepted)
 }
 
-// answerSSE runs one request and appends what comes of it to the session's stream.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message) {
+// answerSSE runs one request and appends what comes of it to the session's stream. rest gives back its place early.
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, rest func()) {
 	push := func(ctx context.Context, message []byte) error {
 		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
 		return err
@@ -135,7 +135,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	case mcp.MethodPing:
 		a = answer{id: m.ID}
 	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{asks: true, send: push})
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{asks: true, send: push, rest: rest})
 	}
 	if a.silent {
 		return

@@ -119,6 +119,14 @@ func (s *Server) leave(x *exchange) {
 	x.held, x.meta = held{}, mcp.Object{}
 }
 
+// rest gives back the place among the requests in work before the rest of what is held.
+func (s *Server) rest(h *held) {
+	if h.place {
+		h.place = false
+		s.working.Add(-1)
+	}
+}
+
 func (s *Server) giveBack(h held) {
 	if h.place {
 		s.working.Add(-1)

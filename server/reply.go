@@ -48,7 +48,7 @@ func (s *Server) newReply(connection context.Context, x *exchange, l *live) *rep
 
 // line returns the way to the client for the reply's calls: the first message makes a stream of the answer.
 func (p *reply) line(connection context.Context) *line {
-	return &line{p.x.acceptsStream, func(ctx context.Context, message []byte) error {
+	send := func(ctx context.Context, message []byte) error {
 		p.follow(connection)
 		stream := p.streamed()
 		if stream == "" {
@@ -56,7 +56,8 @@ func (p *reply) line(connection context.Context) *line {
 		}
 		_, err := p.server.config.Log.Append(ctx, p.session.name, stream, message, false)
 		return err
-	}}
+	}
+	return &line{p.x.acceptsStream, send, sync.OnceFunc(func() { p.server.rest(&p.x.held) })}
 }
 
 // follow makes a stream of the answer, unless that was decided before, and lets the connection follow it.

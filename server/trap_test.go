@@ -320,6 +320,38 @@ func TestQuestionHasNoPlace(t *testing.T) {
 	}
 }
 
+// TestCallsThatWaitAreBounded lets calls of one tenant wait for answers until there are too many: one more is answered
+// for its client. They take no place of requests in work.
+func TestCallsThatWaitAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		for n := range 256 {
+			w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
+			synctest.Wait()
+		}
+		if got := w.do(t, inSession("POST", id, askRoots)).Body.String(); !strings.Contains(got, "where refused: The client cannot be asked this") {
+			t.Errorf("one more: got %s, want its question refused", got)
+		}
+		other := w.do(t, initialize(mcp.Revision2511).as("alice-globex"))
+		if got := w.do(t, legacyCall(other.Header().Get(mcp.HeaderSessionID), "echo").as("alice-globex")); got.Code != http.StatusOK {
+			t.Errorf("another tenant: got %d %s, want 200", got.Code, got.Body)
+		}
+		w.do(t, inSession("DELETE", id, ""))
+		synctest.Wait()
+		id = w.openAsking(t, mcp.Revision2511)
+		again := w.follow(t, inSession("POST", id, askRoots))
+		synctest.Wait()
+		w.do(t, inSession("DELETE", id, ""))
+		if got := <-again; !strings.Contains(got, mcp.MethodRoots) {
+			t.Errorf("after that: got %s, want the question", got)
+		}
+	}, func(w *world) {
+		many := 1000
+		w.config.MaxCalls, w.tenants[0].Limits.Streams = 8, &many
+	})
+}
+
 // TestPanicInSubscribe shows that a desk that panics ends one request.
 func TestPanicInSubscribe(t *testing.T) {
 	w := newWorld(t)

@@ -14,6 +14,7 @@ func TestWireModern(t *testing.T)    { wiretest.Run(t, "testdata/modern/*.txtar"
 func TestWireLegacy(t *testing.T)    { wiretest.Run(t, "testdata/legacy/*.txtar", scripted) }
 func TestWireLegacySSE(t *testing.T) { wiretest.Run(t, "testdata/legacysse/*.txtar", scripted) }
 func TestWireQuestions(t *testing.T) { wiretest.Run(t, "testdata/questions/*.txtar", scriptedAsking) }
+
 func TestWireResources(t *testing.T) { wiretest.Run(t, "testdata/resources/*.txtar", scriptedAsking) }
 
 // scriptedAsking opens the world of a wire script whose tools ask and whose resources change.

@@ -148,7 +148,7 @@ func TestBrokenListCostsItselfAlone(t *testing.T) {
 			"no array":      says(`{"` + list.member + `":{}}`),
 			"nothing":       says(`{}`),
 			"error":         func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 200, m.ID, -32603, "no") },
-			"status":        func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(500) },
+			"status":        func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusInternalServerError) },
 			"reset":         func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) },
 			"not JSON":      func(w http.ResponseWriter, r *http.Request, m wire) { jsonBody("{")(w, r, m) },
 		} {

@@ -32,8 +32,9 @@ func topicOf(kind registry.Kind) topics {
 		return topicTools
 	case registry.KindPrompt:
 		return topicPrompts
+	default:
+		return topicResources
 	}
-	return topicResources
 }
 
 // kinds yields one kind for each topic.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,6 +25,8 @@ type modern struct {
 	own  string     // the same as text, without braces
 	head string     // its part before the capabilities of the client
 	base http.Header
+
+	renew atomic.Pointer[context.CancelFunc] // ends the present subscription to changes of the lists, for another; nil: there is none
 }
 
 func newModern(c *connection, link transport, version string, base http.Header) *modern {
@@ -200,6 +203,9 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	if asked.Len() == 0 {
 		return false, mcp.Errorf(mcp.CodeMethodNotFound, "there is nothing to tell")
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.renew.Store(&cancel)
 	out := m.listening(asked)
 	out.notify = func(_ context.Context, message *mcp.Message) {
 		if message.Method == mcp.NotifyAcknowledged {
@@ -231,8 +237,9 @@ func changedMember(kind registry.Kind) string {
 		return "toolsListChanged"
 	case registry.KindPrompt:
 		return "promptsListChanged"
+	default:
+		return "resourcesListChanged"
 	}
-	return "resourcesListChanged"
 }
 
 // honoured tells whether a server will tell all that it was asked to.
@@ -273,6 +280,9 @@ func (m *modern) watchResource(ctx context.Context, uri string, live func(), upd
 		}
 	}
 	_, err := m.exchange(ctx, out)
+	if renew := m.renew.Load(); renew != nil && !m.link.leaves() {
+		(*renew)() // servers of the Go SDK forget all subscriptions of a child's only session when one of them ends
+	}
 	if refused {
 		return notTold()
 	}

@@ -96,10 +96,10 @@ func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, 
 	if c = u.control.Load(); c == nil {
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
 	}
-	if c.pool == nil || c.pool.shared {
+	p := c.pool
+	if p == nil || p.shared {
 		return c, func() {}, nil
 	}
-	p := c.pool
 	s, err := p.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
 	if err != nil {
 		return nil, nil, err

@@ -37,8 +37,11 @@ type watchKey struct{ tenantID, uri string }
 type watch struct {
 	key    watchKey
 	cancel context.CancelFunc
-	hurry  chan struct{} // somebody waits for the next attempt
+	hurry  chan struct{}   // somebody waits for the next attempt
+	after  <-chan struct{} // closed when the watch before it of the same resource has ended; nil: there was none
+	done   chan struct{}   // closed when this one has ended
 
+	ending    bool // nobody may join
 	listeners map[*listener]struct{}
 	waiting   []chan<- error // for the end of the attempt
 	live      bool           // now
@@ -54,6 +57,9 @@ type listener struct {
 // or with why it will not. From then on the subscription outlives the connection: it is opened again in the background,
 // and what may have been missed is told as a change.
 func (u *Upstream) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
+	if c := u.control.Load(); c != nil && c.version == mcp.LatestModern && u.cfg.URL == "" {
+		tenantID = "" // there is one session for all, in which some servers know each resource but once
+	}
 	l := &listener{updated: updated, gone: ctx.Done()}
 	w, outcome, err := u.join(ctx, watchKey{tenantID, uri}, l)
 	if err != nil {
@@ -82,11 +88,16 @@ func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watc
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
 	case w == nil && len(t.byKey) >= maxWatches:
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errWatches)
-	case w == nil:
+	case w == nil || w.ending:
 		// It is for all who ask later too, so it ends with the last of them and not with the first.
 		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		w = &watch{key: key, cancel: cancel, hurry: make(chan struct{}, 1), listeners: map[*listener]struct{}{}}
-		if t.byKey == nil {
+		next := &watch{
+			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}), listeners: map[*listener]struct{}{},
+		}
+		if w != nil {
+			next.after = w.done
+		}
+		if w = next; t.byKey == nil {
 			t.byKey = map[watchKey]*watch{}
 		}
 		t.byKey[key] = w
@@ -109,13 +120,17 @@ func (t *watches) leave(w *watch, l *listener) {
 	defer t.mu.Unlock()
 	delete(w.listeners, l)
 	if len(w.listeners) == 0 {
-		t.drop(w)
+		w.ending = true
+		w.cancel()
 	}
 }
 
-// drop ends a watch. The caller holds the lock.
-func (t *watches) drop(w *watch) {
+// end records that a watch has ended.
+func (t *watches) end(w *watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	w.cancel()
+	close(w.done)
 	if t.byKey[w.key] == w {
 		delete(t.byKey, w.key)
 	}
@@ -134,7 +149,10 @@ func (t *watches) close() {
 
 // keep holds the subscription open until ctx ends. One that was never confirmed is not tried again.
 func (u *Upstream) keep(ctx context.Context, w *watch) {
-	defer w.cancel()
+	defer u.watches.end(w)
+	if w.after != nil {
+		<-w.after // which is being ended; a server that hears of both in the wrong order would end this one
+	}
 	for failures := 0; ; failures++ {
 		arrival, began := u.arrival(), time.Now()
 		err := u.attempt(ctx, w)
@@ -209,10 +227,8 @@ func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	defer t.mu.Unlock()
 	w.live = false
 	w.resolve(err)
-	if again = w.confirmed && ctx.Err() == nil; !again {
-		t.drop(w)
-	}
-	return again
+	w.ending = !w.confirmed || ctx.Err() != nil
+	return !w.ending
 }
 
 // resolve tells all who wait how the attempt went. The caller holds the lock.

@@ -139,11 +139,26 @@ func tryServer(ctx context.Context, srv serverConfig) check {
 		c.Message = err.Error()
 		return c
 	}
-	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, count(status.Tools, "tool"))
+	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
-		c.Message += fmt.Sprintf(", of which %d are left out (%s: %s, …)", n, status.Refused[0].Item, status.Refused[0].Reason)
+		first := status.Refused[0]
+		c.Message += fmt.Sprintf("; %d left out (%s %s: %s, …)", n, first.Kind, first.Item, first.Reason)
 	}
 	return c
+}
+
+// offered says what a server offers: its tools, and whatever else there is.
+func offered(s upstream.Status) string {
+	parts := []string{count(s.Tools, "tool")}
+	for _, other := range []struct {
+		n    int
+		noun string
+	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}} {
+		if other.n > 0 {
+			parts = append(parts, count(other.n, other.noun))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // tryKeySet fetches the key set and reads it.

@@ -21,6 +21,8 @@ type TenantConfig struct {
 	Rules   []Rule   // none: nothing is allowed
 	Limits  Limits
 	Output  sanitize.Policy
+	// InlineRefs shows the tools of lists with the local references in their schemas inlined.
+	InlineRefs bool
 }
 
 // Limits of a tenant. Nil means the default, a zero value that nothing passes.

@@ -187,7 +187,7 @@ func TestTransportsAreFoundByAsking(t *testing.T) {
 		"legacy as http":         {legacyWeb(), "streamable-http", mcp.Revision2511, "server/discover initialize"},
 		"nothing but 404":        {http.NotFoundHandler(), "", "", "server/discover initialize GET server/discover initialize GET"},
 		"nothing but 500": {
-			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }),
 			"", "", "server/discover initialize server/discover",
 		},
 	} {

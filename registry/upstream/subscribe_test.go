@@ -27,7 +27,7 @@ type press struct {
 // issue is one open subscription.
 type issue struct {
 	id   string
-	send func(format string, args ...any)
+	send chan string // events, which the handler writes
 	cut  chan bool
 }
 
@@ -47,10 +47,11 @@ func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 		return
 	}
 	uri := strings.Trim(string(raw), `[]"`)
-	one := &issue{id: string(m.ID), send: events(w), cut: make(chan bool, 1)}
+	send := events(w)
+	one := &issue{id: string(m.ID), send: make(chan string, 10), cut: make(chan bool, 1)}
 	if p.hold != nil {
 		// What comes before the acknowledgement is no event of a live subscription.
-		one.send("%s", updated(uri, one.id))
+		send("%s", updated(uri, one.id))
 		select {
 		case <-p.hold:
 		case <-r.Context().Done():
@@ -61,13 +62,19 @@ func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 	if strings.Contains(uri, "deaf") {
 		acknowledged = `["file:///other"]`
 	}
-	one.send("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, acknowledged, one.id))
+	send("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, acknowledged, one.id))
 	p.mu.Lock()
 	p.open[uri] = append(p.open[uri], one)
 	p.mu.Unlock()
-	select {
-	case <-r.Context().Done():
-	case <-one.cut:
+	for open := true; open; {
+		select {
+		case event := <-one.send:
+			send("%s", event)
+		case <-r.Context().Done():
+			open = false
+		case <-one.cut:
+			open = false
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +155,8 @@ func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
 	eventually(t, "the server has it", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
 	began := time.Now()
-	one.send("%s", updated(watchedURI, "424242"))     // of another subscription
-	one.send("%s", updated(watchedURI+"#p1", one.id)) // of a part
+	one.send <- updated(watchedURI, "424242")     // of another subscription
+	one.send <- updated(watchedURI+"#p1", one.id) // of a part
 	if got := await(t, w.got); got != watchedURI+"#p1" {
 		t.Errorf("updated: got %q, want the part and nothing before it", got)
 	}
@@ -205,7 +212,7 @@ func TestOneSubscriptionServesATenant(t *testing.T) {
 	}
 	eventually(t, "there are two", func() bool { return len(p.issues(watchedURI)) == 2 })
 	for _, one := range p.issues(watchedURI) {
-		one.send("%s", updated(watchedURI, one.id))
+		one.send <- updated(watchedURI, one.id)
 	}
 	for _, w := range []*watcher{a, b, other} {
 		if got := await(t, w.got); got != watchedURI {
@@ -216,7 +223,7 @@ func TestOneSubscriptionServesATenant(t *testing.T) {
 	other.cancel()
 	eventually(t, "one is left", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
-	one.send("%s", updated(watchedURI, one.id))
+	one.send <- updated(watchedURI, one.id)
 	await(t, b.got)
 	if len(a.got)+len(other.got)+len(b.got) != 0 {
 		t.Error("who left was told, or somebody was told twice")
@@ -242,7 +249,7 @@ func TestSubscriptionSurvivesItsStream(t *testing.T) {
 	}
 	eventually(t, "it is open again", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
-	one.send("%s", updated(watchedURI+"/2", one.id))
+	one.send <- updated(watchedURI+"/2", one.id)
 	if got := await(t, w.got); got != watchedURI+"/2" {
 		t.Errorf("after it is open again: got %q, want the change", got)
 	}

@@ -34,8 +34,10 @@ func TestTrap09_NothingCrossesBetweenCallers(t *testing.T) {
 				work   sync.WaitGroup
 			)
 			for _, p := range []person{
-				{"a", "alice", anyQuestion, "debug"}, {"a", "bob", anyQuestion, "debug"},
-				{"b", "alice", anyQuestion, "debug"}, {"b", "bob", anyQuestion, "debug"},
+				{"a", "alice", anyQuestion, "debug"},
+				{"a", "bob", anyQuestion, "debug"},
+				{"b", "alice", anyQuestion, "debug"},
+				{"b", "bob", anyQuestion, "debug"},
 			} {
 				for lane := range 4 {
 					work.Go(func() {

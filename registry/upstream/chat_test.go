@@ -25,17 +25,17 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
-	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die",
+	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
 }
 
 // turn is one call as such a server serves it.
 type turn struct {
 	m    *mcp.Message
-	send func(format string, args ...any)                           // on the call's own stream
-	side func(format string, args ...any)                           // on the session's stream
+	send func(format string, args ...any) // on the call's own stream
+	side func(format string, args ...any) // on the session's stream
 	put  func(send func(string, ...any), m, params string) question
-	name string                                                     // of the session
-	gone <-chan struct{}                                            // closed when the call was cancelled
+	name string          // of the session
+	gone <-chan struct{} // closed when the call was cancelled
 }
 
 // question is one that was asked.
@@ -101,9 +101,12 @@ func (t *turn) serve() {
 	case "every":
 		var got string
 		for _, one := range [][2]string{
-			{"ping", `{}`}, {"tasks/list", `{}`}, {"elicitation/create", `{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}`},
+			{"ping", `{}`},
+			{"tasks/list", `{}`},
+			{"elicitation/create", `{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}`},
 			{"sampling/createMessage", `{"messages":[],"maxTokens":1,"tools":[]}`},
-			{"sampling/createMessage", `{"messages":[],"maxTokens":1,"_meta":{"progressToken":7}}`}, {"roots/list", `{}`},
+			{"sampling/createMessage", `{"messages":[],"maxTokens":1,"_meta":{"progressToken":7}}`},
+			{"roots/list", `{}`},
 		} {
 			got += t.ask(t.send, one[0], one[1])() + "\n"
 		}
@@ -126,6 +129,12 @@ func (t *turn) serve() {
 			t.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, raw, i, token)
 		}
 		answer(string(raw))
+	case "many":
+		var last question
+		for range 65 {
+			last = t.put(t.send, "elicitation/create", elicit("again"))
+		}
+		answer(<-last.answer)
 	case "hang":
 		<-t.gone
 	case "answers":
@@ -163,7 +172,9 @@ type line struct {
 	next  int
 }
 
-func newLine() *line { return &line{asked: map[string]chan string{}, calls: map[string]chan struct{}{}} }
+func newLine() *line {
+	return &line{asked: map[string]chan string{}, calls: map[string]chan struct{}{}}
+}
 
 // ask sends a question; all sessions use the same ids.
 func (l *line) ask(send func(string, ...any), method, params string) question {

@@ -91,6 +91,13 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 // run runs the exchange to its end, and leaves no question without an answer.
 func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
 	d.result, d.err = d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+	switch {
+	case d.err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		d.err = d.pool.server.unavailable(true, errLong)
+	case ctx.Err() != nil: // its own, and not that of any caller
+		d.err = d.pool.server.unavailable(true, errGone)
+	}
 	d.session.leave(d)
 	d.mu.Lock()
 	d.ended = true

@@ -349,3 +349,38 @@ func TestAddressesToOpenFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestCallsThatAskHaveALongestLife asks for the same answer again and again, each time in time.
+func TestCallsThatAskHaveALongestLife(t *testing.T) {
+	t.Parallel()
+	s := &chat{}
+	inBubble(t, s, nil, func(t *testing.T, r *rig) {
+		_, state := r.first("late", alice)
+		for range 7 {
+			time.Sleep(4 * time.Minute)
+			_, next, _, err := r.round(t.Context(), "late", alice.call(t, "", "{}", state, nil))
+			if err != nil || next == "" || next == state {
+				t.Fatalf("got %q, %v, want the question again", next, err)
+			}
+			state = next
+		}
+		time.Sleep(3 * time.Minute)
+		if _, _, _, err := r.round(t.Context(), "late", alice.call(t, "", "{}", state, nil)); kindOf(mcp.Object{}, err) != "sent" {
+			t.Errorf("after half an hour: got %v, want unavailable, sent", err)
+		}
+		if got := len(s.sights("notifications/cancelled")); got != 1 {
+			t.Errorf("cancellations: got %d, want 1", got)
+		}
+	})
+}
+
+// TestQuestionsOfACallHaveALimit asks once more than is allowed.
+func TestQuestionsOfACallHaveALimit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+		_, _, got, err := r.round(t.Context(), "many", alice.call(t, "", "", "", nil))
+		if want := `{"jsonrpc":"2.0","id":65,"error":{"code":-32603,"message":"Too many questions in one call"}}`; err != nil || got != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	})
+}

@@ -18,6 +18,7 @@ const (
 	maxSessions     = 64               // over HTTP
 	idleLimit       = 5 * time.Minute  // until a session that nobody uses is closed
 	idleCheck       = 30 * time.Second // between two looks for such sessions
+	idleGrace       = time.Second      // before a session makes room for who has one already
 )
 
 // pool keeps the sessions that run the calls of a legacy server, so that what a server says to one caller reaches no
@@ -204,7 +205,7 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 			return p.ready(ctx, s, u)
 		}
 		p.queue++
-		p.makeRoom()
+		p.makeRoom(k)
 		freed := p.freed
 		p.mu.Unlock()
 		err := p.wait(ctx, freed)
@@ -230,8 +231,12 @@ func (p *pool) wait(ctx context.Context, freed <-chan struct{}) error {
 	if p.max < 1 {
 		return p.server.unavailable(false, errors.New("max_children leaves no child for calls"))
 	}
+	again := time.NewTimer(idleGrace)
+	defer again.Stop()
 	select {
 	case <-freed:
+		return nil
+	case <-again.C:
 		return nil
 	case <-ctx.Done():
 		return p.late(ctx)
@@ -432,15 +437,20 @@ func (p *pool) wake() {
 }
 
 // makeRoom closes the session that has been idle longest, one for each call that waits. Those on which resources are
-// watched come last; the watchers find another. The mutex is held.
-func (p *pool) makeRoom() {
+// watched come last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
+// use just now. The mutex is held.
+func (p *pool) makeRoom(k key) {
 	if p.closing >= p.queue {
 		return
+	}
+	var grace time.Duration
+	if len(p.sessions[k]) > 0 {
+		grace = idleGrace
 	}
 	var oldest *pooled
 	for _, sessions := range p.sessions {
 		for _, s := range sessions {
-			if s.calls == 0 && (oldest == nil || s.before(oldest)) {
+			if s.calls == 0 && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
 				oldest = s
 			}
 		}

@@ -17,18 +17,18 @@ import (
 func askingSDK() *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "counterpart", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "all"}, func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
-		_ = req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: "begun"})
+		_ = req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: "begun"}) //nolint:staticcheck // servers of the legacy era do it
 		elicited, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?"})
 		if err != nil {
 			return nil, nil, fmt.Errorf("elicit: %w", err)
 		}
-		sampled, err := req.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 5, Messages: []*sdk.SamplingMessage{
+		sampled, err := req.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 5, Messages: []*sdk.SamplingMessage{ //nolint:staticcheck // servers of the legacy era do it
 			{Role: "user", Content: &sdk.TextContent{Text: "say"}},
 		}})
 		if err != nil {
 			return nil, nil, fmt.Errorf("sample: %w", err)
 		}
-		roots, err := req.Session.ListRoots(ctx, nil)
+		roots, err := req.Session.ListRoots(ctx, nil) //nolint:staticcheck // servers of the legacy era do it
 		if err != nil {
 			return nil, nil, fmt.Errorf("roots: %w", err)
 		}

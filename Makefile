@@ -5,7 +5,7 @@ FUZZTIME ?= 10s
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: run build test check bench lint fmt formatted tidy vuln fuzz setup
+.PHONY: run build test check bench compat lint fmt formatted tidy vuln fuzz setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
 	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
@@ -21,6 +21,9 @@ check: formatted lint tidy vuln test ## what CI asks for, fuzzing aside
 
 bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
 	go run ./internal/bench -out deploy/BENCHMARKS.md
+
+compat: setup ## every client with every server and feature
+	go test ./internal/interop -run 'TestMatrix$$' -count=1 -matrix=all -update-compat
 
 fmt: ## format the tree
 	$(LINT) fmt

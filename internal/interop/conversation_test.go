@@ -82,7 +82,12 @@ func (s *talker) ask(ctx context.Context, method, name, params string) ([]messag
 			InputRequests map[string]message `json:"inputRequests"`
 			RequestState  json.RawMessage    `json:"requestState"`
 		}
-		if json.Unmarshal(all[len(all)-1].Result, &result) != nil || result.ResultType != "input_required" || s.answer == nil {
+		if last := all[len(all)-1]; last.Result != nil {
+			if err := json.Unmarshal(last.Result, &result); err != nil {
+				return all, fmt.Errorf("%s: %w", last.Result, err)
+			}
+		}
+		if result.ResultType != "input_required" || s.answer == nil {
 			return all, nil
 		}
 		responses := make(map[string]json.RawMessage)

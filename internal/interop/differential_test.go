@@ -30,8 +30,10 @@ var callTurns = map[string]string{
 // conversation is what is said to a server of either era.
 func conversation(modern bool) []turn {
 	all := []turn{
-		{"tools", "tools/list", "", ""}, {"prompts", "prompts/list", "", ""},
-		{"resources", "resources/list", "", ""}, {"templates", "resources/templates/list", "", ""},
+		{"tools", "tools/list", "", ""},
+		{"prompts", "prompts/list", "", ""},
+		{"resources", "resources/list", "", ""},
+		{"templates", "resources/templates/list", "", ""},
 		{"invalid arguments", "tools/call", "test_sampling", `"name":"test_sampling","arguments":{"prompt":1}`},
 	}
 	for _, name := range slices.Sorted(maps.Keys(callTurns)) {
@@ -42,9 +44,12 @@ func conversation(modern bool) []turn {
 		all = append(all, turn{"call " + name, "tools/call", name, params})
 	}
 	for _, prompt := range []struct{ name, arguments string }{
-		{"test_simple_prompt", `{}`}, {"test_prompt_with_arguments", `{"arg1":"a","arg2":"b"}`},
-		{"test_prompt_with_embedded_resource", `{"resourceUri":"test://example"}`}, {"test_prompt_with_image", `{}`},
-		{"test_input_required_result_prompt", `{}`}, {"no_such_prompt", `{}`},
+		{"test_simple_prompt", `{}`},
+		{"test_prompt_with_arguments", `{"arg1":"a","arg2":"b"}`},
+		{"test_prompt_with_embedded_resource", `{"resourceUri":"test://example"}`},
+		{"test_prompt_with_image", `{}`},
+		{"test_input_required_result_prompt", `{}`},
+		{"no_such_prompt", `{}`},
 	} {
 		all = append(all, turn{"get " + prompt.name, "prompts/get", prompt.name, fmt.Sprintf(`"name":%q,"arguments":%s`, prompt.name, prompt.arguments)})
 	}
@@ -71,22 +76,37 @@ type allowance struct {
 }
 
 func allowances(modern bool) []*allowance {
+	const (
+		ownCode   = "data.code is stable and the gateway's own"
+		ownUnwise = "unknown and denied are one answer, and it is the gateway's"
+	)
+	all := []*allowance{
+		{turn: "call no_such_tool", place: "0/error/data/code", reason: ownCode},
+		{turn: "call no_such_tool", place: "0/error/message", reason: ownUnwise},
+		{turn: "get no_such_prompt", place: "0/error/data/code", reason: ownCode},
+		{turn: "get no_such_prompt", place: "0/error/message", reason: ownUnwise},
+		{turn: "read test:~~no~such~resource", place: "0/error/data/code", reason: ownCode},
+		{turn: "complete of nothing", place: "0/error/*", reason: ownUnwise},
+		{turn: "complete of nothing", place: "0/error/data/code", reason: ownCode},
+		{turn: "complete of nothing", place: "0/result/completion/values", reason: "https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion#error-handling"},
+		{turn: "invalid arguments", place: "0/result/content/0/text", reason: "arguments are checked before the upstream is bothered"},
+		{turn: "call test_tool_with_progress", place: "3/result/content/0/text", reason: "the tool tells the token that it was given, and the gateway gives its own"},
+	}
 	if modern {
-		return []*allowance{
-			{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
-			{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
-			{turn: "*", place: "*/result/ttlMs", reason: "lists come from the catalogue: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
-			{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
-			{turn: "discover", place: "*/result/*", reason: "the gateway's own answer"},
-			{turn: "discover", place: "*/result/*/*", reason: "the gateway's own answer"},
-			{turn: "discover", place: "*/result/*/*/*", reason: "the gateway's own answer"},
-		}
+		return append(all,
+			&allowance{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
+			&allowance{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
+			&allowance{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
+			&allowance{turn: "complete of nothing", place: "0/result/resultType", reason: "as above, an error has no result"},
+			&allowance{turn: "unknown method", place: "0/error/message", reason: ownUnwise},
+			&allowance{turn: "unknown method", place: "0/error/data/code", reason: ownCode},
+		)
 	}
-	return []*allowance{
-		{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		{turn: "read test:~~no~such~resource", place: "*/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
-	}
+	return append(all,
+		&allowance{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
+		&allowance{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
+		&allowance{turn: "read test:~~no~such~resource", place: "0/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
+	)
 }
 
 // TestDifferential holds one conversation with the Go SDK's server, and again through the gateway. Whatever differs is

@@ -1,3 +1,4 @@
+//nolint:staticcheck // what 2026-07-28 deprecates is tried too
 package interop_test
 
 import (

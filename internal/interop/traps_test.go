@@ -117,6 +117,9 @@ func TestTrap08_AParkedCallIsAnsweredOnce(t *testing.T) {
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(abrupt(t, http.HandlerFunc(up.web)))+"\n"))
 	c := g.crosser(who{tenant: "acme", subject: "alice"}, "up", modernRevision)
 	c.marker = "once#"
+	if err := c.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	params := `"name":"up__ask","arguments":{"marker":"once#"}`
 	first, err := c.exchange(t.Context(), "1", "tools/call", "up__ask", params)
 	if err != nil {
@@ -316,10 +319,15 @@ func TestTrap30_TheRequirementsAreFrozen(t *testing.T) {
 // Ids and progress tokens that two clients share keep apart on the way, and come back with their own JSON type.
 func TestTrap25_IDsAndTokensKeepApart(t *testing.T) {
 	t.Parallel()
-	up := ambush(t, &hostile{tools: tool("echo"), answer: progressThenEcho})
+	up := ambush(t, &hostile{tools: tool("echo"), answer: func(w http.ResponseWriter, id json.RawMessage, e execution, params json.RawMessage) {
+		text, _ := json.Marshal(e.arguments) // a string always encodes
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`+"\n\n", progressToken(params), text)
+		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`+"\n\n", id, text)
+	}})
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
 	var all sync.WaitGroup
-	for i, id := range []string{`1`, `"1"`, `0`, `"0"`, `1`, `"1"`, `9007199254740993`, `"a b"`} {
+	for i, id := range []string{`1`, `"1"`, `0`, `"0"`, `1`, `"1"`, `9007199254740991`, `"a b"`} {
 		for _, revision := range revisions() {
 			s := g.speak(t, g.mint(who{tenant: "acme", subject: fmt.Sprint("s", i)}), revision)
 			all.Go(func() {

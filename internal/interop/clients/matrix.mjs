@@ -33,9 +33,10 @@ const features = {
   async list(c) {
     const names = (await c.tools()).map((tool) => tool.name);
     for (const tool of ['echo', 'picture', 'measure', 'climb', 'ask_name']) want(names.includes(prefix + tool), true, `${tool} among ${names}`);
-    want((await c.prompts()).map((prompt) => prompt.name), [prefix + 'greet'], 'prompts');
-    want((await c.resources()).map((resource) => resource.uri), [uri('note://one')], 'resources');
-    want((await c.templates()).map((template) => template.uriTemplate), [uri('note://{name}/page')], 'templates');
+    const own = (all, start) => all.filter((name) => name.startsWith(start)); // others may be behind the same gateway
+    want(own((await c.prompts()).map((prompt) => prompt.name), prefix), [prefix + 'greet'], 'prompts');
+    want(own((await c.resources()).map((resource) => resource.uri), uriPrefix), [uri('note://one')], 'resources');
+    want(own((await c.templates()).map((template) => template.uriTemplate), uriPrefix), [uri('note://{name}/page')], 'templates');
   },
   async call(c) {
     want((await c.call(prefix + 'echo', { marker })).content[0].text, `echo ${marker}`, 'text');

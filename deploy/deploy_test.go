@@ -142,8 +142,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	program, dir := drawbridge(t), copied(t)
 	mounted := filepath.Join(dir, "secrets", "gateway.key")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(configs) != 4 {
-		t.Fatalf("found %q, %v; want 3 examples and the one of the compose file", configs, err)
+	if err != nil || len(configs) != 5 {
+		t.Fatalf("found %q, %v; want 4 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		text := read(t, config)

@@ -182,7 +182,8 @@ func statusClass(status int) string {
 	return "5xx"
 }
 
-// Call counts one call through the chain: tenant, server, item from the catalogue ("" when unknown), outcome.
+// Call counts one call through the chain: tenant, server, item, outcome. The item is a tool's name, prompt: and a
+// prompt's name, or only the kind of use where names have no bound; "" when the catalogue does not know it.
 func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tenant, server, item, outcome).Inc()
 	m.callSeconds.WithLabelValues(server, item).Observe(took.Seconds())

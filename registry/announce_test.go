@@ -10,9 +10,9 @@ import (
 
 func TestAnnounceIsAChangeWithTheSameTools(t *testing.T) {
 	r := registry.New()
-	r.Announce("absent")
+	r.Announce("absent", registry.KindTool)
 	before := r.Catalogue()
-	if got := before.View([]string{"absent"}).Announced("absent"); got != 0 {
+	if got := before.View([]string{"absent"}).Announced("absent", registry.KindTool); got != 0 {
 		t.Errorf("a source without tools has announced %d changes, want 0", got)
 	}
 	definition, err := mcp.ParseObject([]byte(`{"name":"a","inputSchema":{"type":"object"}}`))
@@ -22,15 +22,15 @@ func TestAnnounceIsAChangeWithTheSameTools(t *testing.T) {
 	r.Replace(registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}})
 	listed := r.Catalogue().View([]string{"box"})
 	changed := r.Changed()
-	r.Announce("box")
+	r.Announce("box", registry.KindTool)
 	select {
 	case <-changed:
 	default:
 		t.Error("Announce woke nobody")
 	}
 	after := r.Catalogue().View([]string{"box"})
-	if after.Announced("box") != listed.Announced("box")+1 || after.Tools[0] != listed.Tools[0] {
+	if after.Announced("box", registry.KindTool) != listed.Announced("box", registry.KindTool)+1 || after.Tools[0] != listed.Tools[0] {
 		t.Errorf("announced %d after %d with tool %p after %p, want one more and the same tool",
-			after.Announced("box"), listed.Announced("box"), after.Tools[0], listed.Tools[0])
+			after.Announced("box", registry.KindTool), listed.Announced("box", registry.KindTool), after.Tools[0], listed.Tools[0])
 	}
 }

@@ -1,10 +1,11 @@
 package registry
 
 import (
-	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Catalogue is one state of the registry. It is immutable.
@@ -16,8 +17,37 @@ type Catalogue struct {
 
 // shelf is what one server has in a catalogue.
 type shelf struct {
-	tools     []*Tool // ordered by exposed name
-	announced uint64  // changes of its list that the server told of
+	origin *origin
+	// Each ordered by exposed name.
+	tools     []*Tool
+	prompts   []*Prompt
+	resources []*Resource
+	templates []*Template
+
+	reads, completes, subscribes bool
+	timeout                      time.Duration // of resources in no list
+	announced                    [3]uint64     // changes of its lists that the server told of
+}
+
+// listOf returns the index of the list that a kind is in.
+func listOf(kind Kind) int {
+	switch kind {
+	case KindTool:
+		return 0
+	case KindPrompt:
+		return 1
+	case KindResource, KindTemplate:
+	}
+	return 2
+}
+
+func (s *shelf) empty() bool { return len(s.tools)+len(s.prompts) == 0 && !s.reads }
+
+func (s *shelf) equal(other *shelf) bool {
+	return s.origin == other.origin && s.reads == other.reads && s.completes == other.completes &&
+		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
+		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
+		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates)
 }
 
 func newCatalogue(shelves map[string]shelf) *Catalogue {
@@ -27,8 +57,8 @@ func newCatalogue(shelves map[string]shelf) *Catalogue {
 	return &Catalogue{shelves: shelves, replaced: make(chan struct{})}
 }
 
-// View returns the tools of the named servers. Where two tools have one exposed name, the server that stands first
-// keeps it. Views are interned per catalogue: the same servers give the same *View.
+// View returns the items of the named servers. Where two items of a kind have one exposed name, the server that stands
+// first keeps it. Views are interned per catalogue: the same servers give the same *View.
 func (c *Catalogue) View(servers []string) *View {
 	key := viewKey(servers)
 	if v, ok := c.views.Load(key); ok {
@@ -47,57 +77,4 @@ func viewKey(servers []string) string {
 		key.WriteString(server)
 	}
 	return key.String()
-}
-
-func (c *Catalogue) newView(servers []string) *View {
-	v := &View{byName: map[string]*Tool{}, announced: make(map[string]uint64, len(servers))}
-	seen := make(map[string]bool, len(servers))
-	for _, server := range servers {
-		if seen[server] {
-			continue
-		}
-		seen[server] = true
-		v.announced[server] = c.shelves[server].announced
-		for _, t := range c.shelves[server].tools {
-			if kept, ok := v.byName[t.Exposed]; ok {
-				v.Collisions = append(v.Collisions, Collision{Kind: KindTool, Exposed: t.Exposed, Kept: kept.Server, Dropped: server})
-				continue
-			}
-			v.byName[t.Exposed] = t
-			v.Tools = append(v.Tools, t)
-		}
-	}
-	return v
-}
-
-// View is what one set of servers offers. It is immutable.
-type View struct {
-	// Each ordered by server as asked, then by exposed name.
-	Tools      []*Tool
-	Prompts    []*Prompt
-	Resources  []*Resource
-	Templates  []*Template
-	Collisions []Collision
-	byName     map[string]*Tool
-	announced  map[string]uint64 // by server
-}
-
-// Announced returns how many changes of its list a server of the view told of.
-func (v *View) Announced(server string) uint64 { return v.announced[server] }
-
-// Collision names an item that was left out of a view because an earlier server has its name.
-type Collision struct {
-	Kind                   Kind
-	Exposed, Kept, Dropped string // Kept, Dropped: servers
-}
-
-// ErrNotFound is the error for a name that is not in the view.
-var ErrNotFound = errors.New("no such item")
-
-// Lookup returns the tool with that exposed name. The error is ErrNotFound.
-func (v *View) Lookup(name string) (*Tool, error) {
-	if t, ok := v.byName[name]; ok {
-		return t, nil
-	}
-	return nil, ErrNotFound
 }

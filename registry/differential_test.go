@@ -147,8 +147,8 @@ func (m maker) keyword(depth int) (keyword, value string) {
 	return keyword, sub()
 }
 
-// document makes a whole schema, with definitions for references.
-func (m maker) document() string {
+// document makes a whole schema, with definitions for references. It uses the frequent keywords more often than others.
+func (m maker) document(frequent ...string) string {
 	m.keywords = []string{
 		"type", "enum", "const", "required", "properties", "items", "prefixItems", "additionalProperties",
 		"patternProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contains",
@@ -158,6 +158,7 @@ func (m maker) document() string {
 	}
 	m.Shuffle(len(m.keywords), func(i, j int) { m.keywords[i], m.keywords[j] = m.keywords[j], m.keywords[i] })
 	m.keywords = append(m.keywords[:4+m.IntN(8)], "type", "properties", "items")
+	m.keywords = append(m.keywords, frequent...)
 	body := m.schema(3)
 	if len(body) < 2 || body[0] != '{' {
 		return `{"allOf":[` + body + `]}`

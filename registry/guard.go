@@ -41,16 +41,16 @@ type reference struct {
 	target string
 }
 
-// guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes it returns are safe
-// to compile. Names of keywords are matched exactly.
-func guard(raw mcp.RawJSON) (root *node, nodes []*node, c *cost, err error) {
+// guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes of the parser it returns
+// are safe to compile. Names of keywords are matched exactly.
+func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if len(raw) > maxSchema {
 		return nil, nil, nil, errSchemaSize
 	}
 	if err := strictjson.Check(raw); err != nil {
 		return nil, nil, nil, err
 	}
-	p := &parser{places: map[string]*node{}, anchors: map[string]*node{}}
+	p = &parser{places: map[string]*node{}, anchors: map[string]*node{}}
 	if err := p.dialect(raw); err != nil {
 		return nil, nil, nil, err
 	}
@@ -66,7 +66,7 @@ func guard(raw mcp.RawJSON) (root *node, nodes []*node, c *cost, err error) {
 	for _, n := range p.nodes {
 		n.settle()
 	}
-	return root, p.nodes, c, nil
+	return p, root, c, nil
 }
 
 // dialect reads $schema. Absent means 2020-12.

@@ -75,3 +75,27 @@ func TestT34Headers(t *testing.T) {
 		})
 	}
 }
+
+// A header cannot repeat null, so null there is the same as no argument.
+func TestNullAtHeaderIsNoArgument(t *testing.T) {
+	tool, refused := offer(t, `{"type":"object","required":["must"],"additionalProperties":false,"properties":{
+		"must":{"type":"string","x-mcp-header":"Must"},
+		"verbose":{"type":"boolean","x-mcp-header":"Verbose"},
+		"deep":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}},
+		"plain":{"type":"string"}}}`, "")
+	if tool == nil {
+		t.Fatalf("refused: %+v", refused)
+	}
+	for arguments, want := range map[string]bool{
+		`{"must":"a","verbose":null}`:                        true,
+		`{"must":"a","verbose":null,"deep":{"region":null}}`: true,
+		`{"must":null}`:                                      false,
+		`{"must":"a","plain":null}`:                          false,
+		`{"must":"a","verbose":null,"plain":7}`:              false,
+		`{"must":"a","deep":null}`:                           false,
+	} {
+		if err := tool.Validate([]byte(arguments)); (err == nil) != want {
+			t.Errorf("%s: got %v, want valid: %t", arguments, err, want)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +32,9 @@ type Item struct {
 	Raw        mcp.RawJSON
 	Timeout    time.Duration // of one use
 
-	call atomic.Pointer[Func]
+	origin  *origin
+	offered [sha256.Size]byte    // hash of the definition as offered
+	call    atomic.Pointer[Func] // of a tool; nil: the source's Use
 }
 
 // PolicyName returns what the patterns of a policy are matched with: the exposed name of a tool or prompt, and
@@ -42,10 +46,33 @@ func (i *Item) PolicyName() string {
 	return i.Exposed
 }
 
-// Call uses the item.
+// Call uses the item: it asks its source, and brings the URIs in the answer into the form that clients use. A server
+// that does not complete arguments has no values for completion/complete.
+//
+// Every URI that a server with a prefix gives out gets its exposed form where the protocol has one: in resource links,
+// in embedded resources, in contents, in messages of prompts and of questions, and in the data of errors. Two kinds stay
+// as they are: resource links to http and https that the server neither lists nor has a template for, which the client
+// fetches itself, and URIs with the schemes data, javascript and vbscript that the server does not know, because they
+// address nothing at the server and are for others to judge. What is no absolute URI stays too. Structured content is
+// the tool's own and is not looked at.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/resources#common-uri-schemes
 func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	c.Target = i.Name
-	return (*i.call.Load())(ctx, c)
+	if f := i.call.Load(); f != nil {
+		return i.origin.call(ctx, *f, c)
+	}
+	s := i.origin.service.Load()
+	switch {
+	case c.Method == mcp.MethodComplete && !s.completes:
+		return mcp.NewObject(mcp.Member{Name: "completion", Value: mcp.RawJSON(`{"values":[]}`)}), nil
+	case s.use == nil:
+		return mcp.Object{}, &UnavailableError{Server: i.Server, Err: errNoUse}
+	}
+	return i.origin.call(ctx, s.use, c)
 }
 
+var errNoUse = errors.New("the server has neither prompts nor resources any more")
+
 func (i *Item) callBy(f Func) { i.call.Store(&f) }
+
+func (i *Item) item() *Item { return i }

@@ -4,19 +4,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Bounds of names.
 const (
-	maxExposed    = 47 // of a prefixed name; clients add a prefix of their own and models take 64
-	maxToolName   = 128
+	maxExposed    = 47  // bytes of a prefixed name; clients add a prefix of their own and models take 64
+	maxToolName   = 128 // characters, of prompts' names too
 	maxServerName = 16
 	separator     = "__"
 )
 
 var (
-	errName   = errors.New("a tool's name must be 1 to 128 characters of A-Za-z0-9_.-")
-	errPrefix = errors.New("the prefix has a character that no tool's name may have")
+	errToolName   = errors.New("a tool's name must be 1 to 128 characters of A-Za-z0-9_.-")
+	errPromptName = errors.New("a prompt's name must be 1 to 128 visible characters, with single spaces only within")
+	errPrefix     = errors.New("the prefix has a character that no tool's name may have")
 )
 
 // ValidServerName tells whether name may name a server in the config: 1 to 16 characters of a-z, 0-9 and -.
@@ -43,12 +47,45 @@ func onlyNameCharacters(name string) bool {
 	return true
 }
 
-// exposedName returns what clients call a tool. A prefixed name that is too long is cut and ends in a hash of the full
+// validPromptName tells whether a prompt's name is safe to show and to send. The protocol does not restrict it to the
+// characters of tools' names, and servers use spaces and letters of any language; so it is 1 to 128 characters that can
+// be seen, and single spaces within.
+func validPromptName(name string) bool {
+	return name != "" && utf8.RuneCountInString(name) <= maxToolName && isVisible(name) &&
+		name == strings.TrimSpace(name) && !strings.Contains(name, "  ")
+}
+
+// isVisible tells whether text is valid UTF-8 of characters that a reader sees, or the plain space.
+func isVisible(text string) bool {
+	for _, r := range text {
+		if r == utf8.RuneError || !unicode.IsPrint(r) ||
+			unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			return false
+		}
+	}
+	return true
+}
+
+// exposedTool returns what clients call a tool.
+func exposedTool(prefix, name string) (string, error) {
+	if !validToolName(name) {
+		return "", errToolName
+	}
+	return exposedName(prefix, name)
+}
+
+// exposedPrompt returns what clients call a prompt.
+func exposedPrompt(prefix, name string) (string, error) {
+	if !validPromptName(name) {
+		return "", errPromptName
+	}
+	return exposedName(prefix, name)
+}
+
+// exposedName puts the prefix before a name. A prefixed name that is too long is cut and ends in a hash of the full
 // name, so that it is the same after every restart and on every replica.
 func exposedName(prefix, name string) (string, error) {
 	switch {
-	case !validToolName(name):
-		return "", errName
 	case prefix == "":
 		return name, nil
 	case !onlyNameCharacters(prefix):
@@ -60,5 +97,9 @@ func exposedName(prefix, name string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(full))
 	tail := "-" + hex.EncodeToString(sum[:3])
-	return full[:maxExposed-len(tail)] + tail, nil
+	end := maxExposed - len(tail)
+	for !utf8.RuneStart(full[end]) {
+		end--
+	}
+	return full[:end] + tail, nil
 }

@@ -1,12 +1,80 @@
 package registry
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // Prompt is one prompt of the catalogue.
 type Prompt struct {
 	Item
+
+	arguments *schema
 }
 
 // Validate checks the arguments of prompts/get (nil means {}): an object of texts, with those that the prompt
-// requires. Errors are *ArgumentError.
-func (p *Prompt) Validate(arguments mcp.RawJSON) error { return nil }
+// requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
+func (p *Prompt) Validate(arguments mcp.RawJSON) error {
+	if arguments == nil {
+		arguments = mcp.RawJSON("{}")
+	}
+	if text := p.arguments.check(arguments, "arguments", true); text != "" {
+		return &ArgumentError{Text: text}
+	}
+	return nil
+}
+
+// define reads the definition of a prompt. Errors are *refusalError.
+func (p *Prompt) define(b *builder, definition mcp.Object) error {
+	exposed, err := exposedPrompt(b.source.Prefix, definition.Text("name"))
+	if err != nil {
+		return refuse("name", err)
+	}
+	if err := p.Item.define(b, KindPrompt, "name", definition, exposed); err != nil {
+		return err
+	}
+	schema, err := argumentSchema(definition)
+	if err != nil {
+		return refuse("schema", err)
+	}
+	if p.arguments, err = compile(schema); err != nil {
+		return refuse(reasonOf(err, "schema"), err)
+	}
+	return nil
+}
+
+var errPromptArguments = errors.New("arguments must be a list of objects with different names, and required true or false")
+
+// argumentSchema returns what the arguments of a prompt must be as a JSON Schema. Those that the prompt does not name
+// are texts as well.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+func argumentSchema(definition mcp.Object) (mcp.RawJSON, error) {
+	texts := mcp.RawJSON(`{"type":"string"}`)
+	var required []mcp.RawJSON
+	list, _ := definition.Value("arguments").Elements()
+	members := make([]mcp.Member, 0, len(list))
+	seen := make(map[string]bool, len(list))
+	for _, element := range list {
+		argument, isObject := mcp.ObjectOf(element)
+		name, isText := argument.Value("name").Text()
+		if !isObject || !isText || seen[name] {
+			return nil, errPromptArguments
+		}
+		seen[name] = true
+		members = append(members, mcp.Member{Name: name, Value: texts})
+		switch needed := argument.Value("required"); string(needed) {
+		case "true":
+			required = append(required, mcp.String(name))
+		case "", "false", "null":
+		default:
+			return nil, errPromptArguments
+		}
+	}
+	return mcp.NewObject(
+		mcp.Member{Name: "type", Value: mcp.String("object")},
+		mcp.Member{Name: "properties", Value: mcp.NewObject(members...).JSON()},
+		mcp.Member{Name: "additionalProperties", Value: texts},
+		mcp.Member{Name: "required", Value: mcp.Array(required)},
+	).JSON(), nil
+}

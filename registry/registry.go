@@ -1,27 +1,17 @@
-// Package registry is the catalogue: which tools exist, under which names, with which schemas. It knows neither
-// tenants nor transports; a source puts its tools in, whole, and takes them out.
+// Package registry is the catalogue: which tools, prompts, resources and templates of resources exist, under which
+// names and URIs, with which schemas. It knows neither tenants nor transports; a source puts its items in, whole, and
+// takes them out.
 package registry
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-)
-
-// Bounds of one source.
-const (
-	maxTools       = 5_000
-	maxDefinitions = 16 << 20 // bytes of all definitions together
 )
 
 // Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read or completion/complete.
@@ -71,7 +61,7 @@ type Source struct {
 	Timeout                       time.Duration // of one use of them; zero: 30 s
 	Use                           Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them
 	Reads                         bool          // the server has resources, even where it lists none
-	Completes                     bool          // the server completes arguments
+	Completes                     bool          // the server completes arguments; else a completion is empty
 	// Subscribe tells of changes of the resource with the source's own URI, until ctx ends; updated gets the URI that
 	// changed, which may be of a part of it, and must not wait. It returns as soon as no later change goes unseen. Nil:
 	// the server does not tell.
@@ -101,21 +91,27 @@ func New() *Registry {
 }
 
 // Replace puts in what a source offers now, in place of what it offered before, and returns what it left out. The
-// other sources' tools stay as they are; waiters on Changed are woken when anything differs. A definition that did not
-// change is not compiled again. One source is replaced by one goroutine at a time.
+// other sources' items stay as they are; waiters on Changed are woken when anything differs. A definition that did not
+// change is not read again. One source is replaced by one goroutine at a time.
 func (r *Registry) Replace(s Source) []Refusal {
-	tools, refusals := build(s, r.current.Load().shelves[s.Name].tools)
-	r.update(s.Name, func(present shelf) shelf { return shelf{tools, present.announced} })
+	next, refusals := build(s, r.current.Load().shelves[s.Name])
+	r.update(s.Name, func(present shelf) shelf {
+		next.announced = present.announced
+		return next
+	})
 	return refusals
 }
 
 // Remove takes a source out.
 func (r *Registry) Remove(source string) { r.update(source, func(shelf) shelf { return shelf{} }) }
 
-// Announce makes a new catalogue although the source's tools are the same, because the source says that its list
-// changed: whoever sees one of its tools is told so too.
-func (r *Registry) Announce(source string) {
-	r.update(source, func(present shelf) shelf { return shelf{present.tools, present.announced + 1} })
+// Announce makes a new catalogue although the source's items are the same, because the source says that its list of
+// that kind changed: whoever sees one of its items is told so too. Resources and templates are one list.
+func (r *Registry) Announce(source string, kind Kind) {
+	r.update(source, func(present shelf) shelf {
+		present.announced[listOf(kind)]++
+		return present
+	})
 }
 
 // update publishes a catalogue in which the source has the next shelf, unless it is as it was.
@@ -125,11 +121,14 @@ func (r *Registry) update(source string, change func(shelf) shelf) {
 	before := r.current.Load()
 	present := before.shelves[source]
 	next := change(present)
-	if slices.Equal(present.tools, next.tools) && (present.announced == next.announced || len(next.tools) == 0) {
+	if next.empty() {
+		next = shelf{}
+	}
+	if present.equal(&next) {
 		return
 	}
 	shelves := maps.Clone(before.shelves)
-	if len(next.tools) == 0 {
+	if next.empty() {
 		delete(shelves, source)
 	} else {
 		shelves[source] = next
@@ -145,81 +144,3 @@ func (r *Registry) Catalogue() *Catalogue { return r.current.Load() }
 // call. Who asks Changed first and Catalogue then misses nothing; when both happen around a change, the channel may be
 // closed already.
 func (r *Registry) Changed() <-chan struct{} { return r.current.Load().replaced }
-
-// build makes the tools of a source, ordered by exposed name, using those of before whose definitions did not change.
-func build(s Source, before []*Tool) ([]*Tool, []Refusal) {
-	b := &builder{source: s, before: make(map[string]*Tool, len(before)), taken: make(map[string]bool, len(s.Tools))}
-	for _, t := range before {
-		b.before[t.Name] = t
-	}
-	for i := range s.Tools {
-		if i == maxTools {
-			b.refuse(s.Tools[i].Definition.Text("name"), refuse("size",
-				fmt.Errorf("this and %d more beyond the %d that one server may offer", len(s.Tools)-i-1, maxTools)))
-			break
-		}
-		b.add(&s.Tools[i])
-	}
-	slices.SortFunc(b.tools, func(a, b *Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
-	return b.tools, b.refusals
-}
-
-// builder collects the tools of one source.
-type builder struct {
-	source   Source
-	before   map[string]*Tool // by own name
-	taken    map[string]bool  // folded own names, and exposed names
-	bytes    int
-	tools    []*Tool
-	refusals []Refusal
-}
-
-func (b *builder) refuse(name string, err error) {
-	reason := "schema"
-	if refused, ok := errors.AsType[*refusalError](err); ok {
-		reason = refused.reason
-	}
-	b.refusals = append(b.refusals, Refusal{
-		Server: b.source.Name, Kind: KindTool, Item: clip(name, maxToolName), Reason: reason, Err: err,
-	})
-}
-
-var (
-	errDuplicate = errors.New("an earlier tool of this server has this name, or one that differs only in case")
-	errTogether  = fmt.Errorf("the definitions of this server have more than %d bytes together", maxDefinitions)
-)
-
-func (b *builder) add(offer *Offer) {
-	name := offer.Definition.Text("name")
-	folded := strings.ToLower(name)
-	if b.taken[folded] {
-		b.refuse(name, refuse("duplicate", errDuplicate))
-		return
-	}
-	t, err := b.tool(offer)
-	if err == nil && b.taken["="+t.Exposed] {
-		err = refuse("duplicate", errDuplicate)
-	}
-	if err == nil && b.bytes+len(t.Raw) > maxDefinitions {
-		err = refuse("size", errTogether)
-	}
-	if err != nil {
-		b.refuse(name, err)
-		return
-	}
-	b.taken[folded], b.taken["="+t.Exposed] = true, true
-	b.bytes += len(t.Raw)
-	b.tools = append(b.tools, t)
-}
-
-// tool returns the tool of before when the offer is the same but for where calls go.
-func (b *builder) tool(offer *Offer) (*Tool, error) {
-	name := offer.Definition.Text("name")
-	if t := b.before[name]; t != nil {
-		exposed, err := exposedName(b.source.Prefix, name)
-		if err == nil && exposed == t.Exposed && sha256.Sum256(offer.Definition.JSON()) == t.offered {
-			return t.with(offer), nil
-		}
-	}
-	return newTool(b.source.Name, b.source.Prefix, offer)
-}

@@ -47,7 +47,7 @@ func exposed(v *registry.View) []string {
 	return names
 }
 
-func mustReplace(t *testing.T, r *registry.Registry, s registry.Source) {
+func mustReplace(t testing.TB, r *registry.Registry, s registry.Source) {
 	t.Helper()
 	if refused := r.Replace(s); len(refused) > 0 {
 		t.Fatalf("refused: %+v", refused)

@@ -1,31 +1,59 @@
 package registry
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // Resource is one resource of the catalogue, or one that is in no list but that a server may have.
 type Resource struct {
 	Item
-
-	subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
 }
 
 // Subscribe tells of changes of the resource until ctx ends; updated gets the exposed URI of what changed and must not
 // wait. ok is false when the server does not tell.
 func (r *Resource) Subscribe(ctx context.Context, tenantID string, updated func(uri string)) (ok bool, err error) {
-	return false, nil
+	subscribe := r.origin.service.Load().subscribe
+	if subscribe == nil {
+		return false, nil
+	}
+	return true, subscribe(ctx, tenantID, r.Name, func(uri string) { updated(r.origin.exposed(uri)) })
+}
+
+var (
+	errURI  = errors.New("uri must be an absolute URI of at most 2048 visible characters")
+	errName = errors.New("the definition has no name")
+)
+
+// define reads the definition of a resource. Errors are *refusalError.
+func (r *Resource) define(b *builder, definition mcp.Object) error {
+	uri := definition.Text("uri")
+	if !validURI(uri) {
+		return refuse("uri", errURI)
+	}
+	if definition.Text("name") == "" {
+		return refuse("name", errName)
+	}
+	return r.Item.define(b, KindResource, "uri", definition, b.origin.exposed(uri))
 }
 
 // Template is one template of resources.
 type Template struct {
 	Item
+
+	pattern *uriPattern
 }
 
-// Prompt returns the prompt with that exposed name. The error is ErrNotFound.
-func (v *View) Prompt(name string) (*Prompt, error) { return nil, ErrNotFound }
-
-// Resource returns the resource with that exposed URI: one that is listed, or one in no list that belongs to a server
-// by its form, by a template, or because only one server can have it. The error is ErrNotFound.
-func (v *View) Resource(uri string) (*Resource, error) { return nil, ErrNotFound }
-
-// Template returns the template with that exposed text. The error is ErrNotFound.
-func (v *View) Template(uriTemplate string) (*Template, error) { return nil, ErrNotFound }
+// define reads the definition of a template. Errors are *refusalError.
+func (t *Template) define(b *builder, definition mcp.Object) (err error) {
+	text := definition.Text("uriTemplate")
+	if t.pattern, err = newURIPattern(text); err != nil {
+		return refuse("uri", err)
+	}
+	if definition.Text("name") == "" {
+		return refuse("name", errName)
+	}
+	return t.Item.define(b, KindTemplate, "uriTemplate", definition, b.origin.exposed(text))
+}

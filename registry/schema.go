@@ -18,6 +18,7 @@ import (
 
 // schema checks values. It is immutable and safe for concurrent use.
 type schema struct {
+	draft7 bool
 	root   *node
 	nodes  []*node // all of them, as read
 	cost   *cost
@@ -28,16 +29,16 @@ type schema struct {
 
 // compile guards and compiles raw.
 func compile(raw mcp.RawJSON) (*schema, error) {
-	root, nodes, c, err := guard(raw)
+	p, root, c, err := guard(raw)
 	if err != nil {
 		return nil, err
 	}
-	s := &schema{root: root, nodes: nodes, cost: c, copy: rewrite(root, nodes)}
+	s := &schema{draft7: p.draft7, root: root, nodes: p.nodes, cost: c, copy: rewrite(root, p.nodes)}
 	compiled, err := s.compileCopy()
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range nodes {
+	for _, n := range p.nodes {
 		if n.program > 0 {
 			s.spare = make(chan *jsonschema.Schema, runtime.GOMAXPROCS(0))
 			s.spare <- compiled

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -38,9 +39,9 @@ type Tool struct {
 	Item
 	Headers []HeaderParam
 
-	offered [sha256.Size]byte // hash of the definition as offered
 	input   *schema
 	output  *schema // nil when there is none
+	inlined func() mcp.RawJSON
 }
 
 // ArgumentError says, for the model that made the arguments, which argument is wrong, how, and what is allowed. Its
@@ -50,15 +51,42 @@ type ArgumentError struct{ Text string }
 func (e *ArgumentError) Error() string { return e.Text }
 
 // Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
-// passed strictjson.Check.
+// passed strictjson.Check. A null that a header would repeat stands for no argument, whatever the schema says of null.
 func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	if text := t.input.check(arguments, "arguments", true); text != "" {
+	text := t.input.check(arguments, "arguments", true)
+	if text == "" {
+		return nil
+	}
+	if fewer, found := t.withoutNulls(arguments); found {
+		text = t.input.check(fewer, "arguments", true)
+	}
+	if text != "" {
 		return &ArgumentError{Text: text}
 	}
 	return nil
+}
+
+// withoutNulls returns the arguments without the nulls at the places that headers repeat; found is false when there are
+// none.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header
+func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found bool) {
+	object, _ := mcp.ObjectOf(arguments)
+	for i := range t.Headers {
+		if value := t.Headers[i].Argument(arguments); value != nil && value.IsNull() {
+			object, found = withoutPath(object, t.Headers[i].Path), true
+		}
+	}
+	return object.JSON(), found
+}
+
+func withoutPath(object mcp.Object, path []string) mcp.Object {
+	if len(path) == 1 {
+		return object.Without(path[0])
+	}
+	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
 // HasOutput tells whether the tool declares an outputSchema.
@@ -86,34 +114,26 @@ func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	return t.Item.Call(ctx, c)
 }
 
-// refusalError carries the reason beside the cause.
-type refusalError struct {
-	reason string
-	err    error
-}
-
-func (e *refusalError) Error() string { return e.err.Error() }
-
-func refuse(reason string, err error) error { return &refusalError{reason, err} }
-
 // newTool makes a tool of an offer. Errors are *refusalError.
-func newTool(server, prefix string, offer *Offer) (*Tool, error) {
+func newTool(o *origin, offer *Offer) (*Tool, error) {
 	raw := offer.Definition.JSON()
-	t := &Tool{offered: sha256.Sum256(raw)}
-	t.Kind, t.Server, t.Name, t.Timeout = KindTool, server, offer.Definition.Text("name"), offer.Timeout
+	t := &Tool{}
+	t.Kind, t.Server, t.Name, t.Timeout = KindTool, o.server, offer.Definition.Text("name"), offer.Timeout
+	t.origin, t.offered = o, sha256.Sum256(raw)
 	t.callBy(offer.Call)
 	var err error
-	if t.Exposed, err = exposedName(prefix, t.Name); err != nil {
+	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {
 		return nil, refuse("name", err)
 	}
 	if len(raw) > maxDefinition {
-		return nil, refuse("size", fmt.Errorf("the definition has more than %d bytes", maxDefinition))
+		return nil, refuse("size", errLarge)
 	}
 	if err := t.readSchemas(offer.Definition); err != nil {
 		return nil, err
 	}
 	t.Definition = offer.Definition.With("name", mcp.String(t.Exposed))
 	t.Raw = t.Definition.JSON()
+	t.inlined = sync.OnceValue(t.inline)
 	return t, nil
 }
 
@@ -154,9 +174,10 @@ func reasonOf(err error, otherwise string) string {
 // with returns t for an offer of the same definition: t itself, or one that differs only in its time limit.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout {
-		other := &Tool{Headers: t.Headers, offered: t.offered, input: t.input, output: t.output}
+		other := &Tool{Headers: t.Headers, input: t.input, output: t.output, inlined: t.inlined}
 		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
 		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout
+		other.origin, other.offered = t.origin, t.offered
 		t = other
 	}
 	t.callBy(offer.Call)

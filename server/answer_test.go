@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestStatusOfErrors is the table from errors of the desk to HTTP statuses. Codes that an upstream chose mean nothing
+// TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP statuses. Codes that an upstream chose mean nothing
 // to the transport.
-func TestStatusOfErrors(t *testing.T) {
+func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	scope := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read tools.write"}`)}
 	forged := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"scope":"x\", realm=\"evil\r\nX: y"}`)}
 	tests := []struct {
@@ -26,7 +26,7 @@ func TestStatusOfErrors(t *testing.T) {
 		{"unknown tool", mcp.Errorf(mcp.CodeInvalidParams, "x"), 200, 200, ""},
 		{"internal", mcp.Errorf(mcp.CodeInternal, "x"), 200, 200, ""},
 		{"method", mcp.Errorf(mcp.CodeMethodNotFound, "x"), 404, 200, ""},
-		{"capability", mcp.Errorf(mcp.CodeMissingCapability, "x"), 400, 200, ""},
+		{"capability", mcp.Errorf(mcp.CodeMissingCapability, "x"), 400, 0, ""}, // no error for a model
 		{"limited", mcp.Errorf(mcp.CodeLimited, "x").After(1), 429, 429, ""},
 		{"unavailable", mcp.Errorf(mcp.CodeUnavailable, "x").After(1), 503, 503, ""},
 		{"scope", scope, 403, 403, `Bearer error="insufficient_scope", scope="tools.read tools.write", resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`},
@@ -45,6 +45,9 @@ func TestStatusOfErrors(t *testing.T) {
 			id := w.open(t, "alice", mcp.Revision2511)
 			messages, statuses := []message{modernCall("echo"), legacyCall(id, "echo")}, []int{test.modern, test.legacy}
 			for i, want := range statuses {
+				if want == 0 {
+					continue
+				}
 				got := w.do(t, messages[i])
 				if got.Code != want || got.Header().Get("WWW-Authenticate") != test.challenge {
 					t.Errorf("got %d %v, want %d with challenge %q", got.Code, got.Header(), want, test.challenge)
@@ -57,18 +60,6 @@ func TestStatusOfErrors(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestQuestionToLegacyClient shows that a result that asks something is no result for a client that cannot be asked.
-func TestQuestionToLegacyClient(t *testing.T) {
-	w := newWorld(t)
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
-		return object(`{"resultType":"input_required","requestState":"s"}`), nil
-	}})
-	got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo")).Body.String()
-	if !strings.Contains(got, `"isError":true`) || strings.Contains(got, "requestState") {
-		t.Errorf("got %s, want a tool error", got)
 	}
 }
 

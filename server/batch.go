@@ -31,7 +31,7 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	}
 	var requests []*mcp.Message
 	if refused == nil {
-		requests, refused = l.unpack(raw)
+		requests, refused = s.unpack(r.Context(), l, raw)
 	}
 	if refused != nil {
 		x.refuse("", refused)
@@ -56,7 +56,7 @@ func absentOr(values []string, want string) bool {
 }
 
 // unpack checks a whole batch before anything of it is done, then takes its notifications. It returns the requests.
-func (l *live) unpack(raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
+func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
 		return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a batch has 1 to %d messages", maxBatch)
@@ -80,7 +80,7 @@ func (l *live) unpack(raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
 		}
 	}
 	for _, m := range others {
-		l.notified(m)
+		s.notified(ctx, l, m)
 	}
 	return requests, nil
 }
@@ -89,7 +89,7 @@ func (l *live) unpack(raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
 func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*mcp.Message) {
 	ctx := context.WithoutCancel(r.Context()) // the calls do not end with the connection
 	p := s.newReply(r.Context(), x, l)
-	notify := p.notifier(r.Context())
+	way := p.line(r.Context())
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
 	for i, m := range requests {
@@ -101,7 +101,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		}
 		defer s.calls.finish(c)
 		defer l.leave(c)
-		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, notify) })
+		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way) })
 	}
 	all.Wait()
 	var messages [][]byte
@@ -117,9 +117,9 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 	p.finish(ctx, http.StatusOK, mcp.Array(messages))
 }
 
-func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, notify notifyFunc) answer {
+func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) answer {
 	if m.Method == mcp.MethodPing {
 		return answer{id: m.ID}
 	}
-	return s.legacyAnswer(ctx, x.caller, x.id, l, m, notify)
+	return s.legacyAnswer(ctx, x.caller, x.id, l, m, way)
 }

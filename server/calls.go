@@ -16,6 +16,7 @@ var errStopping = errors.New("the gateway is stopping")
 type call struct {
 	id     mcp.ID
 	cancel context.CancelCauseFunc
+	heeds  sync.WaitGroup // what looks whether another replica was told to cancel it
 }
 
 // calls are all requests in work, so that a shutdown can wait for them. Some outlive the connection they came on.
@@ -38,7 +39,7 @@ func (cs *calls) begin(ctx context.Context, id mcp.ID) (context.Context, *call) 
 		return ctx, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &call{id, cancel}
+	c := &call{id: id, cancel: cancel}
 	cs.running[c] = struct{}{}
 	return ctx, c
 }
@@ -46,6 +47,7 @@ func (cs *calls) begin(ctx context.Context, id mcp.ID) (context.Context, *call) 
 // finish takes the call out, after its answer was given.
 func (cs *calls) finish(c *call) {
 	c.cancel(nil)
+	c.heeds.Wait()
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	delete(cs.running, c)
@@ -112,19 +114,20 @@ func (a *answer) word() string {
 	return "ok"
 }
 
-// notifyFunc sends what happens before the result to the client.
-type notifyFunc func(context.Context, mcp.Notification) error
+// ask puts a request before the desk.
+func (s *Server) ask(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
+	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
+}
 
-// ask puts a request before the desk. A panic there becomes an internal error: the goroutine may be one that nobody
-// else guards.
-func (s *Server) ask(ctx context.Context, c gateway.Caller, r *gateway.Request) (result mcp.Object, told *mcp.Error) {
+// guarded calls the desk. A panic there becomes an internal error: the goroutine may be one that nobody else guards.
+func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object, told *mcp.Error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			s.panicked(ctx, problem)
 			result, told = mcp.Object{}, errPanic.told
 		}
 	}()
-	result, err := s.desk.Handle(ctx, c, r)
+	result, err := do()
 	if err != nil {
 		return mcp.Object{}, toldOf(err)
 	}

@@ -56,6 +56,11 @@ var (
 	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")
 	errBatch           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: batches belong to revision 2025-03-26 only")
 	errResponse        = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a client sends no responses")
+	errURI             = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: uri must be a string")
+	errLevel           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	errSubscriptions   = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: there are too many subscriptions, %d at most", maxSubscriptions)
+	errGone            = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
+	errNotAsked        = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
 	errUnknownMethod   = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
 	errPanic           = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
@@ -161,7 +166,7 @@ func wordFor(e *mcp.Error) string {
 // challenge says where a token can be had.
 // https://www.rfc-editor.org/rfc/rfc9728#section-5.1
 func (x *exchange) challenge(reason string) {
-	value := `Bearer resource_metadata="` + x.settings.metadataURL() + `"`
+	value := `Bearer resource_metadata="` + x.metadata + `"`
 	if reason != "missing" {
 		value = `Bearer error="invalid_token", ` + strings.TrimPrefix(value, "Bearer ")
 	}
@@ -176,5 +181,5 @@ func (x *exchange) announceScope(e *mcp.Error) {
 	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 		return
 	}
-	x.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+scope+`", resource_metadata="`+x.settings.metadataURL()+`"`)
+	x.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+scope+`", resource_metadata="`+x.metadata+`"`)
 }

@@ -25,6 +25,7 @@ type exchange struct {
 	started   time.Time
 	settings  Settings
 	remote    string
+	metadata  string         // where that of the resource is; set by authenticated
 	principal auth.Principal // set by authenticated
 	caller    gateway.Caller // set by admitted
 	held      held           // while it is in work

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"net/http"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -16,20 +17,23 @@ const (
 	purposeSession = "session" // ids of Streamable HTTP
 	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
 
-	ticketVersion  = 1
+	ticketVersion  = 2
 	generationSize = 8
 	keySize        = 16
-	ticketSize     = 1 + generationSize + keySize + sha256.Size
+	ticketSize     = 1 + generationSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
 )
 
 // ticket is what a session id says. It is sealed, so only this gateway can read or make one, and it is of use only to
-// the principal it was made for: possession proves nothing. What else there is to know of a session, the process that
-// holds it knows.
+// the principal it was made for: possession proves nothing. What the client is never said to change is in it, so that
+// another replica can serve the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 type ticket struct {
-	generation [generationSize]byte // of the process that holds the session
+	generation [generationSize]byte // of the process that opened the session
 	key        sessionKey
 	owner      owner
+	opened     time.Time  // in seconds
+	revision   string     // as negotiated; over HTTP+SSE, where the handshake comes later, it says nothing
+	asks       mcp.Object // what the client can be asked; over HTTP+SSE it says nothing
 }
 
 type sessionKey [keySize]byte
@@ -62,7 +66,10 @@ func (t *ticket) encode() []byte {
 	out = append(out, ticketVersion)
 	out = append(out, t.generation[:]...)
 	out = append(out, t.key[:]...)
-	return append(out, t.owner[:]...)
+	out = append(out, t.owner[:]...)
+	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
+	out = append(out, t.revision...)
+	return append(out, encodeAsks(t.asks))
 }
 
 // decodeTicket reads what encode wrote.
@@ -73,8 +80,46 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	rest := data[1:]
 	rest = rest[copy(t.generation[:], rest):]
 	rest = rest[copy(t.key[:], rest):]
-	copy(t.owner[:], rest)
-	return t, true
+	rest = rest[copy(t.owner[:], rest):]
+	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
+	last := len(rest) - 1
+	t.revision, t.asks = string(rest[8:last]), decodeAsks(rest[last])
+	return t, mcp.EraOf(t.revision) == mcp.Legacy
+}
+
+// askable are the things that a client can be asked, each one bit of a ticket. A part follows the whole.
+var askable = [...]struct{ name, part string }{
+	{"elicitation", ""},
+	{"elicitation", "form"},
+	{"elicitation", "url"},
+	{"roots", ""},
+	{"sampling", ""},
+	{"sampling", "context"},
+	{"sampling", "tools"},
+}
+
+// encodeAsks returns capabilities in the form of mcp.CapabilitiesOf as bits.
+func encodeAsks(asks mcp.Object) (bits byte) {
+	for i, one := range askable {
+		if one.part == "" && asks.Has(one.name) || one.part != "" && asks.Object(one.name).Has(one.part) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// decodeAsks reads what encodeAsks wrote.
+func decodeAsks(bits byte) (asks mcp.Object) {
+	for i, one := range askable {
+		switch {
+		case bits&(1<<i) == 0:
+		case one.part == "":
+			asks = asks.With(one.name, mcp.RawJSON("{}"))
+		default:
+			asks = asks.With(one.name, asks.Object(one.name).With(one.part, mcp.RawJSON("{}")).JSON())
+		}
+	}
+	return asks
 }
 
 // negotiate returns the revision of a handshake: the one asked for when a handshake can have it, else the newest that
@@ -94,13 +139,14 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	sess, id, err := s.sessions.open(ctx, purposeSession, x.principal, revision)
+	asks := mcp.CapabilitiesOf(revision, m.Params.Object("capabilities"))
+	sess, id, err := s.sessions.open(ctx, purposeSession, x.principal, revision, asks)
 	if err != nil {
 		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
 		x.refuse(m.ID, errPanic)
 		return
 	}
-	sess.claim(s.desk.Lists(x.caller).Tools, "") // the client has yet to list: what it sees now is no change
+	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
 }
@@ -117,9 +163,13 @@ func checkInitialize(m *mcp.Message) *refusal {
 
 // welcome is the result of initialize.
 func (s *Server) welcome(revision string) mcp.Object {
+	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}`))
+	if revision >= mcp.Revision2503 { // before, the method had no capability
+		capabilities = capabilities.With("completions", mcp.RawJSON("{}"))
+	}
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},
-		mcp.Member{Name: "capabilities", Value: mcp.RawJSON(`{"tools":{"listChanged":true}}`)},
+		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},
 		mcp.Member{Name: "serverInfo", Value: s.serverInfo()},
 	)
 }

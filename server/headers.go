@@ -25,7 +25,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 		return refused
 	}
 	switch m.Method {
-	case mcp.MethodInitialize, mcp.MethodPing: // belong to the other era, whatever the desk thinks of them
+	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodSubscribe, mcp.MethodUnsubscribe: // belong to the other era, whatever the desk thinks of them
 		return &refusal{http.StatusNotFound, errUnknownMethod}
 	case mcp.MethodToolsCall:
 		return s.checkParams(x, h, m)
@@ -41,6 +41,12 @@ func checkMeta(meta mcp.Object) *refusal {
 	}
 	if !meta.Value(mcp.MetaClientCapabilities).IsObject() {
 		return missing(mcp.MetaClientCapabilities)
+	}
+	if level := meta.Value(mcp.MetaLogLevel); level != nil {
+		name, _ := level.Text()
+		if _, ok := mcp.LevelOf(name); !ok {
+			return errLevel
+		}
 	}
 	return nil
 }

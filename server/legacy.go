@@ -23,7 +23,7 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	case refused != nil:
 		x.refuse(m.ID, refused)
 	case !m.IsRequest():
-		l.notified(m)
+		s.notified(r.Context(), l, m)
 		x.writeStatus(http.StatusAccepted)
 	default:
 		s.legacyRequest(x, r, l, m)
@@ -41,13 +41,19 @@ func checkRevision(h http.Header, l *live) *refusal {
 	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
-// notified takes what wants no answer. Answers of the client are to nothing: it is asked nothing.
-func (l *live) notified(m *mcp.Message) {
-	switch m.Method {
-	case mcp.NotifyInitialized:
+// notified takes what wants no answer. That the client's roots changed concerns nobody: they are asked for anew
+// whenever they are needed.
+func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) {
+	switch {
+	case m.IsResponse():
+		s.answered(ctx, l, m)
+	case m.Method == mcp.NotifyInitialized:
 		l.begin()
-	case mcp.NotifyCancelled:
-		l.cancel(mcp.ID(m.Params.Value("requestId")))
+	case m.Method == mcp.NotifyCancelled:
+		id := mcp.ID(m.Params.Value("requestId"))
+		if !l.cancel(id) && l.shared {
+			s.cancelElsewhere(ctx, l, id)
+		}
 	}
 }
 
@@ -65,7 +71,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	defer s.calls.finish(c)
 	defer l.leave(c)
 	p := s.newReply(r.Context(), x, l)
-	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.notifier(r.Context()))
+	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()))
 	x.settleAnswer(&a)
 	if a.silent {
 		p.finish(ctx, 0, nil)
@@ -99,26 +105,35 @@ func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.C
 		s.calls.finish(c)
 		return ctx, nil, refused
 	}
+	if l.shared {
+		c.heeds.Go(func() { s.heed(ctx, l, c) }) // finish waits for it
+	}
 	return ctx, c, nil
 }
 
-// legacyAnswer runs one request of a session in the stateless form, and brings the result into the session's revision.
-func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, notify notifyFunc) answer {
+// legacyAnswer runs one request of a session, and brings the result into the session's revision.
+func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
 	a := answer{id: m.ID}
-	if m.Method == mcp.MethodDiscover { // belongs to the other era
+	switch m.Method {
+	case mcp.MethodDiscover, mcp.MethodListen: // belong to the other era
 		a.err = errUnknownMethod
-		return a
+	case mcp.MethodSetLevel:
+		a.err = s.setLevel(ctx, l, m.Params)
+	case mcp.MethodSubscribe:
+		if a.err = s.subscribe(ctx, c, id, l, m.Params); a.err != nil {
+			_, a.err = lowerError(m.Method, a.err)
+		}
+	case mcp.MethodUnsubscribe:
+		a.err = l.unsubscribe(m.Params)
+	default:
+		a.result, a.err = s.converse(ctx, c, l, way, id, m)
+		if a.err == nil {
+			a.result = s.lower(l.speaks(), m.Method, a.result)
+		}
 	}
-	result, err := s.ask(ctx, c, &gateway.Request{ID: id, Method: m.Method, Params: m.Params, Notify: notify})
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
-		a.silent = true
-		return a
+		return answer{id: m.ID, silent: true}
 	}
-	if err != nil {
-		a.err = err
-		return a
-	}
-	a.result = s.lower(l.speaks(), m.Method, result)
 	return a
 }
 
@@ -170,7 +185,7 @@ func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
 		f.first = f.session.priming(f.stream)
 	case 1:
 		stream, err := s.config.Log.Find(r.Context(), f.session.name, last[0])
-		if err != nil {
+		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // what else the log has is not for the client
 			return errEvent
 		}
 		f.stream, f.after = stream, last[0]

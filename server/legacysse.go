@@ -34,14 +34,14 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer place.leave()
-	l, id, err := s.sessions.open(r.Context(), purposeSSE, x.principal, mcp.Revision2024)
+	l, id, err := s.sessions.open(r.Context(), purposeSSE, x.principal, mcp.Revision2024, mcp.Object{})
 	if err != nil {
 		s.log.ErrorContext(r.Context(), "session id not sealed", "error", err)
 		x.refuse("", errPanic)
 		return
 	}
 	defer s.sessions.end(r.Context(), l)
-	l.claim(s.desk.Lists(x.caller).Tools, "") // the client has yet to list: what it sees now is no change
+	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// From the root that clients see, as some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
@@ -96,7 +96,7 @@ func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 // takeMessage accepts a message, and answers a request on the session's stream.
 func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Message) {
 	if !m.IsRequest() {
-		l.notified(m)
+		s.notified(r.Context(), l, m)
 		x.writeStatus(http.StatusAccepted)
 		return
 	}
@@ -116,14 +116,14 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 	go func() { // Wait waits for it
 		defer s.calls.finish(c)
 		defer l.leave(c)
-		defer s.giveBack(taken)
-		s.answerSSE(ctx, x, l, m)
+		defer func() { s.giveBack(taken) }()
+		s.answerSSE(ctx, x, l, m, func() { s.rest(&taken) })
 	}()
 	x.writeStatus(http.StatusAccepted)
 }
 
-// answerSSE runs one request and appends what comes of it to the session's stream.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message) {
+// answerSSE runs one request and appends what comes of it to the session's stream. rest gives back its place early.
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, rest func()) {
 	push := func(ctx context.Context, message []byte) error {
 		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
 		return err
@@ -135,9 +135,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	case mcp.MethodPing:
 		a = answer{id: m.ID}
 	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, func(ctx context.Context, n mcp.Notification) error {
-			return push(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
-		})
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{asks: true, send: push, rest: rest})
 	}
 	if a.silent {
 		return
@@ -154,6 +152,6 @@ func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
 		return answer{id: m.ID, err: refused.told}
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	l.agree(revision)
+	l.agree(revision, mcp.CapabilitiesOf(revision, m.Params.Object("capabilities")))
 	return answer{id: m.ID, result: s.welcome(revision)}
 }

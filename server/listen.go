@@ -3,23 +3,31 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
+
+// openingSubscriptions is how many subscriptions of one request are opened at the same time.
+const openingSubscriptions = 4
+
+// listFilters are the members of a filter that ask for changed lists, in the order of changes.
+var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
 // listen serves subscriptions/listen: an event stream of notices, until the client leaves or the stream's time is
 // over. Every message carries the id of the request as its subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
-	wants := m.Params.Value("notifications")
-	switch {
-	case !wants.IsObject():
-		x.refuse(m.ID, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: notifications must be an object"))
-		return
-	case !x.acceptsStream:
-		x.refuse(m.ID, errAccept)
+	filter, uris, refused := filterOf(m.Params)
+	if refused == nil && !x.acceptsStream {
+		refused = errAccept
+	}
+	if refused != nil {
+		x.refuse(m.ID, refused)
 		return
 	}
 	place, refused := s.takePlace(x, "listen")
@@ -28,15 +36,45 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		return
 	}
 	defer place.leave()
+	sub := &subscription{server: s, x: x, id: m.ID, stirred: make(chan struct{}, 1), updates: make(map[string]struct{})}
+	for i, name := range listFilters {
+		sub.lists[i] = string(filter.Value(name)) == "true"
+	}
+	sub.told = s.desk.Lists(x.caller) // before the acknowledgement: what changes after it is told
+	defer sub.stop()
+	sub.open(r.Context(), uris)
 	s.leave(x)
-	filter, _ := mcp.ObjectOf(wants)
-	told := s.desk.Lists(x.caller).Tools // before the acknowledgement: what changes after it is told
-	out, err := openStream(x)
-	if err != nil {
+	var err error
+	if sub.out, err = openStream(x); err != nil {
 		return // the client is gone
 	}
-	sub := &subscription{server: s, out: out, x: x, id: m.ID, told: told, tools: string(filter.Value("toolsListChanged")) == "true"}
 	sub.serve(r.Context())
+}
+
+// filterOf returns what a client wants to hear of.
+func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *refusal) {
+	filter, ok := mcp.ObjectOf(params.Value("notifications"))
+	if !ok {
+		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: notifications must be an object")
+	}
+	wanted := filter.Value("resourceSubscriptions")
+	elements, ok := wanted.Elements()
+	if wanted != nil && !ok {
+		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must be an array")
+	}
+	if len(elements) > maxSubscriptions {
+		return filter, nil, errSubscriptions
+	}
+	for _, element := range elements {
+		uri, ok := element.Text()
+		if !ok {
+			return filter, nil, errURI
+		}
+		if !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
+		}
+	}
+	return filter, uris, nil
 }
 
 // subscription is one stream of notices.
@@ -45,18 +83,83 @@ type subscription struct {
 	out    *stream
 	x      *exchange
 	id     mcp.ID
-	tools  bool   // the client wants to hear of changed lists of tools
-	told   string // digest of the lists that it was last told of
+	lists  [len(listFilters)]bool // the client wants to hear of
+	told   gateway.Digests        // of the lists that it was last told of
+	uris   []string               // of the resources whose changes it is told
+	stops  []func()               // end what tells of them
+
+	stirred chan struct{} // holds a value when there are updates
+	mu      sync.Mutex    // guards the field below
+	updates map[string]struct{}
+}
+
+// open subscribes to resources. Those that cannot be are left out.
+func (sub *subscription) open(ctx context.Context, uris []string) {
+	s, caller := sub.server, sub.x.caller
+	stops := make([]func(), len(uris))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range min(openingSubscriptions, len(uris)) {
+		all.Go(func() {
+			for i := range next {
+				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
+					stops[i], err = s.desk.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					return result, err
+				})
+				if told != nil {
+					stops[i] = nil
+				}
+			}
+		})
+	}
+	for i := range uris {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	for i, stop := range stops {
+		if stop != nil {
+			sub.uris, sub.stops = append(sub.uris, uris[i]), append(sub.stops, stop)
+		}
+	}
+}
+
+func (sub *subscription) stop() {
+	for _, stop := range sub.stops {
+		stop()
+	}
+}
+
+// updated notes that a resource changed, or a part of one. Until it is told, it counts once.
+func (sub *subscription) updated(uri, part string) {
+	sub.mu.Lock()
+	if _, known := sub.updates[part]; !known && len(sub.updates) >= maxUpdates {
+		part = uri
+	}
+	sub.updates[part] = struct{}{}
+	sub.mu.Unlock()
+	select {
+	case sub.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what changed since it was last called.
+func (sub *subscription) take() (uris []string) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for uri := range sub.updates {
+		uris = append(uris, uri)
+	}
+	clear(sub.updates)
+	slices.Sort(uris)
+	return uris
 }
 
 // serve sends the acknowledgement, the notices and, unless the client left, the result.
 func (sub *subscription) serve(ctx context.Context) {
 	defer sub.out.close()
-	honoured := mcp.Object{}
-	if sub.tools {
-		honoured = honoured.With("toolsListChanged", mcp.Bool(true))
-	}
-	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: honoured.JSON()})
+	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
 	if sub.notify(mcp.NotifyAcknowledged, params) != nil || !sub.wait(ctx) {
 		return
 	}
@@ -65,6 +168,23 @@ func (sub *subscription) serve(ctx context.Context) {
 		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, sub.server.serverInfo()).JSON()},
 	)
 	_ = sub.out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)}) // the client may be gone
+}
+
+// honoured returns what of its filter the client will hear of.
+func (sub *subscription) honoured() (filter mcp.Object) {
+	for i, name := range listFilters {
+		if sub.lists[i] {
+			filter = filter.With(name, mcp.Bool(true))
+		}
+	}
+	if len(sub.uris) == 0 {
+		return filter
+	}
+	uris := make([]mcp.RawJSON, 0, len(sub.uris))
+	for _, uri := range sub.uris {
+		uris = append(uris, mcp.String(uri))
+	}
+	return filter.With("resourceSubscriptions", mcp.Array(uris))
 }
 
 // wait tells of changes until the subscription is over. It is false when the client is gone.
@@ -84,15 +204,16 @@ func (sub *subscription) wait(ctx context.Context) bool {
 		if !ok {
 			return true
 		}
-		if digest := s.desk.Lists(caller).Tools; sub.tools && digest != sub.told {
-			sub.told = digest
-			if sub.notify(mcp.NotifyToolsChanged, mcp.Object{}) != nil {
-				return false
-			}
+		told, err := sub.tell(caller)
+		if err != nil {
+			return false
+		}
+		if told {
 			silence.Reset(s.config.Heartbeat)
 		}
 		select {
 		case <-changed:
+		case <-sub.stirred:
 		case <-silence.C:
 			silence.Reset(s.config.Heartbeat)
 			if sub.out.comment() != nil {
@@ -106,6 +227,33 @@ func (sub *subscription) wait(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// tell sends a notice of each list that changed, and of each resource that did and that the caller may still read. told
+// is whether there was any.
+func (sub *subscription) tell(caller gateway.Caller) (told bool, err error) {
+	digests := sub.server.desk.Lists(caller)
+	before := changes(sub.told)
+	sub.told = digests
+	for i, change := range changes(digests) {
+		if !sub.lists[i] || change.digest == before[i].digest {
+			continue
+		}
+		if err := sub.notify(change.method, mcp.Object{}); err != nil {
+			return told, err
+		}
+		told = true
+	}
+	for _, uri := range sub.take() {
+		if !sub.server.desk.Reads(caller, uri) {
+			continue
+		}
+		if err := sub.notify(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})); err != nil {
+			return told, err
+		}
+		told = true
+	}
+	return told, nil
 }
 
 func (sub *subscription) notify(method string, params mcp.Object) error {

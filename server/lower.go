@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -10,18 +12,85 @@ import (
 // lower removes from a result in the stateless form what the revision of a session does not know. What it knows, and
 // what nobody here knows, stays as it is.
 func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
-	asks := result.Text("resultType") == "input_required"
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch method {
 	case mcp.MethodToolsCall:
-		if asks {
-			return unanswerable()
-		}
 		return lowerCall(revision, result)
-	case mcp.MethodToolsList:
-		return result.With("tools", s.lists.lower(revision, result.Value("tools")))
+	case mcp.MethodPromptsGet:
+		return lowerPrompt(revision, result)
+	case mcp.MethodResourcesRead:
+		return lowerContents(revision, result)
 	}
-	return result
+	return s.lowerList(revision, method, result)
+}
+
+// modernise removes from a result what only an older revision has.
+func (s *Server) modernise(method string, result mcp.Object) mcp.Object {
+	return s.lowerList(mcp.LatestModern, method, result)
+}
+
+// lowerList brings a list into a revision.
+func (s *Server) lowerList(revision, method string, result mcp.Object) mcp.Object {
+	kind := listOf(method)
+	if kind == "" || !result.Has(kind) {
+		return result
+	}
+	return result.With(kind, s.lists.lower(kind, revision, result.Value(kind)))
+}
+
+// listOf returns the member of a result that has the items of a list, "" for a method that does not list.
+func listOf(method string) string {
+	switch method {
+	case mcp.MethodToolsList:
+		return "tools"
+	case mcp.MethodPromptsList:
+		return "prompts"
+	case mcp.MethodResourcesList:
+		return "resources"
+	case mcp.MethodTemplatesList:
+		return "resourceTemplates"
+	}
+	return ""
+}
+
+// lowerError brings an error into the legacy era. A resource that is not there had a code of its own, and what a client
+// cannot be asked had none: of a call the model learns it.
+// https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
+func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
+	switch {
+	case told.Code == mcp.CodeMissingCapability && method == mcp.MethodToolsCall:
+		return toolError("This tool needs to ask the user's client for something it cannot do: " + lacking(told) + ". The call was not carried out."), nil
+	case told.Code == mcp.CodeMissingCapability:
+		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: told.Message, Data: told.Data}
+	case told.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead || method == mcp.MethodSubscribe) && isNotFound(told):
+		return mcp.Object{}, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: told.Message, Data: told.Data}
+	}
+	return mcp.Object{}, told
+}
+
+// lacking names the capabilities that an error asks for.
+func lacking(told *mcp.Error) string {
+	data, _ := mcp.ObjectOf(told.Data)
+	var names []string
+	for name := range data.Object("requiredCapabilities").Members {
+		parts := data.Object("requiredCapabilities").Object(name)
+		if parts.Len() == 0 {
+			names = append(names, name)
+		}
+		for part := range parts.Members {
+			names = append(names, name+"."+part)
+		}
+	}
+	if len(names) == 0 {
+		return "a capability that it did not declare"
+	}
+	return strings.Join(names, ", ")
+}
+
+// isNotFound tells an error about a resource from one about how it was named: only the former says which.
+func isNotFound(told *mcp.Error) bool {
+	data, _ := mcp.ObjectOf(told.Data)
+	return told.StableCode() == "DB-RESOURCE" || data.Has("uri")
 }
 
 // lowerMeta removes what only the stateless form has in _meta.
@@ -36,11 +105,27 @@ func lowerMeta(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// unanswerable is the result of a call that would ask the user something, which nobody can pass on.
-func unanswerable() mcp.Object {
-	text := textBlock("This tool needs an answer from the user, and this connection cannot ask for one. The call was not carried out.")
+// unanswerable is what becomes of a request whose questions have no answer: of a call the model learns it.
+func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
+	if method == mcp.MethodToolsCall {
+		return toolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
+	}
+	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT", "This needs something from the client before it can go on, and "+reason(why))
+}
+
+// reason words why there is no answer, for the client.
+func reason(why error) string {
+	for _, known := range []error{errUnanswered, errRounds, errPauses} {
+		if errors.Is(why, known) {
+			return known.Error()
+		}
+	}
+	return "it could not be asked"
+}
+
+func toolError(text string) mcp.Object {
 	return mcp.NewObject(
-		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{text})},
+		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{textBlock(text)})},
 		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
 	)
 }
@@ -61,17 +146,108 @@ func lowerCall(revision string, result mcp.Object) mcp.Object {
 			content, changed = append(content, textBlock(string(structured))), true
 		}
 	}
-	if revision < mcp.Revision2506 {
-		for i, block := range content {
-			if lowered := lowerBlock(revision, block); lowered != nil {
-				content[i], changed = lowered, true
-			}
-		}
+	if lowerBlocks(revision, content) {
+		changed = true
 	}
 	if !changed {
 		return result
 	}
 	return result.With("content", mcp.Array(content))
+}
+
+// lowerBlocks brings blocks of content into a revision. It tells whether any changed.
+func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
+	if revision >= mcp.Revision2506 {
+		return false
+	}
+	for i, block := range content {
+		if lowered := lowerBlock(revision, block); lowered != nil {
+			content[i], changed = lowered, true
+		}
+	}
+	return changed
+}
+
+// lowerPrompt brings the messages of a prompt into a revision: each has one block of content.
+func lowerPrompt(revision string, result mcp.Object) mcp.Object {
+	messages, _ := result.Value("messages").Elements()
+	changed := false
+	for i, raw := range messages {
+		message, ok := mcp.ObjectOf(raw)
+		content := []mcp.RawJSON{message.Value("content")}
+		if ok && content[0].IsObject() && lowerBlocks(revision, content) {
+			messages[i], changed = message.With("content", content[0]).JSON(), true
+		}
+	}
+	if !changed {
+		return result
+	}
+	return result.With("messages", mcp.Array(messages))
+}
+
+// lowerContents brings the contents of a resource into a revision: _meta came with 2025-06-18.
+func lowerContents(revision string, result mcp.Object) mcp.Object {
+	contents, _ := result.Value("contents").Elements()
+	if revision >= mcp.Revision2506 || len(contents) == 0 {
+		return result
+	}
+	for i, raw := range contents {
+		if content, ok := mcp.ObjectOf(raw); ok {
+			contents[i] = content.Without("_meta").JSON()
+		}
+	}
+	return result.With("contents", mcp.Array(contents))
+}
+
+// lowerQuestion brings a request to the client into a revision. The client can be asked it, so what is left differs in
+// form only.
+func lowerQuestion(revision string, asks mcp.Object, method string, params mcp.Object) mcp.Object {
+	params = params.Without("task")
+	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
+		params = params.Without("_meta")
+	} else {
+		params = params.With("_meta", meta.JSON())
+	}
+	switch {
+	case method == mcp.MethodSample:
+		return lowerSampling(revision, asks, params)
+	case method != mcp.MethodElicit:
+		return params
+	case revision < mcp.Revision2511: // there is one mode
+		return params.Without("mode")
+	case params.Text("mode") == "url" && params.Text("elicitationId") == "":
+		return params.With("elicitationId", mcp.String(newQuestion()))
+	}
+	return params
+}
+
+// lowerSampling brings a request for sampling into a revision: several blocks in one message came with 2025-11-25,
+// which also asked for a capability to include context.
+func lowerSampling(revision string, asks, params mcp.Object) mcp.Object {
+	if revision >= mcp.Revision2511 {
+		if !asks.Object("sampling").Has("context") && params.Text("includeContext") != "none" {
+			params = params.Without("includeContext")
+		}
+		return params
+	}
+	messages, _ := params.Value("messages").Elements()
+	split := make([]mcp.RawJSON, 0, len(messages))
+	for _, raw := range messages {
+		message, ok := mcp.ObjectOf(raw)
+		blocks, several := message.Value("content").Elements()
+		if !several {
+			blocks = []mcp.RawJSON{message.Value("content")}
+		}
+		if !ok || !several && !blocks[0].IsObject() {
+			split = append(split, raw)
+			continue
+		}
+		lowerBlocks(revision, blocks)
+		for _, block := range blocks {
+			split = append(split, message.With("content", block).JSON())
+		}
+	}
+	return params.With("messages", mcp.Array(split))
 }
 
 // lowerBlock returns what stands for a block of a kind that came later, nil for one that may stay.
@@ -90,11 +266,11 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-// maxLowered is how many lists of tools are remembered in the form of an older revision.
+// maxLowered is how many lists are remembered in the form of another revision.
 const maxLowered = 64
 
-// loweredLists remembers lists of tools in the form of older revisions. The desk makes a list once per change and
-// hands out the same memory until then, which is what identifies it here.
+// loweredLists remembers lists in the form of other revisions. The desk makes a list once per change and hands out the
+// same memory until then, which is what identifies it here.
 type loweredLists struct {
 	mu    sync.Mutex // guards the field below
 	known map[loweredKey]mcp.RawJSON
@@ -110,19 +286,19 @@ func newLoweredLists() *loweredLists {
 	return &loweredLists{known: make(map[loweredKey]mcp.RawJSON)}
 }
 
-// lower returns the tools in the form of a revision.
-func (l *loweredLists) lower(revision string, tools mcp.RawJSON) mcp.RawJSON {
-	if len(tools) == 0 || revision >= mcp.Revision2506 && !bytes.Contains(tools, []byte("outputSchema")) {
-		return tools
+// lower returns the items of a kind in the form of a revision.
+func (l *loweredLists) lower(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
+	if len(items) == 0 || !mayDiffer(kind, revision, items) {
+		return items
 	}
-	key := loweredKey{&tools[0], len(tools), revision}
+	key := loweredKey{&items[0], len(items), revision}
 	l.mu.Lock()
 	lowered, ok := l.known[key]
 	l.mu.Unlock()
 	if ok {
 		return lowered
 	}
-	lowered = lowerTools(revision, tools)
+	lowered = lowerItems(kind, revision, items)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.known) >= maxLowered {
@@ -132,27 +308,69 @@ func (l *loweredLists) lower(revision string, tools mcp.RawJSON) mcp.RawJSON {
 	return lowered
 }
 
-func lowerTools(revision string, tools mcp.RawJSON) mcp.RawJSON {
-	elements, _ := tools.Elements()
+// mayDiffer tells, cheaply, whether items may have another form in a revision.
+func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
+	switch {
+	case revision < mcp.Revision2511:
+		return true
+	case kind != "tools":
+		return false
+	}
+	return bytes.Contains(items, []byte(`"execution"`)) ||
+		revision < mcp.Revision2607 && bytes.Contains(items, []byte(`"outputSchema"`))
+}
+
+func lowerItems(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
+	elements, _ := items.Elements()
 	for i, raw := range elements {
-		if tool, ok := mcp.ObjectOf(raw); ok {
-			elements[i] = lowerTool(revision, tool).JSON()
+		if item, ok := mcp.ObjectOf(raw); ok {
+			elements[i] = lowerItem(kind, revision, item).JSON()
 		}
 	}
 	return mcp.Array(elements)
 }
 
-// lowerTool brings a definition into a revision: an output schema describes an object since 2025-06-18, which also
-// brought titles; annotations came with 2025-03-26.
-func lowerTool(revision string, tool mcp.Object) mcp.Object {
-	if revision < mcp.Revision2506 {
-		tool = tool.Without("outputSchema", "title", "_meta")
+// lowerItem brings a definition into a revision: icons came with 2025-11-25, titles with 2025-06-18.
+func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
+	if revision < mcp.Revision2511 {
+		item = item.Without("icons")
 	}
+	if revision < mcp.Revision2506 {
+		item = item.Without("title", "_meta")
+	}
+	switch kind {
+	case "tools":
+		return lowerTool(revision, item)
+	case "prompts":
+		return lowerArguments(revision, item)
+	}
+	return item
+}
+
+// lowerTool brings what only tools have into a revision: an output schema describes an object since 2025-06-18, and
+// whatever it likes since 2026-07-28; annotations came with 2025-03-26. How a tool runs as a task concerns clients of
+// one revision, and of a server that has tasks, which this one has not.
+func lowerTool(revision string, tool mcp.Object) mcp.Object {
+	tool = tool.Without("execution")
 	if revision < mcp.Revision2503 {
 		tool = tool.Without("annotations")
 	}
-	if tool.Has("outputSchema") && tool.Object("outputSchema").Text("type") != "object" {
+	if revision < mcp.Revision2506 || revision < mcp.Revision2607 && tool.Object("outputSchema").Text("type") != "object" {
 		tool = tool.Without("outputSchema")
 	}
 	return tool
+}
+
+// lowerArguments removes the titles of a prompt's arguments where there are none.
+func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
+	arguments, _ := prompt.Value("arguments").Elements()
+	if revision >= mcp.Revision2506 || len(arguments) == 0 {
+		return prompt
+	}
+	for i, raw := range arguments {
+		if argument, ok := mcp.ObjectOf(raw); ok {
+			arguments[i] = argument.Without("title").JSON()
+		}
+	}
+	return prompt.With("arguments", mcp.Array(arguments))
 }

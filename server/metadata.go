@@ -2,7 +2,10 @@ package server
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
+
+	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -16,16 +19,29 @@ const (
 	metadataPath = "/.well-known/oauth-protected-resource"
 )
 
-// metadata says which authorization servers give tokens for this gateway.
+// namePattern is how tenants are named.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client
+// uses, or it would refuse the answer. Whether there is such a tenant, it does not say.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
+	path := endpointPath
+	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
+		tenant := chi.URLParam(r, "tenant")
+		if !namePattern.MatchString(tenant) {
+			x.refuse("", errNotFound)
+			return
+		}
+		path = tenantPath + tenant + endpointPath
+	}
 	issuers := make([]mcp.RawJSON, 0, len(x.settings.Issuers))
 	for _, issuer := range x.settings.Issuers {
 		issuers = append(issuers, mcp.String(issuer))
 	}
 	document := mcp.NewObject(
-		mcp.Member{Name: "resource", Value: mcp.String(x.settings.base() + endpointPath)},
+		mcp.Member{Name: "resource", Value: mcp.String(x.settings.base() + path)},
 		mcp.Member{Name: "authorization_servers", Value: mcp.Array(issuers)},
 		mcp.Member{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
 	)
@@ -35,7 +51,15 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 // base returns the public URL without a slash at its end.
 func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-func (s *Settings) metadataURL() string { return s.base() + metadataPath + endpointPath }
+// metadataURL returns where the metadata of the endpoint is that the request came to. Other paths have that of the
+// first.
+func (x *exchange) metadataURL(r *http.Request) string {
+	path := endpointPath
+	if tenant := chi.URLParam(r, "tenant"); namePattern.MatchString(tenant) {
+		path = tenantPath + tenant + endpointPath
+	}
+	return x.settings.base() + metadataPath + path
+}
 
 // publicPath returns the path under which clients see the root of this server, "" when it is the root.
 func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }

@@ -119,6 +119,14 @@ func (s *Server) leave(x *exchange) {
 	x.held, x.meta = held{}, mcp.Object{}
 }
 
+// rest gives back the place among the requests in work before the rest of what is held.
+func (s *Server) rest(h *held) {
+	if h.place {
+		h.place = false
+		s.working.Add(-1)
+	}
+}
+
 func (s *Server) giveBack(h held) {
 	if h.place {
 		s.working.Add(-1)
@@ -129,6 +137,7 @@ func (s *Server) giveBack(h held) {
 // authenticated finds out whose token the request carries, before anything of it is read.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
+	x.metadata = x.metadataURL(r)
 	token, refused := bearer(r)
 	if refused == nil {
 		var err error

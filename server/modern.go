@@ -42,12 +42,14 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 	defer s.calls.finish(c)
 	t := s.newTrickle(x)
+	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
 	result, err := s.ask(ctx, x.caller, &gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
-		Capabilities: x.meta.Object(mcp.MetaClientCapabilities),
+		Capabilities: mcp.CapabilitiesOf(x.meta.Text(mcp.MetaProtocolVersion), x.meta.Object(mcp.MetaClientCapabilities)),
+		LogLevel:     level,
 		Notify:       t.notify,
 	})
-	a := answer{id: m.ID, result: result, err: err}
+	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err}
 	x.outcome = a.word()
 	t.finish(&a)
 }

@@ -46,17 +46,18 @@ func (s *Server) newReply(connection context.Context, x *exchange, l *live) *rep
 	return p
 }
 
-// notifier returns the Notify of the reply's calls: the first notification makes a stream of the answer.
-func (p *reply) notifier(connection context.Context) notifyFunc {
-	return func(ctx context.Context, n mcp.Notification) error {
+// line returns the way to the client for the reply's calls: the first message makes a stream of the answer.
+func (p *reply) line(connection context.Context) *line {
+	send := func(ctx context.Context, message []byte) error {
 		p.follow(connection)
 		stream := p.streamed()
 		if stream == "" {
-			return nil // this client takes no stream, so there is nobody to tell
+			return errNoLine
 		}
-		_, err := p.server.config.Log.Append(ctx, p.session.name, stream, mcp.AppendRequest(nil, "", n.Method, n.Params), false)
+		_, err := p.server.config.Log.Append(ctx, p.session.name, stream, message, false)
 		return err
 	}
+	return &line{p.x.acceptsStream, send, sync.OnceFunc(func() { p.server.rest(&p.x.held) })}
 }
 
 // follow makes a stream of the answer, unless that was decided before, and lets the connection follow it.

@@ -32,6 +32,11 @@ type Config struct {
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
 	Seal    *seal.Ring                                                      // of session ids
 	Log     session.Log
+	// Shared says that Log is also that of other replicas, which have the same keys in Seal. Each legacy session then
+	// lives on all of them: any may be asked, and any may get the answers to what the client is asked. That takes a
+	// look into Log for every message. Those over HTTP+SSE, subscriptions and their notices stay with the replica that
+	// has them, and SessionIdle ends none.
+	Shared  bool
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
 	Version string
@@ -106,7 +111,7 @@ func newServer(cfg Config, desk desk) *Server {
 		config:   cfg,
 		desk:     desk,
 		log:      slog.New(LogHandler(cfg.Logger.Handler())),
-		sessions: newSessions(cfg.Seal, cfg.Log, instance, cfg.SessionIdle, cfg.SessionMaxAge),
+		sessions: newSessions(&cfg, instance),
 		lists:    newLoweredLists(),
 		calls:    newCalls(),
 		instance: hex.EncodeToString(instance[:4]),
@@ -130,6 +135,7 @@ func (s *Server) Handler() http.Handler {
 	r.MethodNotAllowed(s.notFound)
 	r.Get(metadataPath, s.metadata)
 	r.Get(metadataPath+endpointPath, s.metadata)
+	r.Get(metadataPath+tenantPath+"{tenant}"+endpointPath, s.metadata)
 	r.Group(func(r chi.Router) {
 		// Every request to what follows is besides:
 		r.Use(checked(s.authenticated, s.admitted))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"strconv"
@@ -32,11 +33,13 @@ type sessions struct {
 	ring       *seal.Ring
 	log        session.Log
 	generation [generationSize]byte
+	shared     bool // log is that of other replicas, too
 	idle       time.Duration
 	maxAge     time.Duration
 
-	mu       sync.Mutex // guards the field below
+	mu       sync.Mutex // guards the fields below
 	byTenant map[string]map[sessionKey]*live
+	asking   map[string]int // calls that wait for answers of their clients, by tenant
 }
 
 // live is one session.
@@ -46,59 +49,102 @@ type live struct {
 	name     string // in the log
 	tenant   string
 	expiry   time.Time
+	shared   bool          // it lives on all replicas
+	suffix   string        // of its streams' names; differs between replicas
 	ended    chan struct{} // closed when it has ended
 	mu       sync.Mutex    // guards the fields below
 	revision string
+	asks     mcp.Object // what the client can be asked
+	level    mcp.Level  // of log messages that the client wants; zero: none
 	over     bool
 	ready    bool // the client said that it is
 	used     time.Time
-	told     string // digest of the lists that the client was last told of
-	owed     string // stream whose log has the notice of that, not sent yet; "" for none
+	news     news
 	calls    map[mcp.ID]*call
 	calm     chan struct{}      // closed when no call is in flight; nil while nobody waits
 	holders  map[string]*holder // of the streams that are open
 	opened   int                // streams so far
 }
 
-func newSessions(ring *seal.Ring, log session.Log, generation [generationSize]byte, idle, maxAge time.Duration) *sessions {
+func newSessions(cfg *Config, generation [generationSize]byte) *sessions {
 	return &sessions{
-		ring: ring, log: log, generation: generation, idle: idle, maxAge: maxAge,
-		byTenant: make(map[string]map[sessionKey]*live),
+		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
+		byTenant: make(map[string]map[sessionKey]*live), asking: make(map[string]int),
+	}
+}
+
+// enterAsking takes a place among the calls of a tenant that wait for answers. It is false when there is none.
+func (ss *sessions) enterAsking(tenant string) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.asking[tenant] >= maxAsking {
+		return false
+	}
+	ss.asking[tenant]++
+	return true
+}
+
+func (ss *sessions) leaveAsking(tenant string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.asking[tenant]--; ss.asking[tenant] == 0 {
+		delete(ss.asking, tenant)
 	}
 }
 
 // open makes a session for p, and its id.
-func (ss *sessions) open(ctx context.Context, purpose string, p auth.Principal, revision string) (*live, string, error) {
-	now := time.Now()
-	t := ticket{generation: ss.generation, key: newKey(), owner: ownerOf(p)}
+func (ss *sessions) open(ctx context.Context, purpose string, p auth.Principal, revision string, asks mcp.Object) (*live, string, error) {
+	t := ticket{generation: ss.generation, key: newKey(), owner: ownerOf(p), opened: time.Now(), revision: revision, asks: asks}
 	id, err := ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", err
 	}
-	l := &live{
-		key: t.key, owner: t.owner, name: t.key.String(), tenant: p.TenantID, expiry: now.Add(ss.maxAge),
-		ended: make(chan struct{}), revision: revision, used: now,
-	}
-	if crowded := ss.add(l); crowded != nil {
-		ss.end(ctx, crowded)
-	}
+	l := ss.liveOf(&t, p.TenantID, ss.shared && purpose == purposeSession)
+	ss.add(ctx, l)
 	return l, id, nil
 }
 
-// add keeps a session. It returns the one that has to go for it, if any.
-func (ss *sessions) add(l *live) (crowded *live) {
+// liveOf returns a session as its ticket describes it.
+func (ss *sessions) liveOf(t *ticket, tenant string, shared bool) *live {
+	l := &live{
+		key: t.key, owner: t.owner, name: t.key.String(), tenant: tenant, expiry: t.opened.Add(ss.maxAge), shared: shared,
+		ended: make(chan struct{}), revision: t.revision, asks: t.asks, used: time.Now(),
+	}
+	if shared {
+		replica := newKey()
+		l.suffix = "r" + hex.EncodeToString(replica[:4])
+	}
+	return l
+}
+
+// adopt makes a session that another replica opened one of this instance too.
+func (ss *sessions) adopt(ctx context.Context, t *ticket, tenant string) *live {
+	l := ss.liveOf(t, tenant, true)
+	if !time.Now().Before(l.expiry) {
+		return nil
+	}
+	return ss.add(ctx, l)
+}
+
+// add keeps a session, and ends the one that has to go for it, if any. It returns the session that has the key.
+func (ss *sessions) add(ctx context.Context, l *live) *live {
 	ss.mu.Lock()
-	defer ss.mu.Unlock()
 	mates := ss.byTenant[l.tenant]
 	if mates == nil {
 		mates = make(map[sessionKey]*live)
 		ss.byTenant[l.tenant] = mates
 	}
-	if crowded = crowdedOut(mates, l.owner); crowded != nil {
-		delete(mates, crowded.key)
+	if other := mates[l.key]; other != nil {
+		ss.mu.Unlock()
+		return other
 	}
+	crowded := crowdedOut(mates, l.owner)
 	mates[l.key] = l
-	return crowded
+	ss.mu.Unlock()
+	if crowded != nil {
+		ss.discard(ctx, crowded)
+	}
+	return l
 }
 
 // crowdedOut returns the session that has to go for another of that owner, nil when there is room.
@@ -141,20 +187,42 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, p auth.Princip
 		return nil
 	}
 	t, ok := decodeTicket(plain)
-	if !ok || t.generation != ss.generation || t.owner != ownerOf(p) {
+	shared := ss.shared && purpose == purposeSession
+	if !ok || t.owner != ownerOf(p) || !shared && t.generation != ss.generation {
 		return nil
 	}
 	ss.mu.Lock()
 	l := ss.byTenant[p.TenantID][t.key]
 	ss.mu.Unlock()
+	if l == nil && shared {
+		l = ss.adopt(ctx, &t, p.TenantID)
+	}
 	if l == nil {
 		return nil
 	}
-	if now := time.Now(); !l.use(now, ss.idle) {
+	idle := ss.idle
+	if shared { // it may have been in use elsewhere
+		idle = ss.maxAge
+	}
+	if !l.use(time.Now(), idle) || shared && !ss.refresh(ctx, l) {
 		ss.end(ctx, l)
 		return nil
 	}
 	return l
+}
+
+// keptLevel is the name under which the log keeps a session's log level.
+const keptLevel = "level"
+
+// refresh learns what other replicas were told of a session. It is false when the session has ended. Its client's
+// handshake is over: this replica opened it, or another one did and the client goes on here.
+func (ss *sessions) refresh(ctx context.Context, l *live) bool {
+	name, err := ss.log.Kept(ctx, l.name, keptLevel)
+	if level, ok := mcp.LevelOf(name); ok {
+		l.wantLogs(level)
+	}
+	l.begin()
+	return !errors.Is(err, session.ErrUnknown)
 }
 
 // of returns the session that a request names in its header.
@@ -173,15 +241,32 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 
 // end ends a session: its calls are cancelled, its streams end, its events are forgotten.
 func (ss *sessions) end(ctx context.Context, l *live) {
+	if ss.forget(l) {
+		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
+	}
+}
+
+// discard ends a session for want of use or room. One that lives on other replicas too, goes on there, and may come
+// back.
+func (ss *sessions) discard(ctx context.Context, l *live) {
+	if l.shared {
+		ss.forget(l)
+		return
+	}
+	ss.end(ctx, l)
+}
+
+// forget ends a session on this instance. It is false when that was done before.
+func (ss *sessions) forget(l *live) bool {
 	ss.mu.Lock()
-	delete(ss.byTenant[l.tenant], l.key)
+	if ss.byTenant[l.tenant][l.key] == l {
+		delete(ss.byTenant[l.tenant], l.key)
+	}
 	if len(ss.byTenant[l.tenant]) == 0 {
 		delete(ss.byTenant, l.tenant)
 	}
 	ss.mu.Unlock()
-	if l.close() {
-		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
-	}
+	return l.close()
 }
 
 // sweep ends the sessions that nobody used for too long.
@@ -198,7 +283,7 @@ func (ss *sessions) sweep(ctx context.Context) {
 	}
 	ss.mu.Unlock()
 	for _, l := range stale {
-		ss.end(ctx, l)
+		ss.discard(ctx, l)
 	}
 }
 
@@ -232,17 +317,24 @@ func (l *live) lastUsed() (used time.Time, busy bool) {
 	return l.used, l.isBusy()
 }
 
-// close marks the session as ended and cancels its calls. It is false when that was done before.
+// close marks the session as ended, cancels its calls and ends its subscriptions. It is false when that was done
+// before.
 func (l *live) close() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.over {
+		l.mu.Unlock()
 		return false
 	}
 	l.over = true
 	close(l.ended)
 	for _, c := range l.calls {
 		c.cancel(errSessionEnded)
+	}
+	watched := l.news.watched
+	l.news.watched = nil
+	l.mu.Unlock()
+	for _, w := range watched {
+		w.end()
 	}
 	return true
 }
@@ -254,11 +346,18 @@ func (l *live) speaks() string {
 	return l.revision
 }
 
-// agree sets the negotiated revision of a session that was opened before its handshake.
-func (l *live) agree(revision string) {
+// terms returns what the client can be asked, and the level of log messages that it wants.
+func (l *live) terms() (asks mcp.Object, level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.revision = revision
+	return l.asks, l.level
+}
+
+// agree sets what the handshake says, in a session that was opened before.
+func (l *live) agree(revision string, asks mcp.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revision, l.asks = revision, asks
 }
 
 // enter adds a call in flight. The ids of those must differ.
@@ -318,36 +417,15 @@ func (l *live) begin() {
 	l.ready = true
 }
 
-// cancel cancels the call in flight with that id, if there is one.
-func (l *live) cancel(id mcp.ID) {
+// cancel cancels the call in flight with that id. It is false when there is none here.
+func (l *live) cancel(id mcp.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.calls[id]; c != nil {
+	c := l.calls[id]
+	if c != nil {
 		c.cancel(errCancelled)
 	}
-}
-
-// claim tells whether the client has yet to be told of the lists with that digest, and leaves that to the stream that
-// asked: of several only one tells it. Another takes over when no connection has that one any more and the notice was
-// not sent. stream is "" for a client that need not be told.
-func (l *live) claim(digest, stream string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	unsent := l.owed != "" && l.owed != stream && l.holders[l.owed] == nil
-	if l.told == digest && !unsent {
-		return false
-	}
-	l.told, l.owed = digest, stream
-	return true
-}
-
-// sent notes that all there was on a stream went out, its notice too.
-func (l *live) sent(stream string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.owed == stream {
-		l.owed = ""
-	}
+	return c != nil
 }
 
 // holder is a connection that has a stream of the log.
@@ -396,5 +474,5 @@ func (l *live) nextStream(kind byte) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opened++
-	return string(kind) + strconv.Itoa(l.opened)
+	return string(kind) + strconv.Itoa(l.opened) + l.suffix
 }

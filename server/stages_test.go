@@ -169,12 +169,34 @@ func TestTenantInPathChoosesNothing(t *testing.T) {
 	}
 }
 
-func TestMetadata(t *testing.T) {
+// TestTrap29_MetadataNamesTheURL shows that the resource is the URL that the client uses, also that of a tenant. Whether
+// there is such a tenant, the answer does not say.
+func TestTrap29_MetadataNamesTheURL(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.PublicURL = "https://mcp.test/" })
-	want := `{"resource":"https://mcp.test/mcp","authorization_servers":["https://issuer.test","https://issuer2.test"],"bearer_methods_supported":["header"]}`
-	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
+	const known = "/.well-known/oauth-protected-resource"
+	for path, resource := range map[string]string{
+		known:                    "https://mcp.test/mcp",
+		known + "/mcp":           "https://mcp.test/mcp",
+		known + "/t/acme/mcp":    "https://mcp.test/t/acme/mcp",
+		known + "/t/nobody/mcp":  "https://mcp.test/t/nobody/mcp",
+		known + "/t/a.B-c_1/mcp": "https://mcp.test/t/a.B-c_1/mcp",
+	} {
+		want := `{"resource":"` + resource + `","authorization_servers":["https://issuer.test","https://issuer2.test"],"bearer_methods_supported":["header"]}`
 		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusOK || got.Body.String() != want {
 			t.Errorf("%s: got %d %s, want %s", path, got.Code, got.Body, want)
+		}
+	}
+	for _, path := range []string{"/t/a%22b/mcp", "/t/.a/mcp", "/t/a%2fb/mcp", "/t//mcp", "/t/" + strings.Repeat("a", 65) + "/mcp"} {
+		if got := w.do(t, message{method: "GET", path: known + path}); got.Code != http.StatusNotFound {
+			t.Errorf("%s: got %d %s, want 404", path, got.Code, got.Body)
+		}
+	}
+	for path, metadata := range map[string]string{
+		"/mcp": known + "/mcp", "/sse": known + "/mcp", "/t/acme/mcp": known + "/t/acme/mcp", "/t/nobody/mcp": known + "/t/nobody/mcp",
+	} {
+		want := `Bearer resource_metadata="https://mcp.test` + metadata + `"`
+		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusUnauthorized || got.Header().Get("WWW-Authenticate") != want {
+			t.Errorf("%s: got %d %v, want 401 with %s", path, got.Code, got.Header(), want)
 		}
 	}
 }

@@ -146,6 +146,7 @@ type follower struct {
 	calm     <-chan struct{} // while draining: closed when no call is in flight
 	more     <-chan struct{} // closed when the log has more
 	changed  <-chan struct{} // closed when lists may have changed
+	stirring <-chan struct{} // closed when a resource changed
 	last     bool            // what the log has now is the last that is sent
 }
 
@@ -221,6 +222,7 @@ func (w *follower) wait(ctx context.Context) bool {
 	select {
 	case <-w.more:
 	case <-w.changed:
+	case <-w.stirring:
 	case <-w.silence.C:
 		return w.breakSilence()
 	case <-w.draining: // answers on their way still reach the client
@@ -264,19 +266,40 @@ func (w *follower) send(events []session.Event) bool {
 	return true
 }
 
-// tell puts a notice on the stream when the client's lists differ from what it was last told. It is false when the
-// stream's tenant or issuer is gone.
+// tell puts notices on the stream: of the lists that differ from what the client was last told of, and of resources
+// that changed and that it may still read. It is false when the stream's tenant or issuer is gone.
 func (w *follower) tell(ctx context.Context) bool {
 	s := w.server
-	w.changed = s.desk.Changed()
+	w.changed, w.stirring = s.desk.Changed(), w.session.stirring()
 	caller, ok := s.resolve(w.principal)
 	if !ok {
 		return false
 	}
-	if !w.session.listens() || !w.session.claim(s.desk.Lists(caller).Tools, w.stream) {
+	if !w.session.listens() {
 		return true
 	}
-	notice := mcp.AppendRequest(nil, "", mcp.NotifyToolsChanged, mcp.Object{})
-	_, err := s.config.Log.Append(ctx, w.session.name, w.stream, notice, false)
+	for _, method := range w.session.claim(s.desk.Lists(caller), w.stream) {
+		if !w.put(ctx, method, mcp.Object{}) {
+			return false
+		}
+	}
+	uris, more := w.session.claimUpdates(w.stream)
+	if more {
+		stirred := make(chan struct{})
+		close(stirred)
+		w.stirring = stirred
+	}
+	for _, uri := range uris {
+		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
+		if s.desk.Reads(caller, uri) && !w.put(ctx, mcp.NotifyResourceUpdated, params) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *follower) put(ctx context.Context, method string, params mcp.Object) bool {
+	notice := mcp.AppendRequest(nil, "", method, params)
+	_, err := w.server.config.Log.Append(ctx, w.session.name, w.stream, notice, false)
 	return err == nil
 }

@@ -98,8 +98,8 @@ func TestStreamLegacySSE(t *testing.T) {
 	got.expect(t, "")
 }
 
-// TestStreamBehindPathPrefix shows that the endpoint event works where clients see the gateway under a path.
-func TestStreamBehindPathPrefix(t *testing.T) {
+// TestTrap23_EndpointBehindPathPrefix shows that the endpoint event works where clients see the gateway under a path.
+func TestTrap23_EndpointBehindPathPrefix(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.PublicURL = "https://mcp.test/tools/" })
 	got := call(t.Context(), t, w.serve(t), message{method: "GET", path: "/sse", token: "alice"})
 	got.expect(t, "event: endpoint", "data: /tools/messages?sessionId=")
@@ -107,7 +107,7 @@ func TestStreamBehindPathPrefix(t *testing.T) {
 
 // What leaving means.
 
-func TestLeavingCancelsModernCall(t *testing.T) {
+func TestTrap01_LeavingCancelsModernCall(t *testing.T) {
 	for _, tool := range []string{"slow", "slow_progress"} {
 		bubble(t, func(t *testing.T, w *world) {
 			c := w.pipe(t, modernCall(tool))
@@ -122,7 +122,7 @@ func TestLeavingCancelsModernCall(t *testing.T) {
 	}
 }
 
-func TestLeavingDoesNotCancelLegacyCall(t *testing.T) {
+func TestTrap01_LeavingDoesNotCancelLegacyCall(t *testing.T) {
 	for _, tool := range []string{"slow", "slow_progress"} {
 		bubble(t, func(t *testing.T, w *world) {
 			c := w.pipe(t, legacyCall(w.open(t, "alice", mcp.Revision2511), tool))
@@ -138,7 +138,7 @@ func TestLeavingDoesNotCancelLegacyCall(t *testing.T) {
 	}
 }
 
-func TestLeavingEndsSessionOverSSE(t *testing.T) {
+func TestTrap01_LeavingEndsSessionOverSSE(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c := w.pipe(t, message{method: "GET", path: "/sse", token: "alice"})
 		lines := bufio.NewReader(c)

@@ -246,6 +246,8 @@ func (w *world) counts() (started, cancelled int) {
 type fakeDesk struct {
 	server.Desk
 	handle func(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
+	lists  func(gateway.Digests) gateway.Digests
+	files  *files // nil: those of the real one
 	refuse func(audit.Record)
 	admit  func()
 }
@@ -262,6 +264,27 @@ func (d *fakeDesk) Handle(ctx context.Context, c gateway.Caller, r *gateway.Requ
 		return d.handle(ctx, c, r)
 	}
 	return d.Desk.Handle(ctx, c, r)
+}
+
+func (d *fakeDesk) Lists(c gateway.Caller) gateway.Digests {
+	if d.lists != nil {
+		return d.lists(d.Desk.Lists(c))
+	}
+	return d.Desk.Lists(c)
+}
+
+func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(string)) (func(), error) {
+	if d.files != nil {
+		return d.files.subscribe(uri, updated)
+	}
+	return d.Desk.Subscribe(ctx, c, id, uri, updated)
+}
+
+func (d *fakeDesk) Reads(c gateway.Caller, uri string) bool {
+	if d.files != nil {
+		return d.files.reads(uri)
+	}
+	return d.Desk.Reads(c, uri)
 }
 
 func (d *fakeDesk) Refuse(ctx context.Context, r audit.Record) {

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxConfigBytes = 1 << 20
+	maxFileBytes   = 16 << 20 // of a file that the config names
 	maxConfigDepth = 32
 )
 

@@ -179,7 +179,7 @@ func (r *reader) read(n *node) []byte {
 	return data
 }
 
-// readFile reads a regular file of at most 1 MiB and a byte, so that a larger one can be told from one that just fits.
+// readFile reads a regular file of at most 16 MiB and a byte, so that a larger one can be told from one that just fits.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
@@ -196,5 +196,5 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer closeQuietly(f)
-	return readLimited(f, maxConfigBytes+1)
+	return readLimited(f, maxFileBytes+1)
 }

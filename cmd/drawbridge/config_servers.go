@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// serverConfig is one server of the config: built-in tools, a command or an address. It is plain data, so that two states of the config can
+// serverConfig is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is plain data, so that two states of the config can
 // be compared.
 type serverConfig struct {
 	name, prefix string
@@ -20,12 +20,18 @@ type serverConfig struct {
 	builtin                           []string
 	csvRoot, weatherURL, geocodingURL string
 
-	command string
-	args    []string
-	env     map[string]string
+	command     string
+	args        []string
+	env         map[string]string
+	maxChildren int // at once; 0: what upstreams do by themselves
 
-	url     string
-	headers map[string]string
+	url       string
+	transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
+	headers   map[string]string
+
+	shared bool // one session may serve every tenant and user
+
+	api apiConfig
 
 	timeout      time.Duration
 	toolTimeouts map[string]time.Duration
@@ -56,10 +62,10 @@ func validServerName(text string) string {
 }
 
 func (r *reader) server(s *serverConfig, n *node) {
-	if !r.object(n, "a server", r.serverFields(s)) {
+	if !r.object(n, "a server", r.apiFields(s, r.serverFields(s))) {
 		return
 	}
-	kind := r.oneOf(n, "the server", "builtin", "command", "url")
+	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")
 	if kind == "" {
 		return
 	}
@@ -67,24 +73,33 @@ func (r *reader) server(s *serverConfig, n *node) {
 		"builtin": {"csv_root", "weather_url", "geocoding_url"},
 		"command": {"args", "env", "max_children"},
 		"url":     {"headers"},
+		"openapi": {"base_url", "include", "output_schemas"},
 	}
 	for owner, names := range belongs {
 		for _, name := range names {
-			if value := n.member(name); value != nil && owner != kind {
+			if value := n.member(name); value != nil && owner != kind && (name != "headers" || kind != "openapi") {
 				r.fault(value, "%s goes with %s, and this server has %s", name, owner, kind)
 			}
 		}
 	}
 	if value := n.member("private_addresses"); value != nil && kind == "command" {
-		r.fault(value, "private_addresses goes with url or builtin, and this server has command")
+		r.fault(value, "private_addresses goes with url, openapi or builtin, and this server has command")
+	}
+	if value := n.member("shared"); value != nil && kind != "url" && kind != "command" {
+		r.fault(value, "shared goes with url or command; this server keeps nothing of a caller")
+	}
+	if s.maxChildren == 1 && !s.shared {
+		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
 	}
 	switch kind {
 	case "builtin":
 		r.checkBuiltin(s, n)
 	case "url":
 		r.checkServerURL(n.member("url"))
+	case "openapi":
+		r.checkAPI(s, n)
 	}
-	r.checkType(n, kind)
+	r.checkType(s, n, kind)
 }
 
 func (r *reader) serverFields(s *serverConfig) fields {
@@ -96,18 +111,14 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"command":           func(n *node) { s.command = r.text(n) },
 		"args":              func(n *node) { s.args = r.arguments(n) },
 		"env":               func(n *node) { s.env = r.pairs(n, "env", checkVariable) },
-		"max_children":      func(n *node) { r.integer(n, 1, 1000) }, // one child serves everybody: never more than allowed
+		"max_children":      func(n *node) { s.maxChildren = r.integer(n, 1, 1000) },
 		"url":               func(n *node) { s.url = r.text(n) },
 		"headers":           func(n *node) { s.headers = r.pairs(n, "headers", checkHeader) },
 		"timeout":           func(n *node) { s.timeout = r.duration(n) },
 		"private_addresses": func(n *node) { s.private = r.boolean(n) },
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
 		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
-		"shared": func(n *node) {
-			if n.kind != scalar || !r.boolean(n) {
-				r.fault(n, "only shared: true is served: every tenant of this server uses one connection and its credentials")
-			}
-		},
+		"shared":            func(n *node) { s.shared = r.boolean(n) },
 		"tool_timeouts": func(n *node) {
 			s.toolTimeouts = map[string]time.Duration{}
 			r.entries(n, "tool_timeouts", func(m member) { s.toolTimeouts[m.name] = r.duration(m.value) })
@@ -115,17 +126,17 @@ func (r *reader) serverFields(s *serverConfig) fields {
 	}
 }
 
-func (r *reader) checkType(n *node, kind string) {
+func (r *reader) checkType(s *serverConfig, n *node, kind string) {
 	at := n.member("type")
 	if at == nil {
 		return
 	}
-	wanted := map[string]string{"http": "url", "streamable-http": "url", "stdio": "command"}
+	wanted := map[string]string{"http": "url", "streamable-http": "url", "sse": "url", "stdio": "command"}
 	switch {
-	case at.text == "sse":
-		r.fault(at, "upstream servers over HTTP+SSE (2024-11-05) are not served yet; most also speak Streamable HTTP, then take type out")
 	case wanted[at.text] != "" && wanted[at.text] != kind:
 		r.fault(at, "type %s goes with %s, and this server has %s", at.text, wanted[at.text], kind)
+	case kind == "url":
+		s.transport = at.text
 	}
 }
 

@@ -48,8 +48,9 @@ func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
 		"rules": func(n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(cfg, t, item)) })
 		},
-		"limits": func(n *node) { r.tenantLimits(cfg, t, n) },
-		"output": func(n *node) { r.output(&t.Output, n) },
+		"limits":      func(n *node) { r.tenantLimits(cfg, t, n) },
+		"output":      func(n *node) { r.output(&t.Output, n) },
+		"inline_refs": func(n *node) { t.InlineRefs = r.boolean(n) },
 	})
 	r.need(n, "the tenant", "servers")
 }
@@ -114,21 +115,38 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		kind, rest, found := strings.Cut(pattern, ":")
 		switch {
 		case !found && patternShape.MatchString(pattern):
-			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at) })
+			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, pattern) })
 		case !found:
 			r.fault(at, "%q is not a pattern: tools have names of letters, digits, _ - . and /, and * stands for any run of them", at.raw)
 		case kind != "prompt" && kind != "resource":
 			r.faultHint(at, nearest(kind+":", []string{"prompt:", "resource:"}), "%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
 		case rest == "" || strings.ContainsAny(rest, " \t\r\n"):
 			r.fault(at, "%q names nothing", at.raw)
+		case kind == "prompt":
+			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, rest) })
+		default:
+			r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
 		}
 	})
 	return out
 }
 
+// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the server's name, a colon
+// and the URI as the server has it.
+func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
+	name, _, found := strings.Cut(pattern, ":")
+	switch {
+	case strings.Contains(name, "*"):
+	case !found:
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and its URIs, like resource:files:*", at.raw)
+	case !slices.Contains(t.Servers, name):
+		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server", at.raw)
+	}
+}
+
 // checkPatternServer reports a pattern that begins with the name of no server: a deny rule with a slip in it denies nothing.
-func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node) {
-	name, _, found := strings.Cut(at.text, "__")
+func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
+	name, _, found := strings.Cut(pattern, "__")
 	if !found || strings.Contains(name, "*") {
 		return
 	}
@@ -143,7 +161,7 @@ func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *no
 		prefixes = append(prefixes, s.prefix)
 	}
 	if !slices.Contains(prefixes, name) {
-		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, strings.SplitN(at.raw, "__", 2)[0])
+		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, strings.TrimPrefix(strings.SplitN(at.raw, "__", 2)[0], "prompt:"))
 	}
 }
 
@@ -162,7 +180,7 @@ func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
 					r.fault(m.key, "%q is not a pattern of tools", m.name)
 				}
 				at := &node{kind: scalar, text: m.name, raw: m.name, line: m.key.line, col: m.key.col}
-				r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at) })
+				r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, m.name) })
 				l.Tools[m.name] = *r.limit(m.value)
 			})
 		},

@@ -245,3 +245,12 @@ func errorText(err error) string {
 	}
 	return err.Error()
 }
+
+func TestReferencesAreInlinedOnlyWhereAsked(t *testing.T) {
+	for value, want := range map[string]bool{"": false, ", inline_refs: true": true, ", inline_refs: false": false} {
+		cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files]"+value, 1))
+		if got := cfg.tenants[0].InlineRefs; got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+}

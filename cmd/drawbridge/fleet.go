@@ -17,10 +17,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// maxRefusalsShown bounds how many refused tools of one server the warnings name, and the log at once.
+// maxRefusalsShown bounds how many refused items of one server the warnings name, and the log at once.
 const maxRefusalsShown = 10
 
-// fleet keeps the servers of the config running: built-in tools and upstreams.
+// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams.
 type fleet struct {
 	catalogue *registry.Registry
 	metrics   *metrics.Metrics
@@ -101,6 +101,9 @@ func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 	if len(s.builtin) > 0 {
 		return f.startBuiltin(ctx, s)
 	}
+	if s.api.document != nil {
+		return f.startOpenAPI(ctx, s)
+	}
 	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet"})
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
@@ -148,9 +151,12 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Command:      s.command,
 		Args:         s.args,
 		Env:          s.env,
+		MaxChildren:  s.maxChildren,
 		URL:          s.url,
+		Type:         s.transport,
 		Headers:      s.headers,
 		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
+		Shared:       s.shared,
 		Timeout:      s.timeout,
 		ToolTimeouts: s.toolTimeouts,
 		Version:      thisBuild().version,
@@ -171,25 +177,30 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	f.countRefusals(before, now)
 	switch {
 	case now.Up && !before.Up:
-		f.log.InfoContext(ctx, "server up", slog.String("server", now.Server), slog.Int("tools", now.Tools), slog.String("revision", now.Revision))
+		f.log.InfoContext(ctx, "server up", slog.String("server", now.Server), slog.String("revision", now.Revision),
+			slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources), slog.Int("templates", now.Templates))
 	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
 		f.log.WarnContext(ctx, "server down", slog.String("server", now.Server), slog.String("problem", now.Problem))
 	}
 	for _, r := range newRefusals(before.Refused, now.Refused) {
-		f.log.WarnContext(ctx, "tool left out", slog.String("server", r.Server), slog.String("tool", r.Item), slog.String("reason", r.Reason), slog.Any("error", r.Err))
+		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
+			slog.String("reason", r.Reason), slog.Any("error", r.Err))
 	}
 }
 
 // newRefusals returns those that were not made before, as many as are shown.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
-	type cause struct{ item, reason string }
+	type cause struct {
+		kind         registry.Kind
+		item, reason string
+	}
 	seen := make(map[cause]bool, len(before))
 	for _, r := range before {
-		seen[cause{r.Item, r.Reason}] = true
+		seen[cause{r.Kind, r.Item, r.Reason}] = true
 	}
 	var out []registry.Refusal
 	for _, r := range now {
-		if c := (cause{r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
+		if c := (cause{r.Kind, r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
 			seen[c] = true
 			out = append(out, r)
 		}
@@ -223,7 +234,7 @@ func (f *fleet) tried() bool {
 	return true
 }
 
-// warnings says which servers are down and which tools are left out.
+// warnings says which servers are down and which items are left out.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,10 +246,10 @@ func (f *fleet) warnings() []string {
 		}
 		for i, r := range s.Refused {
 			if i == maxRefusalsShown {
-				out = append(out, fmt.Sprintf("server %s: %d more tools are left out", name, len(s.Refused)-i))
+				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name, len(s.Refused)-i))
 				break
 			}
-			out = append(out, fmt.Sprintf("server %s: tool %q is left out: %s", name, r.Item, r.Reason))
+			out = append(out, fmt.Sprintf("server %s: %s %q is left out: %s", name, r.Kind, r.Item, r.Reason))
 		}
 	}
 	return out

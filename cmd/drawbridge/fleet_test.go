@@ -79,7 +79,7 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 	} {
 		log.Reset()
 		f.note(t.Context(), upstream.Status{Server: "box", Up: true, Tried: true, Refused: test.refused})
-		if got := strings.Count(log.String(), "tool left out"); got != test.want {
+		if got := strings.Count(log.String(), "item left out"); got != test.want {
 			t.Errorf("%s: %d tools were logged, want %d", test.name, got, test.want)
 		}
 	}
@@ -100,4 +100,51 @@ func toolsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// TestServersReachUpstreamsAsTheConfigSays reads servers and shows what an upstream is told of each.
+func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
+	tests := []struct {
+		server   string
+		kind     string
+		children int
+		shared   bool
+	}{
+		{`{url: "https://example.com/mcp"}`, "", 0, false},
+		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false},
+		{`{url: "https://example.com/mcp", type: http}`, "http", 0, false},
+		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true},
+		{`{command: x, type: stdio, max_children: 3, shared: false}`, "", 3, false},
+		{`{command: x, max_children: 1, shared: true}`, "", 1, true},
+	}
+	for _, test := range tests {
+		cfg := parse(t, minimal+"  tested: "+test.server+"\n")
+		got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler))
+		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared {
+			t.Errorf("%s: got type %q, %d children, shared %v", test.server, got.Type, got.MaxChildren, got.Shared)
+		}
+	}
+}
+
+func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
+	var log bytes.Buffer
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, nil)))
+	defer f.close()
+	status := upstream.Status{Server: "box", Up: true, Tried: true, Revision: "2024-11-05", Tools: 4, Prompts: 3, Resources: 2, Templates: 1}
+	f.note(t.Context(), status)
+	if want := "server=box revision=2024-11-05 tools=4 prompts=3 resources=2 templates=1"; !strings.Contains(log.String(), want) {
+		t.Errorf("got %s, want %s", log.String(), want)
+	}
+	for _, test := range []struct {
+		status upstream.Status
+		want   string
+	}{
+		{status, "4 tools, 3 prompts, 2 resources, 1 template"},
+		{upstream.Status{}, "0 tools"},
+		{upstream.Status{Tools: 1, Prompts: 1}, "1 tool, 1 prompt"},
+	} {
+		if got := offered(test.status); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
 }

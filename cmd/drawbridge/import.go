@@ -66,15 +66,15 @@ func importServer(entry mcp.Object, env environment) (serverConfig, error) {
 	if string(entry.Value("disabled")) == "true" {
 		return s, errors.New("disabled in the file")
 	}
-	if entry.Text("type") == "sse" || entry.Text("transport") == "sse" {
-		return s, errors.New("HTTP+SSE (2024-11-05) upstreams are not served yet")
-	}
 	in := &importer{env: env}
 	s.command = in.expand(entry.Text("command"))
 	for _, name := range []string{"url", "httpUrl", "serverUrl"} {
 		if s.url == "" {
 			s.url = in.expand(entry.Text(name))
 		}
+	}
+	if s.url != "" && (entry.Text("type") == "sse" || entry.Text("transport") == "sse") {
+		s.transport = "sse" // other names of transports mean different things to different clients, and are found out
 	}
 	arguments, _ := entry.Value("args").Elements()
 	for _, raw := range arguments {

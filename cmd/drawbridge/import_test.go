@@ -14,6 +14,9 @@ func TestClientFilesAreRead(t *testing.T) {
 		{"vs code", `{"inputs": [], "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, serverConfig{name: "web", url: "https://example.com/mcp"}},
 		{"httpUrl", `{"mcpServers": {"web": {"httpUrl": "https://example.com/mcp"}}}`, serverConfig{name: "web", url: "https://example.com/mcp"}},
 		{"serverUrl", `{"mcpServers": {"web": {"serverUrl": "https://example.com/${env:LEVEL}"}}}`, serverConfig{name: "web", url: "https://example.com/debug"}},
+		{"sse", `{"mcpServers": {"old": {"type": "sse", "url": "https://example.com/sse"}}}`, serverConfig{name: "old", url: "https://example.com/sse", transport: "sse"}},
+		{"sse, spelled otherwise", `{"mcpServers": {"old": {"transport": "sse", "url": "https://example.com/sse"}}}`, serverConfig{name: "old", url: "https://example.com/sse", transport: "sse"}},
+		{"type without effect", `{"mcpServers": {"files": {"type": "sse", "command": "x"}}}`, serverConfig{name: "files", command: "x"}},
 		{"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`, serverConfig{name: "my-long-server-n", command: "x"}},
 		{"name without a letter", `{"mcpServers": {"日本": {"command": "x"}}}`, serverConfig{name: "server", command: "x"}},
 		{"name taken", `{"mcpServers": {"Toolbox": {"command": "x"}}}`, serverConfig{name: "toolbox-2", command: "x"}},
@@ -25,7 +28,7 @@ func TestClientFilesAreRead(t *testing.T) {
 				t.Fatalf("got %d servers, skipped %v, error %v", len(servers), skipped, err)
 			}
 			got := servers[0]
-			if got.name != test.want.name || got.prefix != test.want.name || got.command != test.want.command || got.url != test.want.url || !got.private {
+			if got.name != test.want.name || got.prefix != test.want.name || got.command != test.want.command || got.url != test.want.url || got.transport != test.want.transport || !got.private {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -34,7 +37,6 @@ func TestClientFilesAreRead(t *testing.T) {
 
 func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 	tests := []struct{ name, entry, want string }{
-		{"old transport", `{"type": "sse", "url": "https://example.com/sse"}`, "not served yet"},
 		{"disabled", `{"command": "x", "disabled": true}`, "disabled"},
 		{"unset variable", `{"command": "x", "env": {"A": "${UNSET}"}}`, "UNSET is not set"},
 		{"asks its user", `{"command": "x", "env": {"A": "${input:key}"}}`, "VS Code"},

@@ -26,6 +26,7 @@ type findings struct {
 	OK       bool     `json:"ok"`
 	File     string   `json:"file"`
 	Problems problems `json:"problems"`
+	Notes    []string `json:"notes,omitempty"` // what is left out, and no problem
 	Online   []check  `json:"online,omitempty"`
 }
 
@@ -51,6 +52,11 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge validate: %v\n", err)
 		return exitRefused
 	}
+	if err == nil {
+		for i := range cfg.servers {
+			found.Notes = append(found.Notes, cfg.servers[i].api.leftOut...)
+		}
+	}
 	if err == nil && *online {
 		found.Online = tryOnline(ctx, cfg)
 		found.OK = !slices.ContainsFunc(found.Online, func(c check) bool { return !c.OK })
@@ -74,6 +80,9 @@ func (f findings) text(summary string) string {
 	var out strings.Builder
 	for _, p := range f.Problems {
 		fmt.Fprintln(&out, p)
+	}
+	for _, note := range f.Notes {
+		fmt.Fprintf(&out, "left out: %s\n", note)
 	}
 	for _, c := range f.Online {
 		mark := "ok  "
@@ -119,7 +128,7 @@ func tryOnline(ctx context.Context, cfg *config) []check {
 		}
 	}
 	for _, srv := range cfg.servers {
-		if len(srv.builtin) == 0 {
+		if len(srv.builtin) == 0 && srv.api.document == nil { // an API has no question that is sure to be harmless
 			tries = append(tries, func() check { return tryServer(ctx, srv) })
 		}
 	}
@@ -139,11 +148,26 @@ func tryServer(ctx context.Context, srv serverConfig) check {
 		c.Message = err.Error()
 		return c
 	}
-	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, count(status.Tools, "tool"))
+	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
-		c.Message += fmt.Sprintf(", of which %d are left out (%s: %s, …)", n, status.Refused[0].Item, status.Refused[0].Reason)
+		first := status.Refused[0]
+		c.Message += fmt.Sprintf("; %d left out (%s %s: %s, …)", n, first.Kind, first.Item, first.Reason)
 	}
 	return c
+}
+
+// offered says what a server offers: its tools, and whatever else there is.
+func offered(s upstream.Status) string {
+	parts := []string{count(s.Tools, "tool")}
+	for _, other := range []struct {
+		n    int
+		noun string
+	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}} {
+		if other.n > 0 {
+			parts = append(parts, count(other.n, other.noun))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // tryKeySet fetches the key set and reads it.

@@ -14,6 +14,7 @@ func floors() [][]string {
 		{
 			"internal/gateway",  // the desk: one request, one path
 			"registry/builtin",  // tools that run here
+			"registry/openapi",  // tools of HTTP APIs
 			"registry/upstream", // back door: other MCP servers
 		},
 		{
@@ -54,12 +55,13 @@ func doors() []door {
 		{"github.com/kaptinlin/jsonschema", []string{"registry"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
 		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
+		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
 		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge"}, "only the config is YAML"},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
 
-		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/builtin", "internal/dial", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
+		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/builtin", "registry/openapi", "internal/dial", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
 		{"os/exec", []string{"registry/upstream"}, "only the operator's config starts programs"},

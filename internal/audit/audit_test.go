@@ -70,7 +70,7 @@ func TestFields(t *testing.T) {
 	l := open(t, audit.Config{File: file})
 	write(t, l, &audit.Record{Time: noon, Outcome: "ok"})
 	write(t, l, &audit.Record{
-		Time: noon, RequestID: "r", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c", Remote: "192.0.2.1", Method: "tools/call",
+		Time: noon, RequestID: "r", CallID: "f", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c", Remote: "192.0.2.1", Method: "tools/call",
 		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00", Duration: 1500 * time.Microsecond, Repairs: 2,
 	})
 	got, err := os.ReadFile(file)
@@ -78,7 +78,7 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"time":"2026-07-28T11:00:00.123456789Z","outcome":"ok"}
-{"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","tenant":"t","issuer":"i","subject":"s","client_id":"c","remote":"192.0.2.1",` +
+{"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","call_id":"f","tenant":"t","issuer":"i","subject":"s","client_id":"c","remote":"192.0.2.1",` +
 		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"repairs":2}
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
@@ -98,7 +98,7 @@ func TestT35LogInjection(t *testing.T) {
 	texts := hostileTexts(t)
 	for _, text := range texts {
 		write(t, l, &audit.Record{
-			Time: noon, RequestID: text, TenantID: text, Issuer: text, Subject: text, ClientID: text, Remote: text,
+			Time: noon, RequestID: text, CallID: text, TenantID: text, Issuer: text, Subject: text, ClientID: text, Remote: text,
 			Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
 		})
 	}

@@ -16,6 +16,7 @@ const maxString = 256
 type Record struct {
 	Time      time.Time
 	RequestID string
+	CallID    string // the request id of a call's first round, when the call has several
 	TenantID  string
 	Issuer    string
 	Subject   string
@@ -24,7 +25,7 @@ type Record struct {
 	Method    string
 	Server    string // upstream or built-in source
 	Item      string // exposed name from the catalogue, or the caller's spelling when unknown
-	Outcome   string // ok, tool_error, or the kind of refusal or failure
+	Outcome   string // ok, tool_error, input_required, or the kind of refusal or failure
 	Reason    string // one word of ours
 	Arguments string // digest: "sha256:" + hex
 	Duration  time.Duration
@@ -37,6 +38,7 @@ func (r *Record) appendLine(dst []byte) []byte {
 	dst = r.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
 	dst = appendText(dst, `,"request_id":"`, r.RequestID)
+	dst = appendText(dst, `,"call_id":"`, r.CallID)
 	dst = appendText(dst, `,"tenant":"`, r.TenantID)
 	dst = appendText(dst, `,"issuer":"`, r.Issuer)
 	dst = appendText(dst, `,"subject":"`, r.Subject)

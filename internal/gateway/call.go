@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,15 +18,34 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// call is one tools/call on its way through the chain. One goroutine at a time works on it.
+// call is one use of an item on its way through the chain. One goroutine at a time works on it.
 type call struct {
 	caller  Caller
 	request *Request
+	method  *method
+	params  mcp.Object // of the request, with the requestState as the item's server gave it out
 	notify  func(context.Context, mcp.Notification) error
 
-	tool    *granted     // set by resolved
-	outcome string       // set by whoever decides it; "" is a plain result
-	repairs atomic.Int64 // made by sanitized; notifications may come from another goroutine
+	// Set by resumed on the repeat of a call.
+	state   *state // of the round before
+	prepaid bool   // the call costs no token
+	kept    bool   // its place among the calls at once is still taken
+
+	// Set by resolved.
+	item     *registry.Item
+	tool     *granted           // when item is a tool
+	prompt   *registry.Prompt   // when it is a prompt
+	resource *registry.Resource // when it is a resource
+
+	place   place         // taken by limited
+	spent   time.Duration // of the item's time in all rounds; set by timed
+	asking  bool          // set by settled: the result asks for input
+	outcome string        // set by whoever decides it; "" is a plain result
+	repairs atomic.Int64  // made by sanitized; notifications may come from another goroutine
+}
+
+func (g *Gateway) newCall(c Caller, r *Request) *call {
+	return &call{caller: c, request: r, method: g.methods[r.Method], params: r.Params, notify: r.Notify}
 }
 
 // Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.
@@ -34,14 +54,16 @@ type Handler func(context.Context, *call) (mcp.Object, error)
 // Stage wraps a handler with one concern.
 type Stage func(next Handler) Handler
 
-// stages is the path of every tools/call, outermost stage first. The order is the gateway's security policy:
+// stages is the path of every call, outermost stage first. The order is the gateway's security policy:
 //   - everything is on record, refusals included, so audited is outermost;
+//   - the repeat of a call that was asked for input is part of that call, so resumed precedes what is paid for;
 //   - a refusal costs a token of tenant and user, so limited precedes anything a caller could probe; the tool's own
 //     bucket is charged after resolved, and labels and keys come from the catalogue, never from the client's spelling;
-//   - a tool sees only arguments that passed its schema, within its time;
-//   - nothing leaves without passing sanitized, so it wraps the tool itself.
+//   - an item sees only arguments that passed its checks, within its time;
+//   - a client gets only what the protocol lets it get, judged as the client sees it: settled wraps sanitized;
+//   - nothing leaves without passing sanitized, so it wraps the item itself.
 func (g *Gateway) stages() []Stage {
-	return []Stage{g.audited, g.measured, g.limited, g.resolved, g.validated, g.timed, g.sanitized}
+	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.validated, g.timed, g.settled, g.sanitized}
 }
 
 func stack(stages []Stage, inner Handler) Handler {
@@ -61,7 +83,7 @@ func (g *Gateway) audited(next Handler) Handler {
 		record := c.record(failure, started)
 		if failure.told != nil && failure.inside {
 			g.config.Logger.ErrorContext(ctx, "call failed inside", "request_id", c.request.ID, "tenant", record.TenantID,
-				"tool", record.Item, "error", err)
+				"item", record.Item, "error", err)
 		}
 		// The client may be gone; what happened is recorded all the same.
 		if !g.kept(context.WithoutCancel(ctx), record) {
@@ -91,13 +113,16 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 	r := &audit.Record{
 		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
 		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
-		Method: c.request.Method, Item: c.request.Params.Text("name"), Outcome: c.kind(failure), Reason: failure.reason,
+		Method: c.request.Method, Item: c.method.spelt(c.params), Outcome: c.kind(failure), Reason: failure.reason,
 		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
 	}
-	if c.tool != nil {
-		r.Server = c.tool.tool.Server
+	if c.item != nil {
+		r.Server = c.item.Server
 	}
-	if arguments := c.request.Params.Value("arguments"); arguments != nil {
+	if c.state != nil || c.asking {
+		r.CallID = c.callID()
+	}
+	if arguments := c.params.Value("arguments"); arguments != nil {
 		digest := sha256.Sum256(arguments)
 		r.Arguments = "sha256:" + hex.EncodeToString(digest[:])
 	}
@@ -123,10 +148,8 @@ func (g *Gateway) measured(next Handler) Handler {
 		defer done()
 		result, err := g.guarded(ctx, c, next) // or a call that panics would not be counted
 		failure := explain(err)
-		outcome, server, item := c.kind(failure), "", ""
-		if c.tool != nil {
-			server, item = c.tool.tool.Server, c.tool.tool.Exposed
-		}
+		outcome := c.kind(failure)
+		server, item := c.labels()
 		g.config.Metrics.Call(tenant, server, item, outcome, time.Since(started))
 		if failure.refusal || outcome == outcomeInvalid {
 			g.config.Metrics.Refused(outcome, tenant, failure.reason)
@@ -135,16 +158,33 @@ func (g *Gateway) measured(next Handler) Handler {
 	}
 }
 
+// labels returns the server and the item of a call for metrics. URIs are no labels: they have no bound.
+func (c *call) labels() (server, item string) {
+	if c.item == nil {
+		return "", ""
+	}
+	if label, named := strings.CutSuffix(c.method.label, "*"); named {
+		return c.item.Server, label + c.item.Exposed
+	}
+	return c.item.Server, c.method.label
+}
+
 // limited takes a place among the calls at once of tenant and user, and one token of each.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant, principal := c.caller.Tenant, &c.caller.Principal
 		user := userKey(tenant, principal)
-		leave, ok := enter(g.inflight, tenant.ID, user, tenant.concurrency)
-		if !ok {
-			return mcp.Object{}, errBusy
+		if !c.kept {
+			leave, ok := enter(g.inflight, tenant.ID, user, tenant.concurrency)
+			if !ok {
+				return mcp.Object{}, errBusy
+			}
+			c.place.take(leave)
+			defer c.place.release()
 		}
-		defer leave()
+		if c.prepaid {
+			return next(ctx, c)
+		}
 		err := g.config.Limiter.Take(ctx, tenant.calls, ratelimit.Bucket{Key: user, Limit: tenant.userCalls})
 		if err != nil {
 			return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TENANT", "DB-LIMIT-USER"}}
@@ -173,17 +213,16 @@ func enter(places *ratelimit.InFlight, tenant, user string, limit int) (leave fu
 	return func() { leaveTenant(); leaveUser() }, true
 }
 
-// resolved finds the tool that the caller means among those it may use, and takes a token of that tool.
+// resolved finds the item that the caller means among those it may use, and takes a token of a tool.
 func (g *Gateway) resolved(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		name, ok := c.request.Params.Value("name").Text()
-		if !ok {
-			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: name must be a string")
+		if err := c.method.find(g, c); err != nil {
+			return mcp.Object{}, err
 		}
-		if c.tool = g.grantOf(c.caller).byName[name]; c.tool == nil {
-			return mcp.Object{}, g.withheld(c.caller, name)
+		if c.state != nil && c.state.server != c.item.Server {
+			return mcp.Object{}, &stateError{stateMismatch}
 		}
-		if len(c.tool.buckets) > 0 {
+		if c.tool != nil && len(c.tool.buckets) > 0 && !c.prepaid {
 			if err := g.config.Limiter.Take(ctx, c.tool.buckets...); err != nil {
 				return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TOOL"}}
 			}
@@ -192,41 +231,40 @@ func (g *Gateway) resolved(next Handler) Handler {
 	}
 }
 
-// withheld returns the error for a tool that the caller may not use: the records tell one of the tenant's from one that
-// is not there, and the caller learns the scopes it lacks when a rule announces them.
-func (g *Gateway) withheld(c Caller, name string) error {
-	if _, err := g.look(c.Tenant).view.Lookup(name); err != nil {
-		return &unknownToolError{name: name}
-	}
-	return &unknownToolError{name: name, there: true, scopes: c.Tenant.missingScopes(c, name)}
-}
-
-// validated refuses arguments that break the tool's schema, with a result from which the model can do better.
+// validated refuses arguments that the item does not take: of a tool with a result, from which the model can do better.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
 func (g *Gateway) validated(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		arguments := c.request.Params.Value("arguments")
-		if arguments != nil && !arguments.IsObject() {
-			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
+		err := c.method.check(c)
+		var wrong *registry.ArgumentError
+		switch {
+		case err == nil:
+			return next(ctx, c)
+		case !errors.As(err, &wrong):
+			return mcp.Object{}, err
+		case c.tool == nil:
+			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}
-		if err := c.tool.tool.Validate(arguments); err != nil {
-			var wrong *registry.ArgumentError
-			if !errors.As(err, &wrong) {
-				return mcp.Object{}, err
-			}
-			c.outcome = outcomeInvalid
-			return toolError(wrong.Text), nil
-		}
-		return next(ctx, c)
+		c.outcome = outcomeInvalid
+		return toolError(wrong.Text), nil
 	}
 }
 
-// timed ends the call when the tool's time is over.
+// timed ends the call when the item's time is over. What the rounds before took is gone; while a human answers, no
+// round runs.
 func (g *Gateway) timed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		limited, cancel := context.WithTimeout(ctx, c.tool.tool.Timeout)
+		started := time.Now()
+		if c.state != nil {
+			c.spent = c.state.spent
+		}
+		if c.spent >= c.item.Timeout {
+			return mcp.Object{}, errTimeout
+		}
+		limited, cancel := context.WithTimeout(ctx, c.item.Timeout-c.spent)
 		defer cancel()
 		result, err := next(limited, c)
+		c.spent += time.Since(started)
 		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
 			return mcp.Object{}, errTimeout
 		}
@@ -234,16 +272,8 @@ func (g *Gateway) timed(next Handler) Handler {
 	}
 }
 
-// invoke runs the tool: the inside of the chain.
-func invoke(ctx context.Context, c *call) (mcp.Object, error) {
-	return c.tool.tool.Call(ctx, &registry.Call{
-		Principal:    c.caller.Principal,
-		TenantID:     c.caller.Tenant.ID,
-		Params:       c.request.Params,
-		Capabilities: c.request.Capabilities,
-		Notify:       c.notify,
-	})
-}
+// invoke uses the item: the inside of the chain.
+func invoke(ctx context.Context, c *call) (mcp.Object, error) { return c.method.use(ctx, c) }
 
 // toolError returns a result that tells the model what went wrong.
 func toolError(text string) mcp.Object {

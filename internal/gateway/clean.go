@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -8,12 +9,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// sanitized cleans everything that leaves the tool: notifications, result and error. Structured content is checked
-// against the tool's output schema after that, as the client sees it.
+// sanitized cleans everything that leaves the item: notifications that the client asked for, result and error.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		policy, notify := c.caller.Tenant.output, c.notify
 		c.notify = func(ctx context.Context, n mcp.Notification) error {
+			if !c.wants(n) {
+				return nil
+			}
 			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
 				params, report := policy.Notification(n.Params)
@@ -28,11 +31,22 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		}
 		result, report, err := policy.Result(result)
 		g.count(c, report)
-		if err != nil {
-			return mcp.Object{}, err
-		}
-		return g.outputChecked(c, result), nil
+		return result, err
 	}
+}
+
+// wants tells whether the client asked for a notification: progress under the token that it gave, log messages from
+// the level that it named, nothing else.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging
+func (c *call) wants(n mcp.Notification) bool {
+	switch n.Method {
+	case mcp.NotifyProgress:
+		token := c.request.Params.Object("_meta").Value(mcp.MetaProgressToken)
+		return token != nil && bytes.Equal(token, n.Params.Value(mcp.MetaProgressToken))
+	case mcp.NotifyMessage:
+		return c.request.LogLevel.Wants(n.Params.Text("level"))
+	}
+	return false
 }
 
 // cleanError cleans an error that the upstream worded; others are ours.
@@ -73,6 +87,6 @@ func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
 func (g *Gateway) count(c *call, report sanitize.Report) {
 	for kind, n := range report {
 		c.repairs.Add(int64(n))
-		g.config.Metrics.Repaired(c.caller.Tenant.ID, c.tool.tool.Server, string(kind), n)
+		g.config.Metrics.Repaired(c.caller.Tenant.ID, c.item.Server, string(kind), n)
 	}
 }

@@ -18,11 +18,15 @@ const (
 	outcomeToolError = "tool_error"
 	outcomeInvalid   = "invalid_arguments"
 	outcomeBadOutput = "bad_output"
+	outcomeAsks      = "input_required"
 )
 
 var (
 	errBusy    = errors.New("too many calls at once")
-	errTimeout = errors.New("the tool's time is over")
+	errTimeout = errors.New("the item's time is over")
+
+	errSubscriptions = errors.New("too many subscriptions")
+	errNotTold       = errors.New("the server does not tell of changes")
 )
 
 // limitError is what the limiter said, with the stable codes of the buckets that were asked; the last code stands for
@@ -36,15 +40,27 @@ func (e limitError) Unwrap() error { return e.error }
 
 func (e limitError) code(bucket int) string { return e.codes[min(bucket, len(e.codes)-1)] }
 
-// unknownToolError is a tool that is not there or not for this caller: both look the same, but for the scopes that a
-// rule says may be told.
-type unknownToolError struct {
-	name   string
-	there  bool // the tenant has it
-	scopes []string
+// unknownError is an item that is not there or not for this caller: both look the same, but for the scopes that a rule
+// says may be told.
+type unknownError struct {
+	kind     registry.Kind
+	name     string // as the client called it
+	there    bool   // the tenant has it
+	answered bool   // its server says that it is not there
+	scopes   []string
 }
 
-func (e *unknownToolError) Error() string { return "unknown tool" }
+func (e *unknownError) Error() string { return "unknown " + string(e.kind) }
+
+// stateError is a requestState that does not serve.
+type stateError struct{ reason string }
+
+func (e *stateError) Error() string { return e.reason }
+
+// capabilityError is a question that this client cannot be asked.
+type capabilityError struct{ required mcp.Object }
+
+func (e *capabilityError) Error() string { return "the client cannot be asked" }
 
 // panicError is a panic on the way of a call.
 type panicError struct {
@@ -77,7 +93,9 @@ func explain(err error) failure {
 	var (
 		told        *mcp.Error
 		worded      *upstreamError
-		unknown     *unknownToolError
+		unknown     *unknownError
+		state       *stateError
+		capability  *capabilityError
 		limit       limitError
 		exceeded    *ratelimit.ExceededError
 		unavailable *registry.UnavailableError
@@ -96,21 +114,30 @@ func explain(err error) failure {
 	case errors.Is(err, errBusy):
 		return failure{kind: "limited", reason: "DB-LIMIT-CONCURRENCY", refusal: true, told: tooMany("DB-LIMIT-CONCURRENCY", time.Second)}
 	case errors.As(err, &unknown):
-		return unknownTool(unknown)
+		return unknownItem(unknown)
+	case errors.As(err, &state):
+		return failure{kind: "invalid_request", reason: state.reason, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
+			"Invalid params: requestState is not of this request, or is no longer good; call again without it")}
+	case errors.As(err, &capability):
+		return failure{kind: "missing_capability", told: missingCapability(capability)}
+	case errors.Is(err, errSubscriptions):
+		return failure{kind: "limited", reason: "DB-LIMIT-SUBSCRIPTIONS", refusal: true, told: tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)}
+	case errors.Is(err, errNotTold):
+		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not tell of its changes")}
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
 	case errors.As(err, &told):
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.Is(err, errTimeout):
-		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The tool did not answer in time")}
+		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The server did not answer in time")}
 	case errors.As(err, &unavailable):
 		return failure{kind: "unavailable", inside: true, told: notAvailable(unavailable)}
 	case errors.As(err, &protocol):
-		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server of this tool gave an answer that cannot be used")}
+		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
 	case errors.Is(err, sanitize.ErrBlocked):
-		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The tool's answer holds a secret and is withheld")}
+		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
 	case errors.Is(err, sanitize.ErrTooLarge):
-		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The tool's answer is larger than allowed; ask for less at once")}
+		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
 	case errors.Is(err, context.Canceled):
 		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -128,27 +155,51 @@ func tooMany(code string, retryAfter time.Duration) *mcp.Error {
 
 func notAvailable(err *registry.UnavailableError) *mcp.Error {
 	if err.Sent {
-		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST", "The server of this tool went away before it answered; the call may have taken effect")
+		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST", "The server went away before it answered; the call may have taken effect")
 	}
-	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server of this tool is not available now; the call was not made").After(time.Second)
+	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is not available now; the call was not made").After(time.Second)
 }
 
-func unknownTool(err *unknownToolError) failure {
+func unknownItem(err *unknownError) failure {
 	if len(err.scopes) > 0 {
-		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this tool")
+		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this "+string(err.kind))
 		data, _ := mcp.ObjectOf(needed.Data)
 		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
 		return failure{kind: "forbidden", reason: "scope", refusal: true, told: needed}
-	}
-	name := err.name
-	if len(name) > 128 {
-		name = name[:128]
 	}
 	kind := "unknown"
 	if err.there {
 		kind = "forbidden"
 	}
-	return failure{kind: kind, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-TOOL", "Unknown tool: "+strings.ToValidUTF8(name, ""))}
+	return failure{kind: kind, refusal: !err.answered, told: notFound(err)}
+}
+
+// notFound words that an item is not there. Of a resource it is the protocol's form.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
+func notFound(err *unknownError) *mcp.Error {
+	switch err.kind {
+	case registry.KindPrompt:
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-PROMPT", "Unknown prompt: "+clip(err.name, 128))
+	case registry.KindResource, registry.KindTemplate:
+		told := mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found")
+		data, _ := mcp.ObjectOf(told.Data)
+		told.Data = data.With("uri", mcp.String(clip(err.name, 2048))).JSON()
+		return told
+	default:
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-TOOL", "Unknown tool: "+clip(err.name, 128))
+	}
+}
+
+// clip returns at most the first n bytes of name, without half a character at their end.
+func clip(name string, n int) string {
+	return strings.ToValidUTF8(name[:min(n, len(name))], "")
+}
+
+func missingCapability(err *capabilityError) *mcp.Error {
+	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY", "This needs input for which the client does not declare the capability")
+	data, _ := mcp.ObjectOf(told.Data)
+	told.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
+	return told
 }
 
 // passable keeps the code of an upstream's error when it means the same on this side, and makes it an internal error
@@ -163,6 +214,9 @@ func passable(e *mcp.Error) *mcp.Error {
 	if e.Data == nil || strings.HasPrefix(e.StableCode(), "DB-") {
 		data, _ := mcp.ObjectOf(e.Data)
 		passed.Data = data.With("code", mcp.String("DB-UPSTREAM-ERROR")).JSON()
+	}
+	if data, _ := mcp.ObjectOf(passed.Data); passed.Code == mcp.CodeMissingCapability && !data.Value("requiredCapabilities").IsObject() {
+		passed.Data = data.With("requiredCapabilities", mcp.RawJSON("{}")).JSON()
 	}
 	return passed
 }

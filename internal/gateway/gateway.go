@@ -22,9 +22,9 @@ type Config struct {
 	Limiter  ratelimit.Limiter
 	Audit    *audit.Log // nil: nothing is recorded
 	Metrics  *metrics.Metrics
-	Seal     *seal.Ring // of cursors
+	Seal     *seal.Ring // of cursors and requestState
 	Logger   *slog.Logger
-	PageSize int    // tools in one answer of a list; zero: 1000
+	PageSize int    // items in one answer of a list; zero: 1000
 	Version  string // told to clients
 }
 
@@ -55,9 +55,12 @@ type Gateway struct {
 	config     Config
 	serverInfo mcp.RawJSON
 	discovered mcp.Object
+	methods    map[string]*method // of calls
+	call       Handler
 	inflight   *ratelimit.InFlight
 	streams    *ratelimit.InFlight
-	call       Handler
+	listeners  *ratelimit.InFlight
+	used       *used
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]
@@ -70,10 +73,13 @@ func New(cfg Config) *Gateway {
 		cfg.PageSize = 1000
 	}
 	g := &Gateway{
-		config:   cfg,
-		inflight: ratelimit.NewInFlight(),
-		streams:  ratelimit.NewInFlight(),
-		renewed:  make(chan struct{}, 1),
+		config:    cfg,
+		methods:   methods(),
+		inflight:  ratelimit.NewInFlight(),
+		streams:   ratelimit.NewInFlight(),
+		listeners: ratelimit.NewInFlight(),
+		used:      newUsed(),
+		renewed:   make(chan struct{}, 1),
 		serverInfo: mcp.NewObject(
 			mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
 			mcp.Member{Name: "version", Value: mcp.String(cfg.Version)},
@@ -91,10 +97,16 @@ func New(cfg Config) *Gateway {
 // caching where the protocol wants them. Errors are *mcp.Error; CodeMethodNotFound for a method that is not served.
 func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
 	switch r.Method {
-	case mcp.MethodToolsCall:
-		return g.call(ctx, &call{caller: c, request: r, notify: r.Notify})
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
+		return g.call(ctx, g.newCall(c, r))
 	case mcp.MethodToolsList:
-		return g.listTools(c, r.Params)
+		return g.list(c, listedTools, r.Params)
+	case mcp.MethodPromptsList:
+		return g.list(c, listedPrompts, r.Params)
+	case mcp.MethodResourcesList:
+		return g.list(c, listedResources, r.Params)
+	case mcp.MethodTemplatesList:
+		return g.list(c, listedTemplates, r.Params)
 	case mcp.MethodDiscover:
 		return g.discovered, nil
 	}

@@ -1,13 +1,34 @@
 package gateway
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-const purposeCursor = "cursor"
+// listKind is one of the lists that clients ask for.
+type listKind int
+
+// The lists.
+const (
+	listedTools listKind = iota
+	listedPrompts
+	listedResources
+	listedTemplates
+	listKinds // how many there are
+)
+
+// member is what the list is called in a result.
+func (k listKind) member() string {
+	return [listKinds]string{"tools", "prompts", "resources", "resourceTemplates"}[k]
+}
+
+// purpose is what cursors of the list are sealed for: they serve no other list.
+func (k listKind) purpose() string {
+	return [listKinds]string{"cursor", "cursor of prompts", "cursor of resources", "cursor of templates"}[k]
+}
 
 // discover returns the answer to server/discover, the same for everybody.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/discover
@@ -18,54 +39,57 @@ func (g *Gateway) discover() mcp.Object {
 	}
 	return g.finish(hinted(mcp.NewObject(
 		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
-		mcp.Member{Name: "capabilities", Value: mcp.RawJSON(`{"tools":{"listChanged":true}}`)},
+		mcp.Member{Name: "capabilities", Value: mcp.RawJSON(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
+			`"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`)},
 	)))
 }
 
 // hinted adds the hints of caching. Lists are filtered by caller, so they are private; nothing here knows how long an
-// upstream keeps its tools, so they are stale at once and changes are told instead.
+// upstream keeps its items, so they are stale at once and changes are told instead.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 func hinted(result mcp.Object) mcp.Object {
 	return result.With("ttlMs", mcp.Int(0)).With("cacheScope", mcp.String("private"))
 }
 
-// listTools answers tools/list from what the caller may use.
-func (g *Gateway) listTools(c Caller, params mcp.Object) (mcp.Object, error) {
+// list answers a request for a list from what the caller sees.
+func (g *Gateway) list(c Caller, kind listKind, params mcp.Object) (mcp.Object, error) {
 	granted := g.grantOf(c)
 	cursor := params.Value("cursor")
 	if cursor == nil {
-		return g.firstPage(c, granted)
+		return g.firstPage(c, granted, kind)
 	}
-	start, ok := g.openCursor(c, granted, cursor)
+	start, ok := g.openCursor(c, kind, granted.lists[kind].items, cursor)
 	if !ok {
 		return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR", "Invalid cursor: list again from the beginning")
 	}
-	return g.page(c, granted, start)
+	return g.page(c, granted, kind, start)
 }
 
 // firstPage returns the first page, which is made once per change of catalogue or policy when it is the only one: a
 // cursor belongs to one user.
-func (g *Gateway) firstPage(c Caller, granted *grant) (mcp.Object, error) {
-	if made := granted.first.Load(); made != nil {
+func (g *Gateway) firstPage(c Caller, granted *grant, kind listKind) (mcp.Object, error) {
+	l := &granted.lists[kind]
+	if made := l.first.Load(); made != nil {
 		return *made, nil
 	}
-	result, err := g.page(c, granted, 0)
-	if err == nil && len(granted.tools) <= g.config.PageSize {
-		granted.first.Store(&result)
+	result, err := g.page(c, granted, kind, 0)
+	if err == nil && len(l.items) <= g.config.PageSize {
+		l.first.Store(&result)
 	}
 	return result, err
 }
 
-// page returns one page of tools, from the tool with index start.
-func (g *Gateway) page(c Caller, granted *grant, start int) (mcp.Object, error) {
-	end := min(start+g.config.PageSize, len(granted.tools))
+// page returns one page of a list, from the item with index start.
+func (g *Gateway) page(c Caller, granted *grant, kind listKind, start int) (mcp.Object, error) {
+	items := granted.lists[kind].items
+	end := min(start+g.config.PageSize, len(items))
 	raws := make([]mcp.RawJSON, 0, end-start)
-	for _, one := range granted.tools[start:end] {
-		raws = append(raws, one.tool.Raw)
+	for _, item := range items[start:end] {
+		raws = append(raws, granted.shown(c.Tenant, item))
 	}
-	result := mcp.NewObject(mcp.Member{Name: "tools", Value: mcp.Array(raws)})
-	if end < len(granted.tools) {
-		next, err := g.sealCursor(c, granted.tools[end-1].tool.Exposed)
+	result := mcp.NewObject(mcp.Member{Name: kind.member(), Value: mcp.Array(raws)})
+	if end < len(items) {
+		next, err := g.sealCursor(c, kind, items, end-1)
 		if err != nil {
 			return mcp.Object{}, explain(err).told
 		}
@@ -74,30 +98,47 @@ func (g *Gateway) page(c Caller, granted *grant, start int) (mcp.Object, error) 
 	return g.finish(hinted(result)), nil
 }
 
-// sealCursor returns a cursor for the tools after the one with that name. It serves the same user of the same tenant
-// only.
-func (g *Gateway) sealCursor(c Caller, after string) (string, error) {
-	return g.config.Seal.Seal(purposeCursor, append(owner(c), after...))
+// A cursor holds digests of its owner and of the last item of its page, which a URI may be too long for, and the index
+// of that item.
+const (
+	markSize   = 16
+	cursorSize = 2*markSize + 4
+)
+
+// sealCursor returns a cursor for the items after the one with index last. It serves the same user of the same tenant
+// and the same list only.
+func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, last int) (string, error) {
+	plain := append(owner(c), mark(items[last].Exposed)...)
+	return g.config.Seal.Seal(kind.purpose(), binary.BigEndian.AppendUint32(plain, uint32(last))) //nolint:gosec // lists are shorter
 }
 
-// openCursor returns the index of the first tool after the one a cursor names. ok is false when the cursor is
-// somebody else's or the tool is gone.
-func (g *Gateway) openCursor(c Caller, granted *grant, cursor mcp.RawJSON) (start int, ok bool) {
+// openCursor returns the index of the first item after the one a cursor names, wherever that stands now. ok is false
+// when the cursor is somebody else's or the item is gone. The empty text is a cursor like any other, and none of ours.
+func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
 	token, _ := cursor.Text()
-	plain, err := g.config.Seal.Open(purposeCursor, token)
-	if err != nil {
+	plain, err := g.config.Seal.Open(kind.purpose(), token)
+	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(owner(c)) {
 		return 0, false
 	}
-	name, mine := bytes.CutPrefix(plain, owner(c))
-	last := granted.byName[string(name)]
-	if !mine || last == nil {
-		return 0, false
+	sought := string(plain[markSize : 2*markSize])
+	last := int(binary.BigEndian.Uint32(plain[2*markSize:]))
+	if last < len(items) && string(mark(items[last].Exposed)) == sought {
+		return last + 1, true
 	}
-	return last.index + 1, true
+	for i, item := range items { // the list has changed
+		if string(mark(item.Exposed)) == sought {
+			return i + 1, true
+		}
+	}
+	return 0, false
 }
 
 // owner returns a digest of the user that a cursor belongs to.
 func owner(c Caller) []byte {
-	sum := sha256.Sum256([]byte(c.Tenant.ID + "\x00" + c.Principal.Issuer + "\x00" + c.Principal.Subject))
-	return sum[:16]
+	return mark(c.Tenant.ID + "\x00" + c.Principal.Issuer + "\x00" + c.Principal.Subject)
+}
+
+func mark(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:markSize:markSize]
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Rule allows or denies. It matches a caller who has all of Scopes (none: every caller) and, when Subjects is not
@@ -13,7 +14,7 @@ import (
 type Rule struct {
 	Scopes   []string
 	Subjects []string // "issuer#subject"
-	Allow    []string // patterns; a bare one means tools, prompt: and resource: the other kinds
+	Allow    []string // patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI resources and templates
 	Deny     []string
 	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
 }
@@ -22,9 +23,25 @@ type Rule struct {
 type rule struct {
 	scopes   []string
 	subjects []string
-	allow    []string // of tools
-	deny     []string
+	allow    patterns
+	deny     patterns
 	announce bool
+}
+
+// patterns are those of one list of a rule, by the kind of item that they name.
+type patterns struct{ tools, prompts, resources []string }
+
+// match tells whether one of the patterns names the item of that kind with that policy name.
+func (p *patterns) match(kind registry.Kind, name string) bool {
+	switch kind {
+	case registry.KindTool:
+		return matchesAny(p.tools, name)
+	case registry.KindPrompt:
+		return matchesAny(p.prompts, name)
+	case registry.KindResource, registry.KindTemplate:
+		return matchesAny(p.resources, name)
+	}
+	return false
 }
 
 // ruleSet names the rules of a tenant that match a caller: one byte a rule, 1 for a match. Callers with equal sets see
@@ -34,10 +51,10 @@ type ruleSet string
 func compileRule(cfg *Rule) (rule, error) {
 	r := rule{scopes: cfg.Scopes, subjects: cfg.Subjects, announce: cfg.Announce}
 	var err error
-	if r.allow, err = toolPatterns(cfg.Allow); err != nil {
+	if r.allow, err = compilePatterns(cfg.Allow); err != nil {
 		return rule{}, err
 	}
-	if r.deny, err = toolPatterns(cfg.Deny); err != nil {
+	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
 		return rule{}, err
 	}
 	if len(cfg.Allow)+len(cfg.Deny) == 0 {
@@ -46,20 +63,23 @@ func compileRule(cfg *Rule) (rule, error) {
 	return r, nil
 }
 
-// toolPatterns returns the patterns that name tools.
-func toolPatterns(patterns []string) ([]string, error) {
-	var tools []string
-	for _, pattern := range patterns {
-		kind, rest, found := strings.Cut(pattern, ":")
+// compilePatterns sorts patterns by the kind that they name.
+func compilePatterns(texts []string) (patterns, error) {
+	var p patterns
+	for _, text := range texts {
+		kind, rest, found := strings.Cut(text, ":")
 		switch {
-		case !found && pattern != "":
-			tools = append(tools, pattern)
-		case found && rest != "" && (kind == "prompt" || kind == "resource"):
+		case !found && text != "":
+			p.tools = append(p.tools, text)
+		case rest != "" && kind == "prompt":
+			p.prompts = append(p.prompts, rest)
+		case rest != "" && kind == "resource":
+			p.resources = append(p.resources, rest)
 		default:
-			return nil, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or resource:SERVER:URI, with * for any run of characters", pattern)
+			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or resource:SERVER:URI, with * for any run of characters", text)
 		}
 	}
-	return tools, nil
+	return p, nil
 }
 
 // matching returns which rules of the tenant match the principal.
@@ -93,32 +113,31 @@ func (r *rule) hasScopes(p auth.Principal) bool {
 	return true
 }
 
-// allows tells whether the rules in set allow the tool with that exposed name.
-func (t *Tenant) allows(set ruleSet, tool string) bool {
+// allows tells whether the rules in set allow the item of that kind with that policy name.
+func (t *Tenant) allows(set ruleSet, kind registry.Kind, name string) bool {
 	allowed := false
 	for i := range t.rules {
 		if set[i] == 0 {
 			continue
 		}
-		if matchesAny(t.rules[i].deny, tool) {
+		if t.rules[i].deny.match(kind, name) {
 			return false
 		}
-		allowed = allowed || matchesAny(t.rules[i].allow, tool)
+		allowed = allowed || t.rules[i].allow.match(kind, name)
 	}
 	return allowed
 }
 
-// missingScopes returns the scopes with which the caller could use the tool, when a rule says that it may be told.
-func (t *Tenant) missingScopes(c Caller, tool string) []string {
+// missingScopes returns the scopes with which the caller could use the item, when a rule says that it may be told.
+func (t *Tenant) missingScopes(c Caller, kind registry.Kind, name string) []string {
 	for i := range t.rules {
-		r := &t.rules[i]
-		if c.rules[i] == 1 && matchesAny(r.deny, tool) {
+		if c.rules[i] == 1 && t.rules[i].deny.match(kind, name) {
 			return nil
 		}
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && matchesAny(r.allow, tool) {
+		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && r.allow.match(kind, name) {
 			return r.scopes
 		}
 	}

@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"log/slog"
+	"hash"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,20 +25,23 @@ type sight struct {
 	count     atomic.Int32
 }
 
-// grant is what callers with one set of matching rules see and may use: one decision for list and call. It is
-// immutable and made once per change of catalogue or policy.
+// grant is what callers with one set of matching rules see and may use: one decision for list and use. It is immutable
+// and made once per change of catalogue or policy.
 type grant struct {
-	tools  []*granted
-	byName map[string]*granted
-	digest string
+	byName  map[string]*granted // tools
+	lists   [listKinds]list
+	digests Digests
+}
 
-	first atomic.Pointer[mcp.Object] // the first page of tools/list, once somebody asked
+// list is one list as these callers see it.
+type list struct {
+	items []*registry.Item
+	first atomic.Pointer[mcp.Object] // the first page, once somebody asked
 }
 
 // granted is a tool that a caller may use, with the buckets that its calls cost.
 type granted struct {
 	tool    *registry.Tool
-	index   int
 	buckets []ratelimit.Bucket
 }
 
@@ -61,7 +62,7 @@ func (g *Gateway) grantOf(c Caller) *grant {
 	if known, ok := s.grants.Load(c.rules); ok {
 		return known.(*grant)
 	}
-	made := g.newGrant(c.Tenant, s.view, c.rules)
+	made := newGrant(c.Tenant, s.view, c.rules)
 	if s.count.Add(1) > maxGrants {
 		return made
 	}
@@ -69,26 +70,73 @@ func (g *Gateway) grantOf(c Caller) *grant {
 	return kept.(*grant)
 }
 
-func (g *Gateway) newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
+func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	made := &grant{byName: make(map[string]*granted)}
-	hash := sha256.New()
-	server := ""
+	tools := &made.lists[listedTools]
 	for _, tool := range view.Tools {
-		if !t.allows(rules, tool.Exposed) {
-			continue
+		if t.allows(rules, registry.KindTool, tool.Exposed) && !needsTask(tool) {
+			tools.items = append(tools.items, &tool.Item)
+			made.byName[tool.Exposed] = &granted{tool: tool, buckets: t.bucketsOf(tool)}
 		}
-		one := &granted{tool: tool, index: len(made.tools), buckets: t.bucketsOf(tool)}
-		made.tools = append(made.tools, one)
-		made.byName[tool.Exposed] = one
-		if tool.Server != server {
-			server = tool.Server
-			hash.Write(strconv.AppendUint(nil, view.Announced(server), 10))
-		}
-		hash.Write(tool.Raw)
-		hash.Write([]byte{'\n'})
 	}
-	made.digest = hex.EncodeToString(hash.Sum(nil))
+	for _, prompt := range view.Prompts {
+		made.lists[listedPrompts].add(t, rules, &prompt.Item)
+	}
+	for _, resource := range view.Resources {
+		made.lists[listedResources].add(t, rules, &resource.Item)
+	}
+	for _, template := range view.Templates {
+		made.lists[listedTemplates].add(t, rules, &template.Item)
+	}
+	made.digests = Digests{
+		Tools:     digest(view, tools.items),
+		Prompts:   digest(view, made.lists[listedPrompts].items),
+		Resources: digest(view, made.lists[listedResources].items, made.lists[listedTemplates].items),
+	}
 	return made
+}
+
+// add adds the item when the rules allow it.
+func (l *list) add(t *Tenant, rules ruleSet, item *registry.Item) {
+	if t.allows(rules, item.Kind, item.PolicyName()) {
+		l.items = append(l.items, item)
+	}
+}
+
+// needsTask tells whether the tool runs as a task only, which nobody here can ask for: it cannot be called.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+func needsTask(tool *registry.Tool) bool {
+	return tool.Definition.Has("execution") && tool.Definition.Object("execution").Text("taskSupport") == "required"
+}
+
+// digest identifies lists of items, and the announcements of their servers.
+func digest(view *registry.View, lists ...[]*registry.Item) string {
+	sum := sha256.New()
+	for _, items := range lists {
+		server := ""
+		for _, item := range items {
+			if item.Server != server {
+				server = item.Server
+				sum.Write(strconv.AppendUint(nil, view.Announced(item.Server, item.Kind), 10))
+			}
+			line(sum, item.Raw)
+		}
+		line(sum, nil)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func line(sum hash.Hash, raw mcp.RawJSON) {
+	sum.Write(raw)
+	sum.Write([]byte{'\n'})
+}
+
+// shown returns the definition of an item as the tenant's lists show it.
+func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
+	if t.inlineRefs && item.Kind == registry.KindTool {
+		return m.byName[item.Exposed].tool.Inlined()
+	}
+	return item.Raw
 }
 
 // bucketsOf returns the buckets of one tool, one for each pattern that its name matches.
@@ -108,7 +156,7 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
 
 // Lists returns the digests of what the caller sees now.
-func (g *Gateway) Lists(c Caller) Digests { return Digests{Tools: g.grantOf(c).digest} }
+func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
 
 // HeaderParams returns the Mcp-Param-* headers that repeat arguments of the named tool, none when the caller does not
 // see it.
@@ -117,47 +165,4 @@ func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
 		return found.tool.Headers
 	}
 	return nil
-}
-
-// Warnings returns what an operator should mend in the present catalogue, with the cure: tools that are left out
-// because another server's tool has their name.
-func (g *Gateway) Warnings() []string {
-	var warnings []string
-	directory := g.tenants.Load()
-	for _, id := range directory.ids {
-		for _, c := range g.look(directory.byID[id]).view.Collisions {
-			warnings = append(warnings, fmt.Sprintf(
-				"tenant %s: tool %q of server %s is left out, because server %s, which stands before it, has a tool of that name; give one of them another prefix, or change the order of servers",
-				id, c.Exposed, c.Dropped, c.Kept))
-		}
-	}
-	return warnings
-}
-
-// reportCollisions counts the tools that are left out for their names, and logs those that were not reported before. It
-// returns what is reported now.
-func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Collision]bool) map[registry.Collision]bool {
-	now := make(map[registry.Collision]bool)
-	dropped := make(map[string]int)
-	for c := range before {
-		dropped[c.Dropped] = 0
-	}
-	directory := g.tenants.Load()
-	for _, id := range directory.ids {
-		for _, c := range g.look(directory.byID[id]).view.Collisions {
-			if !now[c] {
-				dropped[c.Dropped]++
-				now[c] = true
-			}
-			if !before[c] {
-				g.config.Logger.WarnContext(ctx, "tool left out: its name is taken", slog.String("tenant", id),
-					slog.String("tool", c.Exposed), slog.String("server", c.Dropped), slog.String("kept_by", c.Kept),
-					slog.String("cure", "give one server another prefix"))
-			}
-		}
-	}
-	for server, n := range dropped {
-		g.config.Metrics.ToolRefused(server, "collision", n)
-	}
-	return now
 }

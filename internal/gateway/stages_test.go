@@ -16,21 +16,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// stories holds, for each stage of the chain, what breaks without it. A story returns an error when it finds the stage
-// missing.
-var stories = map[string]func(*testing.T, *bench, Handler) error{
-	"audited": func(t *testing.T, b *bench, chain Handler) error {
-		_, err := chain(t.Context(), b.newCall(t, "box__lost", `{}`))
-		if !strings.Contains(b.records(t), `"outcome":"unavailable"`) {
-			return errors.New("the call is not on record")
+// stories holds, for each stage of the chain, what breaks without it, whatever the method. A story returns an error when
+// it finds the stage missing.
+var stories = map[string]func(*testing.T, *story) error{
+	"audited": func(t *testing.T, s *story) error {
+		s.fails(&registry.UnavailableError{Server: "lib", Err: errors.New("gone")})
+		_, err := s.run(t, s.params)
+		for _, want := range []string{`"outcome":"unavailable"`, `"server":"lib"`, `"method":"` + s.method + `"`} {
+			if !strings.Contains(s.records(t), want) {
+				return errors.New("the call is not on record")
+			}
 		}
 		return asTold(err)
 	},
-	"measured": func(t *testing.T, b *bench, chain Handler) error {
-		_, _ = chain(t.Context(), b.newCall(t, "box__plain", `{}`)) // counted either way
-		families, err := b.metrics.Gather()
+	"measured": func(t *testing.T, s *story) error {
+		_, _ = s.run(t, s.params) // counted either way
+		families, err := s.metrics.Gather()
 		if err != nil {
 			return err
 		}
@@ -41,55 +45,88 @@ var stories = map[string]func(*testing.T, *bench, Handler) error{
 		}
 		return errors.New("the call is not counted")
 	},
-	"limited": func(t *testing.T, b *bench, chain Handler) error {
+	"resumed": func(t *testing.T, s *story) error {
+		_, _ = s.run(t, strings.Replace(s.params, "{", `{"requestState":"forged",`, 1)) // however it ends
+		if len(s.uses) > 0 {
+			return errors.New("a state of nobody reaches the source")
+		}
+		return nil
+	},
+	"limited": func(t *testing.T, s *story) error {
 		var err error
 		for range 3 {
-			_, err = chain(t.Context(), b.newCall(t, "box__plain", `{}`))
+			_, err = s.run(t, s.params)
 		}
 		if err == nil {
 			return errors.New("calls beyond the limit pass")
 		}
 		return nil
 	},
-	"resolved": func(t *testing.T, b *bench, chain Handler) (err error) {
+	"resolved": func(t *testing.T, s *story) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				err = fmt.Errorf("no tool was found: %v", r)
+				err = fmt.Errorf("no item was found: %v", r)
 			}
 		}()
-		_, err = chain(t.Context(), b.newCall(t, "box__plain", `{}`))
+		if _, err = s.run(t, s.unknown); err == nil {
+			return errors.New("an unknown item is used")
+		}
+		_, err = s.run(t, s.params)
 		return err
 	},
-	"validated": func(t *testing.T, b *bench, chain Handler) error {
-		ran := b.calls
-		result, err := chain(t.Context(), b.newCall(t, "box__echo", `{"message":5}`))
+	"validated": func(t *testing.T, s *story) error {
+		if s.wrong == "" {
+			return errors.New("nothing can be wrong")
+		}
+		_, _ = s.run(t, s.wrong) // a result or an error
+		if len(s.uses) > 0 {
+			return errors.New("wrong arguments reach the source")
+		}
+		return nil
+	},
+	"timed": func(t *testing.T, s *story) error {
+		var deadline time.Time
+		s.reply = func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
+			deadline, _ = ctx.Deadline()
+			return object(s.answer("a")), nil
+		}
+		_, _ = s.run(t, s.params) // the source's context is what counts
+		if deadline.IsZero() || time.Until(deadline) > libraryTime {
+			return errors.New("the item has no time limit of its own")
+		}
+		return nil
+	},
+	"settled": func(t *testing.T, s *story) error {
+		s.says(`{"resultType":"task","taskId":"1"}`)
+		if _, err := s.run(t, s.params); err == nil {
+			return errors.New("a result that nobody understands passes")
+		}
+		return nil
+	},
+	"sanitized": func(t *testing.T, s *story) error {
+		s.says(s.answer("pay\u202Eload"))
+		result, err := s.run(t, s.params)
 		if err != nil {
 			return err
 		}
-		if b.calls != ran || string(result.Value("isError")) != "true" {
-			return errors.New("arguments that break the schema reach the tool")
+		if got := string(result.JSON()); !strings.Contains(got, "payload") {
+			return fmt.Errorf("the output is %s", got)
 		}
 		return nil
 	},
-	"timed": func(t *testing.T, b *bench, chain Handler) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, _ = chain(ctx, b.newCall(t, "box__plain", `{}`)) // the tool's context is what counts
-		if b.deadline.IsZero() || time.Until(b.deadline) > 2*time.Second {
-			return errors.New("the tool has no time limit of its own")
-		}
-		return nil
-	},
-	"sanitized": func(t *testing.T, b *bench, chain Handler) error {
-		result, err := chain(t.Context(), b.newCall(t, "box__hidden", `{}`))
-		if err != nil {
-			return err
-		}
-		if text := firstText(result); text != "payload" {
-			return fmt.Errorf("the output is %q", text)
-		}
-		return nil
-	},
+}
+
+// story is one method and the chain that it takes.
+type story struct {
+	subject
+	*bench
+	*library
+	chain Handler
+}
+
+func (s *story) run(t *testing.T, params string) (mcp.Object, error) {
+	t.Helper()
+	return s.chain(t.Context(), s.newCall(s.caller(t, alice), ask(s.method, params)))
 }
 
 func asTold(err error) error {
@@ -99,39 +136,41 @@ func asTold(err error) error {
 	return nil
 }
 
-func (b *bench) newCall(t *testing.T, tool, arguments string) *call {
-	t.Helper()
-	r := request(tool, arguments)
-	return &call{caller: b.caller(t, alice), request: r, notify: r.Notify}
-}
-
 func TestEveryStageOfTheCallChainIsNeeded(t *testing.T) {
 	names := stageNames(New(Config{}))
 	for _, name := range names {
 		if stories[name] == nil {
-			t.Errorf("no story shows what breaks without %s", name)
+			t.Fatalf("no story shows what breaks without %s", name)
 		}
 	}
 	for i, name := range names {
-		t.Run(name, func(t *testing.T) {
-			b := newStageBench(t)
-			if err := stories[name](t, b, stack(b.stages(), invoke)); err != nil {
-				t.Errorf("with the whole chain: %v", err)
+		for _, subject := range subjects {
+			if name == "validated" && subject.wrong == "" {
+				continue
 			}
-			b = newStageBench(t)
-			if err := stories[name](t, b, stack(slices.Delete(b.stages(), i, i+1), invoke)); err == nil {
-				t.Error("its story does not notice when the stage is left out")
-			}
-		})
+			t.Run(name+" "+subject.method, func(t *testing.T) {
+				s := newStory(t, subject)
+				s.chain = stack(s.stages(), invoke)
+				if err := stories[name](t, s); err != nil {
+					t.Errorf("with the whole chain: %v", err)
+				}
+				s = newStory(t, subject)
+				s.chain = stack(slices.Delete(s.stages(), i, i+1), invoke)
+				if err := stories[name](t, s); err == nil {
+					t.Error("its story does not notice when the stage is left out")
+				}
+			})
+		}
 	}
 }
 
-// newStageBench returns a bench in which a user has two calls.
-func newStageBench(t *testing.T) *bench {
-	return newBench(t, TenantConfig{
-		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}},
-		Limits: Limits{UserCalls: &ratelimit.Limit{Rate: 0.001, Burst: 2}},
-	})
+// newStory returns a story in which a user has two calls.
+func newStory(t *testing.T, subject subject) *story {
+	tenant := everything()
+	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 2}
+	b, l := newLibrary(t, tenant)
+	l.says(subject.answer("a"))
+	return &story{subject: subject, bench: b, library: l}
 }
 
 // stageNames returns the names of the chain's methods, outermost first.
@@ -144,7 +183,7 @@ func stageNames(g *Gateway) []string {
 	return names
 }
 
-func TestValidatedNamesTheArgument(t *testing.T) {
+func TestTrap07_InvalidArgumentsAreResults(t *testing.T) {
 	b := newBench(t)
 	text, isError, failure := b.run(t, "box__echo", `{}`)
 	if failure != nil || !isError || !strings.Contains(text, "message") {
@@ -155,6 +194,7 @@ func TestValidatedNamesTheArgument(t *testing.T) {
 func TestSanitizedCleansNotificationsAndErrors(t *testing.T) {
 	b := newBench(t)
 	r := request("box__tells", `{}`)
+	r.Params = r.Params.With("_meta", mcp.RawJSON(`{"progressToken":1}`))
 	var told string
 	r.Notify = func(_ context.Context, n mcp.Notification) error {
 		told = n.Params.Text("message")
@@ -218,7 +258,6 @@ func TestTimedSaysThatTheToolWasTooSlow(t *testing.T) {
 	}
 }
 
-// counted returns the sum of a metric's series.
 func TestCallThatPanicsIsCounted(t *testing.T) {
 	b := newBench(t)
 	_, _ = b.Handle(t.Context(), b.caller(t, alice), request("box__panics", `{}`)) // counted whatever it says
@@ -229,6 +268,7 @@ func TestCallThatPanicsIsCounted(t *testing.T) {
 	}
 }
 
+// counted returns the sum of a metric's series.
 func counted(t *testing.T, metrics prometheus.Gatherer, name string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Gather()
@@ -244,4 +284,19 @@ func counted(t *testing.T, metrics prometheus.Gatherer, name string) (sum float6
 		}
 	}
 	return sum
+}
+
+// seriesOf returns how many series a metric has.
+func seriesOf(t *testing.T, metrics prometheus.Gatherer, name string) int {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return len(family.GetMetric())
+		}
+	}
+	return 0
 }

@@ -21,6 +21,8 @@ type TenantConfig struct {
 	Rules   []Rule   // none: nothing is allowed
 	Limits  Limits
 	Output  sanitize.Policy
+	// InlineRefs shows the tools of lists with the local references in their schemas inlined.
+	InlineRefs bool
 }
 
 // Limits of a tenant. Nil means the default, a zero value that nothing passes.
@@ -57,6 +59,7 @@ type Tenant struct {
 	concurrency int
 	streams     int
 	output      sanitize.Policy
+	inlineRefs  bool
 
 	seen atomic.Pointer[sight] // what this tenant sees of the newest catalogue
 }
@@ -118,6 +121,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		concurrency: or(cfg.Limits.Concurrency, defaultConcurrency),
 		streams:     or(cfg.Limits.Streams, defaultStreams),
 		output:      cfg.Output,
+		inlineRefs:  cfg.InlineRefs,
 	}
 	for pattern, limit := range cfg.Limits.Tools {
 		t.tools = append(t.tools, toolLimit{pattern, limit})

@@ -9,8 +9,8 @@ func CapabilitiesOf(revision string, declared Object) Object {
 	if elicitation := declared.Value("elicitation"); elicitation.IsObject() && revision >= Revision2506 {
 		modes := declared.Object("elicitation")
 		var known Object
-		if modes.Value("form").IsObject() || !modes.Value("url").IsObject() {
-			known = known.With("form", RawJSON("{}")) // without any mode it means forms
+		if modes.Value("form").IsObject() || !modes.Value("url").IsObject() || revision < Revision2511 {
+			known = known.With("form", RawJSON("{}")) // without any mode, and before there were modes, it means forms
 		}
 		if modes.Value("url").IsObject() && revision >= Revision2511 {
 			known = known.With("url", RawJSON("{}"))

@@ -56,6 +56,9 @@ func TestT33EveryTextOfADefinitionIsCleaned(t *testing.T) {
 		`{"outputSchema":{"properties":{"a":{"additionalProperties":{"description":"@"}}}}}`,
 		`{"inputSchema":{"x-note":"@","properties":{"a":{"x-hint":{"deep":"@"}}}}}`,
 		`{"future":{"x":"@"}}`,
+		`{"name":"n","title":"@","arguments":[{"name":"n","title":"@","description":"@","required":true,"_meta":{"x/y":"@"}}],"icons":[{"src":"https://x","mimeType":"@","sizes":["@"]}]}`,
+		`{"uri":"a:b","name":"@","title":"@","description":"@","mimeType":"@","size":7,"annotations":{"audience":["@"],"lastModified":"@"},"_meta":{"x/y":"@"}}`,
+		`{"uriTemplate":"a:{b}","name":"@","title":"@","description":"@","mimeType":"@","annotations":{"priority":1,"x":"@"}}`,
 	} {
 		cleaned, report := sanitize.Definition(object(t, strings.ReplaceAll(frame, "@", dirt)))
 		want := object(t, strings.ReplaceAll(frame, "@", "abcde")).JSON()
@@ -75,6 +78,10 @@ func TestT33WhatHasAMeaningInADefinitionIsFlagged(t *testing.T) {
 	}{
 		{`{"name":"@"}`, sanitize.FlaggedKey},
 		{`{"arguments":[{"name":"@"}]}`, sanitize.FlaggedKey},
+		{`{"uri":"a:b","annotations":{"@":1}}`, sanitize.FlaggedKey},
+		{`{"uri":"file:///@","name":"n","size":7}`, sanitize.FlaggedURI},
+		{`{"uriTemplate":"file:///{@}","name":"n"}`, sanitize.FlaggedURI},
+		{`{"uri":"javascript:@","name":"n"}`, sanitize.FlaggedURI},
 		{`{"@":"x"}`, sanitize.FlaggedKey},
 		{`{"annotations":{"@":1}}`, sanitize.FlaggedKey},
 		{`{"inputSchema":{"properties":{"@":{}}}}`, sanitize.FlaggedKey},

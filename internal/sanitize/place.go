@@ -17,7 +17,8 @@ const (
 	address               // a URI: flagged only
 	opaque                // not looked at
 	fixed                 // flagged only, and all in it
-	defined               // a definition
+	defined               // a definition, or a list of them
+	located               // a definition of a resource or template, whose name is a text for readers
 	schema                // a JSON Schema
 	schemas               // name → schema
 )
@@ -32,6 +33,11 @@ func (at place) member(name []byte) place {
 	case contents:
 		return ofContents(name)
 	case defined:
+		return ofDefinition(name)
+	case located:
+		if string(name) == "name" {
+			return free
+		}
 		return ofDefinition(name)
 	case schema:
 		return ofSchema(name)
@@ -56,6 +62,8 @@ func ofEnvelope(name []byte) place {
 		return envelope
 	case "inputRequests":
 		return requests
+	case "tools": // of a question for sampling
+		return defined
 	case "uri", "uriTemplate", "url", "src", "websiteUrl":
 		return address
 	case "id", "requestId", "taskId", "elicitationId", "progressToken", "cursor", "nextCursor", "requestState":

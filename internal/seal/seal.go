@@ -21,6 +21,9 @@ const MaxLength = 512
 // MaxPlain is the longest text that fits a token, in bytes.
 const MaxPlain = MaxLength/4*3 - overhead
 
+// MaxLong is the longest text that SealLong takes, in bytes.
+const MaxLong = 65 << 10
+
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
@@ -122,7 +125,7 @@ func ParseKeys(data []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// scratch holds what one Seal or Open needs besides its output.
+// scratch holds what one Seal or Open needs besides its output. A long token outgrows its arrays.
 type scratch struct {
 	text   [MaxLength]byte
 	token  [MaxLength]byte // decoded
@@ -138,8 +141,17 @@ var scratches = sync.Pool{New: func() any {
 
 // Seal returns plain as a URL-safe token of visible ASCII, bound to purpose. plain over MaxPlain is an error.
 func (r *Ring) Seal(purpose string, plain []byte) (string, error) {
-	if len(plain) > MaxPlain {
-		return "", fmt.Errorf("%d bytes to seal, the limit is %d", len(plain), MaxPlain)
+	return r.seal(purpose, plain, MaxPlain)
+}
+
+// SealLong is Seal for text up to MaxLong, whose token is no longer an id. A purpose uses the one or the other.
+func (r *Ring) SealLong(purpose string, plain []byte) (string, error) {
+	return r.seal(purpose, plain, MaxLong)
+}
+
+func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
+	if len(plain) > limit {
+		return "", fmt.Errorf("%d bytes to seal, the limit is %d", len(plain), limit)
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -154,7 +166,16 @@ func (r *Ring) Seal(purpose string, plain []byte) (string, error) {
 
 // Open returns what was sealed for the same purpose. The error is ErrInvalid.
 func (r *Ring) Open(purpose, token string) ([]byte, error) {
-	if len(token) > MaxLength || strings.ContainsAny(token, "\r\n") { // the decoder skips line breaks
+	return r.open(purpose, token, MaxLength)
+}
+
+// OpenLong is Open for what SealLong returned.
+func (r *Ring) OpenLong(purpose, token string) ([]byte, error) {
+	return r.open(purpose, token, base64.RawURLEncoding.EncodedLen(MaxLong+overhead))
+}
+
+func (r *Ring) open(purpose, token string, limit int) ([]byte, error) {
+	if len(token) > limit || strings.ContainsAny(token, "\r\n") { // the decoder skips line breaks
 		return nil, ErrInvalid
 	}
 	s := scratches.Get().(*scratch)

@@ -154,6 +154,33 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+func TestLongTokens(t *testing.T) {
+	t.Parallel()
+	ring := ringOf(t, 1)
+	for _, size := range []int{0, seal.MaxPlain, seal.MaxPlain + 1, seal.MaxLong} {
+		plain := bytes.Repeat([]byte{'p'}, size)
+		token, err := ring.SealLong("state", plain)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if got, err := ring.OpenLong("state", token); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%d bytes: opened to %d bytes, error %v", size, len(got), err)
+		}
+		if _, err := ring.OpenLong("other", token); !errors.Is(err, seal.ErrInvalid) {
+			t.Errorf("%d bytes: error %v for another purpose, want ErrInvalid", size, err)
+		}
+		if _, err := ring.Open("state", token); (err == nil) != (size <= seal.MaxPlain) {
+			t.Errorf("%d bytes: Open returns %v", size, err)
+		}
+		if _, err := ring.OpenLong("state", token+"AAAA"); !errors.Is(err, seal.ErrInvalid) {
+			t.Errorf("%d bytes: error %v for a longer token, want ErrInvalid", size, err)
+		}
+	}
+	if _, err := ring.SealLong("state", make([]byte, seal.MaxLong+1)); err == nil {
+		t.Error("more than MaxLong bytes were sealed")
+	}
+}
+
 func TestBadRings(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string][][]byte{"none": nil, "short": {newKey(1)[1:]}, "long": {append(newKey(1), 0)}, "second is empty": {newKey(1), {}}} {

@@ -18,7 +18,8 @@ func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 // about, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
 // legacy servers.
 //
-// What asks for a dialogue or a task stays behind: no capability for it is declared to servers.
+// What the server's revision does not know stays behind, and so does what asks for a task: no capability for that is
+// declared. Answers and state of a dialogue pass byte for byte.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
@@ -27,9 +28,9 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) [
 	dst = append(append(append(dst, about...), `":`...), i.quoted...)
 	var meta mcp.RawJSON
 	for name, value := range params.Members {
-		switch name {
-		case about, "inputResponses", "requestState", "task":
-		case "_meta":
+		switch {
+		case name == about, !i.knows(name):
+		case name == "_meta":
 			meta = value
 		default:
 			dst = append(dst, ',')
@@ -40,6 +41,17 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) [
 		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
 	}
 	return append(dst, "}}"...)
+}
+
+// knows tells whether the server's revision has a meaning for a member of the params.
+func (i *item) knows(member string) bool {
+	switch member {
+	case "inputResponses", "requestState":
+		return mcp.EraOf(i.revision) == mcp.Modern
+	case "context":
+		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
+	}
+	return member != "task"
 }
 
 // subject returns the member of the params that says what a call is about.
@@ -95,23 +107,25 @@ func callSize(i *item, params mcp.Object, own string) int {
 	return size
 }
 
-// progress returns what passes notifications of progress on to the caller, under the caller's own token; nil when the
-// caller gave none.
-func progress(c *registry.Call) func(context.Context, *mcp.Message) {
-	meta := c.Params.Value("_meta")
-	if meta == nil {
-		return nil
-	}
-	object, _ := mcp.ObjectOf(meta)
-	token := object.Value(mcp.MetaProgressToken)
+// notifier returns what passes notifications that belong to a call on to its caller: progress under the caller's own
+// token, and log messages that are grave enough. It is nil when the caller wants neither.
+func notifier(c *registry.Call) func(context.Context, *mcp.Message) {
+	token := c.Params.Object("_meta").Value(mcp.MetaProgressToken)
 	if !isToken(token) {
+		token = nil
+	}
+	if token == nil && c.LogLevel == 0 {
 		return nil
 	}
 	return func(ctx context.Context, m *mcp.Message) {
-		if m.Method != mcp.NotifyProgress {
+		params := m.Params
+		switch {
+		case m.Method == mcp.NotifyProgress && token != nil:
+			params = params.With(mcp.MetaProgressToken, token)
+		case m.Method == mcp.NotifyMessage && c.LogLevel.Wants(params.Text("level")):
+		default:
 			return
 		}
-		params := m.Params.With(mcp.MetaProgressToken, token)
 		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params}) // whoever asked may be gone
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -15,31 +14,37 @@ import (
 type connection struct {
 	server  fault
 	peer    peer
-	version string // the revision agreed on
+	version string                 // the revision agreed on
+	pool    *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
+	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count   func(Anomaly, int)
 	gone    atomic.Bool
-	told    atomic.Bool   // the server tells when its list changes
-	changes chan struct{} // the list may have changed
+	told    atomic.Bool   // the server tells when its lists change
+	changes chan struct{} // there is news
 	doubts  chan struct{} // the connection may be lost
-	said    atomic.Bool   // the server said that its list changed, since the last list
-	listed  []byte        // the last list's text; only the supervisor touches this and the next
-	fresh   time.Duration // how long that list may be kept when changes are not told
+	news    atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
+
+	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, fresh: checkEvery,
+		server: fault(server), count: count,
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1),
 	}
 }
 
-// changed asks for another list. It never waits: one request that is not served yet stands for all.
-func (c *connection) changed() { signal(c.changes) }
+// changed asks for all lists again. It never waits: one request that is not served yet stands for all.
+func (c *connection) changed() {
+	c.news.Or(uint32(everyTopic))
+	signal(c.changes)
+}
 
-// announced asks for another list because the server says that its own changed.
-func (c *connection) announced() {
-	c.said.Store(true)
-	c.changed()
+// announced asks for the lists of one kind again because the server says that they changed.
+func (c *connection) announced(kind registry.Kind) {
+	topic := topicOf(kind)
+	c.news.Or(uint32(topic | topic<<announcedBy))
+	signal(c.changes)
 }
 
 // doubted asks for a proof of life.
@@ -57,15 +62,55 @@ func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mc
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, errGone)
 	}
-	result, err := c.peer.call(ctx, i, call)
-	if err == nil {
-		result, err = c.server.complete(result)
+	result, err := c.run(ctx, i, call)
+	if errors.Is(err, errBusy) {
+		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
 	}
 	if err = c.server.settle(ctx, err); err != nil {
 		c.judge(err)
 		return mcp.Object{}, err
 	}
 	return result, nil
+}
+
+// run has the call run by the peer, or by one of the sessions for its caller.
+func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
+	if c.pool != nil {
+		return c.pool.call(ctx, i, call)
+	}
+	result, err := c.peer.call(ctx, i, call)
+	if err == nil {
+		result, err = c.server.complete(i.method, c.version, result)
+	}
+	return result, err
+}
+
+// question takes a request of the server. It returns the answer when there is one at once, nil when it follows. out is
+// the request on whose stream it came; nil: it came on none.
+func (c *connection) question(m *mcp.Message, out *outgoing) []byte {
+	if m.Method == mcp.MethodPing {
+		return mcp.AppendResult(nil, m.ID, mcp.Object{})
+	}
+	if l := c.session.Load(); l != nil {
+		return l.question(m, out)
+	}
+	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+}
+
+// notified takes a notification that does not say which request it belongs to.
+func (c *connection) notified(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NotifyToolsChanged:
+		c.announced(registry.KindTool)
+	case mcp.NotifyPromptsChanged:
+		c.announced(registry.KindPrompt)
+	case mcp.NotifyResourcesChanged:
+		c.announced(registry.KindResource)
+	default:
+		if l := c.session.Load(); l != nil {
+			l.notified(m)
+		}
+	}
 }
 
 // use serves one call that is not about a tool.
@@ -89,15 +134,10 @@ func (c *connection) judge(err error) {
 // belongs to the connection has ended.
 func (c *connection) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
+	if c.pool != nil {
+		c.pool.close(ctx, polite)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
 	defer cancel()
 	c.peer.close(ctx, polite)
-}
-
-// checkAfter returns when to check the connection next: sooner while changes are told, since then only life is asked.
-func (c *connection) checkAfter() time.Duration {
-	if c.told.Load() {
-		return jitter(checkEvery)
-	}
-	return c.fresh + jitter(checkEvery/4)
 }

@@ -16,6 +16,9 @@ import (
 var (
 	errGone     = errors.New("connection is closed")
 	errTooLarge = errors.New("message too large")
+	errBusy     = errors.New("all sessions for calls are busy")
+	errCrowded  = errors.New("too many calls wait for input")
+	errLong     = errors.New("call took longer than any may, with all its rounds")
 	errEnded    = errors.New("stream ended without the answer")
 )
 

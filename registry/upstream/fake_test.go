@@ -36,6 +36,8 @@ type wire struct {
 	Method string          `json:"method"`
 	Params struct {
 		Name            string                     `json:"name"`
+		URI             string                     `json:"uri"`
+		Notifications   map[string]json.RawMessage `json:"notifications"`
 		Cursor          *string                    `json:"cursor"`
 		ProtocolVersion string                     `json:"protocolVersion"`
 		Arguments       map[string]any             `json:"arguments"`
@@ -52,6 +54,9 @@ func serveFake(kind string) {
 	case "sdk":
 		_ = sdkServer().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 		return
+	case "chat":
+		serveChat()
+		return
 	case "exit":
 		os.Exit(3)
 	case "mute":
@@ -62,13 +67,7 @@ func serveFake(kind string) {
 	case "orphan":
 		select {}
 	}
-	f := &fake{
-		kind: kind, out: os.Stdout, tools: []string{
-			"echo", "progress", "slow", "env", "crash", "old", "neither", "change", "ask", "huge", "garbage", "foreign", "twice",
-			"fail", "broken", "task", "fork", "stderr", "deaf", "flood", "badutf8", "batch", "badresult",
-		},
-		held: map[string]chan struct{}{}, asked: map[string]chan string{},
-	}
+	f := newFake(kind, os.Stdout)
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -86,6 +85,22 @@ func serveFake(kind string) {
 	if kind == "stubborn" {
 		select {} // even the end of its input does not end it
 	}
+}
+
+func newFake(kind string, out io.Writer) *fake {
+	return &fake{
+		kind: kind, out: out, tools: []string{
+			"echo", "progress", "slow", "env", "crash", "old", "neither", "change", "ask", "huge", "garbage", "foreign", "twice",
+			"fail", "broken", "task", "fork", "stderr", "deaf", "flood", "badutf8", "batch", "badresult",
+		},
+		held: map[string]chan struct{}{}, asked: map[string]chan string{},
+	}
+}
+
+func (f *fake) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
 }
 
 func (f *fake) handle(m wire, line []byte) {

@@ -51,6 +51,14 @@ func newHTTPLink(c *connection, cfg Config) (*httpLink, error) {
 	if err != nil {
 		return nil, c.server.unavailable(false, errors.New("url cannot be parsed"))
 	}
+	return &httpLink{
+		conn: c, client: cfg.Client.Transport, target: target, base: baseHeader(cfg),
+		read: reader{c.count}, asides: newAsides(),
+	}, nil
+}
+
+// baseHeader makes the headers of messages: the operator's and our own.
+func baseHeader(cfg Config) http.Header {
 	base := http.Header{}
 	for name, value := range cfg.Headers {
 		base.Set(name, value)
@@ -61,10 +69,15 @@ func newHTTPLink(c *connection, cfg Config) (*httpLink, error) {
 	for _, name := range []string{mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName, mcp.HeaderLastEventID} {
 		base.Del(name)
 	}
-	return &httpLink{
-		conn: c, client: cfg.Client.Transport, target: target, base: base,
-		read: reader{c.count}, asides: newAsides(),
-	}, nil
+	return base
+}
+
+// streamHeader makes the headers of streams out of those of messages.
+func streamHeader(post http.Header) http.Header {
+	get := post.Clone()
+	get.Del("Content-Type")
+	get.Set("Accept", "text/event-stream")
+	return get
 }
 
 func (l *httpLink) current() *session { return l.state.Load() }
@@ -78,20 +91,26 @@ func (l *httpLink) begin(sessionID, revision string) {
 	if revision >= mcp.Revision2506 {
 		s.post.Set(mcp.HeaderProtocolVersion, revision)
 	}
-	s.get = s.post.Clone()
-	s.get.Del("Content-Type")
-	s.get.Set("Accept", "text/event-stream")
+	s.get = streamHeader(s.post)
 	l.state.Store(s)
 }
 
 func (l *httpLink) leaves() bool { return true }
 
-// do sends one HTTP request. sent tells whether the server may have received it.
+func (l *httpLink) attributes() bool { return true }
+
 func (l *httpLink) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
+	return roundTrip(ctx, l.client, l.target, method, header, body)
+}
+
+// roundTrip sends one HTTP request. sent tells whether the server may have received it.
+func roundTrip(
+	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header, body []byte,
+) (resp *http.Response, sent bool, err error) {
 	var written atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}
 	req := (&http.Request{
-		Method: method, URL: l.target, Host: l.target.Host, Header: header,
+		Method: method, URL: target, Host: target.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(ctx, trace))
 	if body != nil {
@@ -99,7 +118,7 @@ func (l *httpLink) do(ctx context.Context, method string, header http.Header, bo
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	resp, err = l.client.RoundTrip(req)
+	resp, err = client.RoundTrip(req)
 	return resp, written.Load(), err
 }
 
@@ -185,22 +204,25 @@ func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *
 	case m.IsResponse():
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
-		l.answer(ctx, m)
-	case out.owns(m):
+		l.answer(ctx, m, out)
+	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
-	case m.Method == mcp.NotifyToolsChanged:
-		l.conn.announced()
+	default:
+		l.conn.notified(m)
 	}
 	return nil
 }
 
-// answer answers a request of the server. A modern server must not ask, and has no session to answer under.
-func (l *httpLink) answer(ctx context.Context, m *mcp.Message) {
+// answer takes a request of the server; out is the request on whose stream it came, nil when it came on none. A modern
+// server must not ask, and has no session to answer under.
+func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
 	if l.state.Load() == nil {
 		l.conn.count(Garbage, 1)
 		return
 	}
-	l.tell(ctx, reply(m))
+	if answer := l.conn.question(m, out); answer != nil {
+		l.tell(ctx, answer)
+	}
 }
 
 // refused turns an HTTP status that is no answer into an error.

@@ -80,7 +80,7 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 		ran.Add(1)
 		sendJSON(w, m.ID, okResult)
 	}})
-	r := start(t, s.config())
+	r := start(t, shared(s.config()))
 	r.untilTool("tool")
 	s.forget()
 	for i := range 3 {
@@ -345,8 +345,8 @@ func TestLostHTTPServerComesBack(t *testing.T) {
 	}
 	r.must("tool", `{}`)
 	r.stop()
-	if got := len(next.sights(http.MethodDelete)); got != 1 {
-		t.Errorf("good-byes: got %d, want 1", got)
+	if got := len(next.sights(http.MethodDelete)); got != 2 {
+		t.Errorf("good-byes: got %d, want one of each session", got)
 	}
 }
 
@@ -380,7 +380,7 @@ func TestGetStreamIsOptional(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{404, 405, 400, 406, 200} {
 		s := serve(t, &web{session: "s", stream: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }})
-		r := start(t, s.config())
+		r := start(t, shared(s.config()))
 		r.untilTool("tool")
 		eventually(t, "the stream is asked for", func() bool { return len(s.sights(http.MethodGet)) > 0 })
 		r.must("tool", `{}`)

@@ -3,26 +3,50 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// legacy is a server of 2024-11-05 … 2025-11-25: a handshake opens a session.
+// legacy is a session with a server of 2024-11-05 … 2025-11-25, which a handshake opens.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
-	conn    *connection
-	link    transport
-	ids     counter
-	version string        // of the gateway
-	opening chan struct{} // holds one token: whoever has it opens a session
+	conn         *connection
+	link         transport
+	ids          counter
+	version      string        // of the gateway
+	capabilities mcp.Object    // declared to the server
+	opening      chan struct{} // holds one token: whoever has it opens a session
+	setting      chan struct{} // holds one token: whoever has it changes the level or a subscription
+	alone        bool          // it runs one call at a time
+	ended        chan struct{} // closed when the session serves no more
+	end          sync.Once
+	attend       func()        // begins to follow what the server sends on its own, once; nil: that is done already
+	streaming    chan struct{} // closed when that is followed, or is known not to be there
+	streams      sync.Once
+
+	mu        sync.Mutex // guards the fields below
+	level     mcp.Level  // of log messages that the server was asked for
+	listening mcp.ID     // of the one call that wants log messages, where nothing ties them to calls
+	dialogues map[*dialogue]struct{}
+	watchers  map[string][]*watcher // by URI
+	renew     context.CancelFunc    // ends the stream of a session that was forgotten; nil: there is none
 }
 
-// openLegacy does the handshake.
-func openLegacy(ctx context.Context, c *connection, link transport, version string) (*legacy, error) {
-	l := &legacy{conn: c, link: link, version: version, opening: make(chan struct{}, 1)}
+// openLegacy does the handshake and declares the capabilities.
+func openLegacy(ctx context.Context, c *connection, link transport, version string, capabilities mcp.Object) (*legacy, error) {
+	l := &legacy{
+		conn: c, link: link, version: version, capabilities: capabilities,
+		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
+		ended: make(chan struct{}), streaming: make(chan struct{}),
+		dialogues: map[*dialogue]struct{}{}, watchers: map[string][]*watcher{},
+	}
 	l.opening <- struct{}{}
+	l.setting <- struct{}{}
+	c.session.Store(l)
 	revision, err := l.initialize(ctx)
 	if err != nil {
 		return nil, err
@@ -34,7 +58,7 @@ func openLegacy(ctx context.Context, c *connection, link transport, version stri
 func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(mcp.LatestLegacy)},
-		mcp.Member{Name: "capabilities", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "capabilities", Value: l.capabilities.JSON()},
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
@@ -46,6 +70,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	if mcp.EraOf(revision) != mcp.Legacy {
 		return "", l.conn.server.protocol("initialize answered with an unknown revision")
 	}
+	l.conn.declare(result.Object("capabilities"))
 	l.link.begin(out.sessionID, revision)
 	return revision, l.link.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{}))
 }
@@ -57,12 +82,12 @@ func (l *legacy) request(method string, params mcp.Object) *outgoing {
 
 func (l *legacy) prepare(*item) {}
 
-func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
+func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
 	if cursor != nil {
 		params = params.With("cursor", cursor)
 	}
-	result, err := l.exchange(ctx, l.request(mcp.MethodToolsList, params))
+	result, err := l.exchange(ctx, l.request(method, params))
 	// Before 2026-07-28 an empty cursor means the end to all clients, so servers send it as that.
 	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
 		result = result.Without("nextCursor")
@@ -71,11 +96,90 @@ func (l *legacy) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, erro
 }
 
 func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	return l.run(ctx, i, c, notifier(c), nil)
+}
+
+// run runs one call on this session. notify takes its progress and log messages, asks its questions; nil: nobody.
+func (l *legacy) run(
+	ctx context.Context, i *item, c *registry.Call, notify func(context.Context, *mcp.Message), asks *dialogue,
+) (mcp.Object, error) {
+	if err := l.speak(ctx, c.LogLevel); err != nil {
+		return mcp.Object{}, err
+	}
 	id := l.ids.next()
+	if c.LogLevel > 0 && l.alone {
+		l.listen(id)
+		defer l.listen("")
+	}
 	body := make([]byte, 0, callSize(i, c.Params, ""))
-	return l.exchange(ctx, &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: progress(c),
+	result, err := l.exchange(ctx, &outgoing{
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: notify, asks: asks,
 	})
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
+}
+
+// speak asks the server for log messages of the level, unless it sends them already or has none. Those that a caller
+// does not want are dropped when they come.
+// https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
+func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
+	if level == 0 || l.says(level) || !l.conn.has("logging") {
+		return nil
+	}
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	if l.says(level) {
+		return nil
+	}
+	_, err := l.exchange(ctx, l.setLevel(level))
+	var answered *mcp.Error
+	if err != nil && !errors.As(err, &answered) {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.level = level // also where it was refused: it would be refused again
+	return nil
+}
+
+func (l *legacy) says(level mcp.Level) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.level > 0 && l.level <= level
+}
+
+func (l *legacy) setLevel(level mcp.Level) *outgoing {
+	return l.request(mcp.MethodSetLevel, mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
+}
+
+// take waits for the right to change what the session is set to; give returns it.
+func (l *legacy) take(ctx context.Context) error {
+	select {
+	case <-l.setting:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *legacy) give() { l.setting <- struct{}{} }
+
+// listen says which call log messages belong to; "": none.
+func (l *legacy) listen(id mcp.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening = id
+}
+
+// listener returns the id of the call that log messages belong to, "" when there is none.
+func (l *legacy) listener() mcp.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.listening
 }
 
 // exchange sends a request. One that the server did not run, because it forgot the session, is sent once more under a
@@ -115,7 +219,36 @@ func (l *legacy) reopen(ctx context.Context, stale *session) error {
 	defer cancel()
 	_, err := l.initialize(ctx) // whichever revision: nothing that passes here depends on it
 	l.conn.changed()
+	if err == nil {
+		err = l.restore(ctx)
+	}
 	return err
+}
+
+// restore sets a new session to what the one before was set to. A change of a resource may have been missed.
+func (l *legacy) restore(ctx context.Context) error {
+	l.mu.Lock()
+	level, uris, renew := l.level, slices.Collect(maps.Keys(l.watchers)), l.renew
+	l.mu.Unlock()
+	if renew != nil {
+		renew()
+	}
+	var requests []*outgoing
+	if level > 0 {
+		requests = append(requests, l.setLevel(level))
+	}
+	for _, uri := range uris {
+		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
+	}
+	for _, out := range requests {
+		_, err := l.link.exchange(ctx, out)
+		var answered *mcp.Error
+		if err != nil && !errors.As(err, &answered) {
+			return err
+		}
+	}
+	l.missed()
+	return nil
 }
 
 func (l *legacy) alive(ctx context.Context) error {
@@ -128,10 +261,18 @@ func (l *legacy) alive(ctx context.Context) error {
 }
 
 // watch follows what the server sends on its own. Where the stream is unknown, either the session is forgotten, and a
-// proof of life opens another, or this server has no stream.
+// proof of life opens another, or this server has no stream. A session that was opened again gets a stream of its own.
 func (l *legacy) watch(ctx context.Context) error {
+	defer l.attended(false)
 	for failures := 0; ; failures++ {
-		err := l.link.follow(ctx)
+		following, cancel := context.WithCancel(ctx)
+		l.renewBy(cancel)
+		err := l.link.follow(following)
+		renewed := following.Err() != nil && ctx.Err() == nil
+		cancel()
+		if renewed {
+			continue
+		}
 		var forgotten *sessionError
 		if !errors.As(err, &forgotten) {
 			return err
@@ -148,4 +289,24 @@ func (l *legacy) watch(ctx context.Context) error {
 	}
 }
 
-func (l *legacy) close(ctx context.Context, polite bool) { l.link.close(ctx, polite) }
+func (l *legacy) renewBy(cancel context.CancelFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renew = cancel
+}
+
+// attended is told that the server's stream is open. again: it was before, and a change may have been missed.
+func (l *legacy) attended(again bool) {
+	l.streams.Do(func() { close(l.streaming) })
+	if again {
+		l.missed()
+	}
+}
+
+func (l *legacy) close(ctx context.Context, polite bool) {
+	l.stop()
+	l.link.close(ctx, polite)
+}
+
+// stop ends what would go on as long as the session.
+func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // Limits of what children write.
@@ -80,60 +78,6 @@ func skipLine(in *bufio.Reader) error {
 		}
 	}
 	return errEndless
-}
-
-// oversized accounts for a message that was dropped because of its size. When one request waits, it was its answer.
-func (k *child) oversized() {
-	k.conn.count(Oversized, 1)
-	if id, one := k.waiting.only(); one {
-		k.waiting.resolve(id, answer{err: errTooLarge})
-	}
-}
-
-// take takes one line. Servers print all kinds of things; what is no message is dropped.
-func (k *child) take(ctx context.Context, line []byte) {
-	if line[0] != '{' && line[0] != '[' {
-		k.conn.count(Garbage, 1)
-		return
-	}
-	messages, err := k.read.messages(line)
-	if err != nil {
-		k.conn.count(Garbage, 1)
-		k.badAnswer(line, err)
-		return
-	}
-	for _, m := range messages {
-		k.dispatch(ctx, m)
-	}
-}
-
-// badAnswer ends the request that a line answers, as far as that can be read: a bad answer is better than none.
-func (k *child) badAnswer(line []byte, err error) {
-	envelope, parseErr := mcp.ParseObject(line)
-	if parseErr == nil && !envelope.Has("method") {
-		k.waiting.resolve(mcp.ID(envelope.Value("id")), answer{err: err})
-	}
-}
-
-// dispatch brings a message to whom it belongs. It never waits.
-func (k *child) dispatch(ctx context.Context, m *mcp.Message) {
-	switch {
-	case m.IsResponse():
-		if !k.waiting.resolve(m.ID, answer{message: m}) {
-			k.conn.count(Foreign, 1)
-		}
-	case m.IsRequest():
-		k.tell(ctx, reply(m))
-	case m.Method == mcp.NotifyToolsChanged:
-		k.conn.announced()
-	case m.Method == mcp.NotifyCancelled:
-		// A modern server ends a subscription so; the request is over without a result.
-		k.waiting.resolve(mcp.ID(m.Params.Value("requestId")), answer{err: errEnded})
-	default:
-		if id := owner(m); id != "" && !k.waiting.note(id, m) {
-			k.conn.count(Flooded, 1)
-		}
-	}
 }
 
 // drainErrors reads the child's standard error until it ends, so that the child never waits for a reader, and logs the

@@ -27,7 +27,7 @@ func TestEndlessListsAreRefused(t *testing.T) {
 		}, "pages"},
 		"too many tools": {func(w http.ResponseWriter, m wire) {
 			sendJSON(w, m.ID, `{"tools":[`+strings.Repeat(tool+",", 5000)+tool+`]}`)
-		}, "more than 5000 tools"},
+		}, "more than 5000 items"},
 		"no array": {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{"tools":{}}`) }, "no array"},
 		"nothing":  {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{}`) }, "no array"},
 	} {

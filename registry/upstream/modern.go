@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +23,10 @@ type modern struct {
 	ids  counter
 	meta mcp.Object // the reserved members of _meta
 	own  string     // the same as text, without braces
+	head string     // its part before the capabilities of the client
 	base http.Header
+
+	renew atomic.Pointer[context.CancelFunc] // ends the present subscription to changes of the lists, for another; nil: there is none
 }
 
 func newModern(c *connection, link transport, version string, base http.Header) *modern {
@@ -31,7 +36,22 @@ func newModern(c *connection, link transport, version string, base http.Header) 
 		mcp.Member{Name: mcp.MetaClientCapabilities, Value: mcp.RawJSON("{}")},
 	)
 	text := meta.JSON()
-	return &modern{conn: c, link: link, meta: meta, own: string(text[1 : len(text)-1]), base: base}
+	own := string(text[1 : len(text)-1])
+	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
+}
+
+// ownFor returns the reserved members of _meta for a call: what its client can be asked, and which log messages it
+// wants.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
+func (m *modern) ownFor(c *registry.Call) string {
+	if c.Capabilities.Len() == 0 && c.LogLevel == 0 {
+		return m.own
+	}
+	own := c.Capabilities.AppendJSON(append(make([]byte, 0, len(m.own)+256), m.head...))
+	if level := c.LogLevel.String(); level != "" {
+		own = append(append(append(own, `,"`+mcp.MetaLogLevel+`":"`...), level...), '"')
+	}
+	return string(own)
 }
 
 // header returns the headers of a request; name is "" where the method has none.
@@ -54,12 +74,20 @@ func (m *modern) request(method string, params mcp.Object) *outgoing {
 	return &outgoing{id: id, method: method, body: body, header: m.header(method, "")}
 }
 
+// learn keeps what a server says of itself.
+func (m *modern) learn(discovered mcp.Object) {
+	if discovered.Value("capabilities").IsObject() {
+		m.conn.declare(discovered.Object("capabilities"))
+	}
+}
+
 // discover asks what the server is. ok tells whether it speaks this era's revision.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 	result, err := m.link.exchange(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
 		return false, err
 	}
+	m.learn(result)
 	versions, _ := result.Value("supportedVersions").Elements()
 	return speaks(versions), nil
 }
@@ -79,12 +107,12 @@ func (m *modern) prepare(i *item) {
 	i.header = m.header(i.method, name)
 }
 
-func (m *modern) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error) {
+func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 	params := mcp.Object{}
 	if cursor != nil {
 		params = params.With("cursor", cursor)
 	}
-	result, err := m.exchange(ctx, m.request(mcp.MethodToolsList, params))
+	result, err := m.exchange(ctx, m.request(method, params))
 	if result.Value("nextCursor").IsNull() {
 		result = result.Without("nextCursor")
 	}
@@ -92,20 +120,23 @@ func (m *modern) page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, erro
 }
 
 func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	id := m.ids.next()
-	body := make([]byte, 0, callSize(i, c.Params, m.own))
+	if len(c.Refusals) > 0 {
+		return refusal(i.method, c.Refusals)
+	}
+	id, own := m.ids.next(), m.ownFor(c)
+	body := make([]byte, 0, callSize(i, c.Params, own))
 	out := &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, c.Params, m.own),
-		header: i.header, notify: progress(c),
+		id: id, method: i.method, body: appendCall(body, id, i, c.Params, own),
+		header: i.header, notify: notifier(c),
 	}
 	if len(c.Headers) > 0 {
 		out.header = withParams(i, c.Headers, c.Params.Value("arguments"))
 	}
 	result, err := m.exchange(ctx, out)
 	var answered *mcp.Error
-	if errors.As(err, &answered) && answered.Code == mcp.CodeHeaderMismatch {
-		// The definition changed since it was listed, and the server did not run the call.
-		m.conn.changed()
+	if errors.As(err, &answered) && (answered.Code == mcp.CodeHeaderMismatch || answered.Code == mcp.CodeUnsupportedVersion) {
+		// The definition, or the whole server, changed since it was listed, and it did not run the call. What is wrong
+		// lies between the gateway and the server, so the client is not told it as its own fault.
 		return result, m.conn.server.unavailable(false, err)
 	}
 	return result, err
@@ -130,7 +161,7 @@ func (m *modern) alive(ctx context.Context) error {
 	return err
 }
 
-// watch keeps a subscription to changes of the list open, and the transport's own stream where it has one.
+// watch keeps a subscription to changes of the lists open, and the transport's own stream where it has one.
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.link.follow(ctx) })
@@ -138,8 +169,8 @@ func (m *modern) watch(ctx context.Context) error {
 	return group.Wait()
 }
 
-// listen opens the subscription again whenever it ends. Changes may be missed in between, so each time the list is
-// asked for again.
+// listen opens the subscription again whenever it ends. Changes may be missed in between, so each time the lists
+// are asked for again.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (m *modern) listen(ctx context.Context) error {
 	for failures := 0; ; failures++ {
@@ -150,7 +181,7 @@ func (m *modern) listen(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &answered) && !acknowledged:
-			return nil // this server has no subscriptions; its list is asked for from time to time
+			return nil // this server has no subscriptions; its lists are asked for from time to time
 		case acknowledged:
 			failures = 0
 		}
@@ -166,22 +197,105 @@ func (m *modern) listen(ctx context.Context) error {
 // relisten is the least time between two subscriptions.
 const relisten = 100 * time.Millisecond
 
-// subscribe opens one subscription and stays until it ends.
+// subscribe opens one subscription to changes of the lists and stays until it ends.
 func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
-	filter := mcp.NewObject(mcp.Member{Name: "toolsListChanged", Value: mcp.Bool(true)})
-	out := m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
+	asked := m.filter()
+	if asked.Len() == 0 {
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "there is nothing to tell")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.renew.Store(&cancel)
+	out := m.listening(asked)
 	out.notify = func(_ context.Context, message *mcp.Message) {
-		switch message.Method {
-		case mcp.NotifyAcknowledged:
+		if message.Method == mcp.NotifyAcknowledged {
 			acknowledged = true
-			m.conn.told.Store(string(message.Params.Object("notifications").Value("toolsListChanged")) == "true")
+			m.conn.told.Store(honoured(asked, message.Params.Object("notifications")))
 			m.conn.changed()
-		case mcp.NotifyToolsChanged:
-			m.conn.announced()
+			return
 		}
+		m.conn.notified(message)
 	}
 	_, err = m.exchange(ctx, out)
 	return acknowledged, err
+}
+
+// filter asks for the changes of all lists that the server has.
+func (m *modern) filter() mcp.Object {
+	var filter mcp.Object
+	had := m.conn.topics()
+	for kind := range had.kinds {
+		filter = filter.With(changedMember(kind), mcp.Bool(true))
+	}
+	return filter
+}
+
+// changedMember returns the member of a subscription's filter for the lists of a kind.
+func changedMember(kind registry.Kind) string {
+	switch kind {
+	case registry.KindTool:
+		return "toolsListChanged"
+	case registry.KindPrompt:
+		return "promptsListChanged"
+	default:
+		return "resourcesListChanged"
+	}
+}
+
+// honoured tells whether a server will tell all that it was asked to.
+func honoured(asked, acknowledged mcp.Object) bool {
+	for name := range asked.Members {
+		if string(acknowledged.Value(name)) != "true" {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *modern) listening(filter mcp.Object) *outgoing {
+	return m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
+}
+
+// watchResource opens a subscription for this resource alone: what comes on it belongs to no other.
+func (m *modern) watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
+	out := m.listening(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
+	confirmed, refused := false, false
+	out.notify = func(_ context.Context, message *mcp.Message) {
+		switch message.Method {
+		case mcp.NotifyAcknowledged:
+			if listed(message.Params.Object("notifications"), uri) {
+				confirmed = true
+				live()
+				return
+			}
+			refused = true
+			cancel()
+		case mcp.NotifyResourceUpdated:
+			if confirmed {
+				updated(message.Params.Text("uri"))
+			}
+		}
+	}
+	_, err := m.exchange(ctx, out)
+	if renew := m.renew.Load(); renew != nil && !m.link.leaves() {
+		(*renew)() // servers of the Go SDK forget all subscriptions of a child's only session when one of them ends
+	}
+	if refused {
+		return notTold()
+	}
+	return err
+}
+
+// listed tells whether a server acknowledged that it will tell of changes of the resource.
+func listed(acknowledged mcp.Object, uri string) bool {
+	uris, _ := acknowledged.Value("resourceSubscriptions").Elements()
+	return slices.ContainsFunc(uris, func(one mcp.RawJSON) bool {
+		text, _ := one.Text()
+		return text == uri
+	})
 }
 
 func (m *modern) close(ctx context.Context, polite bool) { m.link.close(ctx, polite) }

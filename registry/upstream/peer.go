@@ -12,12 +12,15 @@ import (
 type peer interface {
 	// prepare puts into i what calls about it need again and again.
 	prepare(i *item)
-	// page asks for one page of tools/list; a nil cursor asks for the first, and no nextCursor in the result is the end.
-	page(ctx context.Context, cursor mcp.RawJSON) (mcp.Object, error)
+	// page asks for one page of a list; a nil cursor asks for the first, and no nextCursor in the result is the end.
+	page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
 	call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error)
-	// watch follows changes of the list. It returns when ctx ends, when the connection is lost, or with nil when this
+	// watch follows changes of the lists. It returns when ctx ends, when the connection is lost, or with nil when this
 	// server tells nothing.
 	watch(ctx context.Context) error
+	// watchResource tells of changes of one resource until ctx ends or the connection is lost. live is called once, when
+	// no later change goes unseen; neither it nor updated waits.
+	watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error
 	// alive asks for a proof of life.
 	alive(ctx context.Context) error
 	// close ends the connection and waits for all that belongs to it; polite says good-bye.
@@ -42,6 +45,8 @@ type transport interface {
 	begin(sessionID, revision string)
 	// follow receives what the server sends on its own until ctx ends or the connection is lost; nil when it cannot.
 	follow(ctx context.Context) error
+	// attributes tells whether what a server sends in the course of a call says which call it belongs to.
+	attributes() bool
 	// leaves tells whether an exchange that is given up ends by itself for a modern server.
 	leaves() bool
 	close(ctx context.Context, polite bool)
@@ -49,6 +54,7 @@ type transport interface {
 
 var (
 	_ transport = (*httpLink)(nil)
+	_ transport = (*sseLink)(nil)
 	_ transport = (*child)(nil)
 )
 
@@ -59,6 +65,7 @@ type outgoing struct {
 	body   []byte                              // the whole message; shared with the transport until exchange returns
 	header http.Header                         // over HTTP; nil: those of the session. Shared: do not modify
 	notify func(context.Context, *mcp.Message) // nil: notifications that belong to the request are dropped
+	asks   *dialogue                           // takes the questions that belong to the request; nil: there are none
 
 	sessionID string // set by exchange when the answer opened a session
 }
@@ -79,12 +86,4 @@ func owner(m *mcp.Message) mcp.ID {
 		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
 	}
 	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
-}
-
-// reply returns the answer to a request of a server: this client has no capabilities, so it only answers ping.
-func reply(m *mcp.Message) []byte {
-	if m.Method == mcp.MethodPing {
-		return mcp.AppendResult(nil, m.ID, mcp.Object{})
-	}
-	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
 }

@@ -3,18 +3,34 @@ package upstream
 import (
 	"context"
 	"errors"
-	"net/http"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// probeLimit is how long a server may take to say whether it is modern. One that stays silent is asked in the old way.
-const probeLimit = 3 * time.Second
+// Limits of probes.
+const (
+	// probeLimit is how long a server may take to say whether it is modern. One that stays silent is asked in the old way.
+	probeLimit = 3 * time.Second
+	// reprobeEvery is how often a server of the legacy era that answers well is asked whether it became modern.
+	reprobeEvery = 10 * time.Minute
+)
 
-// connect opens a connection and finds out the server's era. It is asked anew each time: a server may have been
-// replaced by another one.
+// kind is how a server was found to be spoken to. It is remembered from one connection to the next.
+type kind int
+
+const (
+	kindUnknown kind = iota
+	kindModern
+	kindLegacy
+	kindSSE // legacy, over HTTP+SSE
+	kindShy // a child of the legacy era that the first question ends or silences; it is not asked again
+)
+
+// connect opens a connection and finds out the server's era. Whatever was found before, a server that can be asked is
+// asked anew each time: it may have been replaced by another one.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func (u *Upstream) connect(ctx context.Context) (*connection, error) {
 	c := newConnection(u.cfg.Name, u.cfg.Count)
@@ -30,90 +46,253 @@ func (u *Upstream) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
+// open opens one more connection to a legacy server that was found before, of the same kind, and declares the
+// capabilities on it. It does not probe.
+func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Object) error {
+	known := u.known()
+	if known == kindUnknown || known == kindModern {
+		return c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
+	}
+	return u.openAs(ctx, c, known, capabilities)
+}
+
+// openAs dials in the way of a legacy kind and does the handshake.
+func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object) error {
+	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
+	defer cancel()
+	link, err := u.dial(limited, c, k)
+	if err != nil {
+		return u.timeout(err)
+	}
+	return u.openOn(limited, c, link, k, capabilities)
+}
+
+func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, error) {
+	switch {
+	case u.cfg.URL == "":
+		return startChild(ctx, c, u.cfg)
+	case k == kindSSE:
+		return openSSE(ctx, c, u.cfg)
+	}
+	return newHTTPLink(c, u.cfg)
+}
+
+// openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
+// does not.
+func (u *Upstream) openOn(ctx context.Context, c *connection, link transport, k kind, capabilities mcp.Object) error {
+	l, err := openLegacy(ctx, c, link, u.cfg.Version, capabilities)
+	if err != nil {
+		link.close(ctx, false)
+		return u.timeout(err)
+	}
+	c.peer = l
+	u.remember(k)
+	return nil
+}
+
+// known returns the kind that was found last.
+func (u *Upstream) known() kind {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.kind
+}
+
+func (u *Upstream) remember(k kind) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kind = k
+}
+
+// connectHTTP asks in the modern way first, because a server may have learned it since. One of the legacy era is then
+// spoken to in the way that worked last.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
 func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	link, err := newHTTPLink(c, u.cfg)
-	if err != nil {
+	if u.cfg.Type == typeSSE {
+		return u.openAs(ctx, c, kindSSE, mcp.Object{})
+	}
+	says, m, err := u.ask(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case says == saysModern:
+		u.became(c, m)
+		return nil
+	}
+	m.close(ctx, false)
+	if u.known() == kindSSE {
+		if err = u.openAs(ctx, c, kindSSE, mcp.Object{}); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, mcp.Object{}) == nil {
+			return nil
+		}
 		return err
 	}
-	if err = u.negotiate(ctx, c, link, link.base); err != nil {
-		link.close(ctx, false)
+	if err = u.openAs(ctx, c, kindLegacy, mcp.Object{}); refused(err) && u.cfg.Type == "" && u.openAs(ctx, c, kindSSE, mcp.Object{}) == nil {
+		return nil
 	}
 	return err
 }
 
-// connectChild starts the child and negotiates. A child that the first question may have upset is started once more
-// and asked in the old way at once.
+// typeSSE is the Config.Type of servers that are spoken to over HTTP+SSE without asking.
+const typeSSE = "sse"
+
+// refused tells whether the server answered a POST in a way that only those over HTTP+SSE may mean as "use GET".
+func refused(err error) bool {
+	status, ok := errors.AsType[*statusError](err)
+	return ok && status.status >= 400 && status.status <= 499
+}
+
+// ask asks over Streamable HTTP what the server is.
+func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, error) {
+	link, err := newHTTPLink(c, u.cfg)
+	if err != nil {
+		return 0, nil, err
+	}
+	m := newModern(c, link, u.cfg.Version, link.base)
+	says, err := u.probe(ctx, m)
+	if err != nil {
+		m.close(ctx, false)
+	}
+	return says, m, err
+}
+
+// reprobe asks a legacy server over HTTP from time to time whether it became modern, which it need not tell. The error
+// ends the connection, so that the next one is of the new era.
+func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
+	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern {
+		return nil
+	}
+	for wait(ctx, reprobeEvery) {
+		says, m, err := u.ask(ctx, c)
+		if err != nil {
+			continue // whether it lives is for others to find out
+		}
+		m.close(ctx, false)
+		if says == saysModern {
+			return c.server.unavailable(true, errUpgraded)
+		}
+	}
+	return ctx.Err()
+}
+
+// connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
+// way at once; so is, from then on, every further one. When that fails, the next child is asked again.
 func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
+	if u.known() == kindShy {
+		err := u.openAs(ctx, c, kindShy, mcp.Object{})
+		if err != nil && ctx.Err() == nil {
+			u.remember(kindUnknown)
+		}
+		return err
+	}
 	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
 	link, err := startChild(ctx, c, u.cfg)
 	if err != nil {
 		return err
 	}
-	if err = u.negotiate(limited, c, link, nil); err == nil {
+	m := newModern(c, link, u.cfg.Version, nil)
+	says, err := u.probe(limited, m)
+	k := kindLegacy
+	switch {
+	case err == nil && says == saysModern:
+		u.became(c, m)
 		return nil
-	}
-	link.close(ctx, false)
-	if ctx.Err() != nil {
-		return err
-	}
-	limited, cancel = context.WithTimeout(ctx, handshakeLimit)
-	defer cancel()
-	if link, err = startChild(ctx, c, u.cfg); err != nil {
-		return err
-	}
-	if err = u.openLegacy(limited, c, link); err != nil {
+	case err == nil && says == saysNothing:
+		k = kindShy
+		fallthrough
+	case err == nil:
+		if err = u.openOn(limited, c, link, k, mcp.Object{}); err == nil {
+			return nil
+		}
+	default:
 		link.close(ctx, false)
 	}
-	return err
+	if ctx.Err() != nil || errors.Is(err, errNoCommon) {
+		return err
+	}
+	return u.openAs(ctx, c, kindShy, mcp.Object{})
 }
 
-// negotiate asks for the modern era, then for the legacy one.
-func (u *Upstream) negotiate(ctx context.Context, c *connection, link transport, base http.Header) error {
-	m := newModern(c, link, u.cfg.Version, base)
+// became makes the connection one to a modern server.
+func (u *Upstream) became(c *connection, m *modern) {
+	c.peer, c.version = m, mcp.LatestModern
+	u.remember(kindModern)
+}
+
+// verdict is what a server says of itself when it is asked in the modern way.
+type verdict int
+
+const (
+	saysModern verdict = iota + 1
+	saysLegacy
+	saysNothing // within the limit
+)
+
+var (
+	// errNoCommon is the cause when a server names its revisions and this gateway speaks none of them.
+	errNoCommon = errors.New("server supports no revision that is spoken here")
+	// errUpgraded is the cause when a server of the legacy era became modern.
+	errUpgraded = errors.New("server became one of " + mcp.LatestModern)
+)
+
+// probe asks what the server is. An error means that asking in the old way is no use.
+func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
 	limited, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	isModern, err := m.discover(limited)
+	result, err := m.link.exchange(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
 		status      *statusError
 		unavailable *registry.UnavailableError
 	)
 	switch {
-	case err == nil && isModern, errors.As(err, &answered) && modernError(answered):
-		c.peer, c.version = m, mcp.LatestModern
-		return nil
+	case err == nil:
+		says, err := u.weigh(result.Value("supportedVersions"))
+		if says == saysModern {
+			m.learn(result) // a legacy server's own handshake says more
+		}
+		return says, err
+	case errors.As(err, &answered):
+		return u.weighError(answered)
 	case ctx.Err() != nil:
-		return u.timeout(err)
-	case errors.As(err, &unavailable) && !errors.As(err, &status) && limited.Err() == nil:
-		return err // there is no connection
+		return 0, u.timeout(err)
+	case limited.Err() != nil:
+		return saysNothing, nil
+	case errors.As(err, &unavailable) && !errors.As(err, &status):
+		return 0, err // there is no connection
 	}
-	return u.openLegacy(ctx, c, link)
+	return saysLegacy, nil
 }
 
-// modernError tells whether only a server of the modern era answers so. One that does not know the revision may name
-// those it knows.
-func modernError(e *mcp.Error) bool {
+// weighError tells what an error says. Some only a server of the modern era answers; one that does not know the
+// revision names those it knows.
+func (u *Upstream) weighError(e *mcp.Error) (verdict, error) {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
-		return true
+		return saysModern, nil
 	case mcp.CodeUnsupportedVersion:
 		data, _ := mcp.ObjectOf(e.Data)
-		versions, _ := data.Value("supported").Elements()
-		return speaks(versions)
+		return u.weigh(data.Value("supported"))
 	}
-	return false
+	return saysLegacy, nil
 }
 
-func (u *Upstream) openLegacy(ctx context.Context, c *connection, link transport) error {
-	l, err := openLegacy(ctx, c, link, u.cfg.Version)
-	if err != nil {
-		return u.timeout(err)
+// weigh tells what the revisions that a server names say: servers of the legacy era exist that answer the question and
+// name theirs.
+func (u *Upstream) weigh(revisions mcp.RawJSON) (verdict, error) {
+	versions, _ := revisions.Elements()
+	isLegacy := func(v mcp.RawJSON) bool {
+		text, _ := v.Text()
+		return mcp.EraOf(text) == mcp.Legacy
 	}
-	c.peer = l
-	return nil
+	switch {
+	case speaks(versions):
+		return saysModern, nil
+	case len(versions) == 0, slices.ContainsFunc(versions, isLegacy):
+		return saysLegacy, nil
+	}
+	return 0, fault(u.cfg.Name).protocol("%w", errNoCommon)
 }
 
 // timeout names the cause when a handshake took too long.

@@ -1,13 +1,83 @@
 package upstream
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"maps"
+	"slices"
 
-// complete brings a result into the form that is passed on: complete, with content.
-func (f fault) complete(result mcp.Object) (mcp.Object, error) {
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// maxValues is how many values a completion may have.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+const maxValues = 100
+
+// complete brings the result of a method into the form that is passed on: complete, with what the method promises, or a
+// question of a modern server where the method may ask.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
+	asks := false
 	if kind := result.Value("resultType"); kind != nil && string(kind) != `"complete"` {
-		return mcp.Object{}, f.protocol("a result of a type that was not asked for")
+		text, _ := kind.Text()
+		if asks = text == "input_required" && mcp.EraOf(revision) == mcp.Modern && mayAsk(method); !asks && text != "complete" {
+			return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
+		}
 	}
 	result = withoutServerInfo(result)
+	switch {
+	case asks:
+		return f.question(method, result)
+	case method == mcp.MethodToolsCall:
+		return f.content(result)
+	case method == mcp.MethodPromptsGet:
+		return f.holding(method, result, "messages")
+	case method == mcp.MethodResourcesRead:
+		return f.holding(method, result, "contents")
+	case method == mcp.MethodComplete:
+		return f.values(result)
+	}
+	return result, nil
+}
+
+// mayAsk tells whether a method may answer with questions.
+func mayAsk(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+}
+
+// question returns a result that asks as it is, if it asks or says when to come back.
+func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
+	requests, state := result.Value("inputRequests"), result.Value("requestState")
+	_, isText := state.Text()
+	if requests == nil && state == nil || requests != nil && !requests.IsObject() || state != nil && !isText {
+		return mcp.Object{}, f.protocol("%s: neither questions nor a state in a result that asks for input", method)
+	}
+	return result, nil
+}
+
+// holding returns a result that has an array of that name.
+func (f fault) holding(method string, result mcp.Object, member string) (mcp.Object, error) {
+	if !result.Value(member).IsArray() {
+		return mcp.Object{}, f.protocol("%s: no array of %s", method, member)
+	}
+	return result, nil
+}
+
+// values returns the result of a completion with as many values as are allowed.
+func (f fault) values(result mcp.Object) (mcp.Object, error) {
+	completion := result.Object("completion")
+	values, ok := completion.Value("values").Elements()
+	noText := func(value mcp.RawJSON) bool { _, isText := value.Text(); return !isText }
+	if !ok || slices.ContainsFunc(values, noText) {
+		return mcp.Object{}, f.protocol("completion/complete: no array of texts")
+	}
+	if len(values) <= maxValues {
+		return result, nil
+	}
+	completion = completion.With("values", mcp.Array(values[:maxValues])).With("hasMore", mcp.Bool(true))
+	return result.With("completion", completion.JSON()), nil
+}
+
+// content returns the result of a tool with an array of content.
+func (f fault) content(result mcp.Object) (mcp.Object, error) {
 	content, old := result.Value("content"), result.Value("toolResult")
 	switch {
 	case content.IsArray():
@@ -20,14 +90,37 @@ func (f fault) complete(result mcp.Object) (mcp.Object, error) {
 	return fromToolResult(result, old), nil
 }
 
+// refusal ends a call because the client answered a question with an error, for which answers have no place.
+func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) {
+	first := refusals[slices.Min(slices.Collect(maps.Keys(refusals)))]
+	if method != mcp.MethodToolsCall {
+		return mcp.Object{}, first
+	}
+	text := "The client answered a question of this tool with an error: " + first.Error()
+	return failure(text), nil
+}
+
+// failure is the result of a tool that failed.
+func failure(text string) mcp.Object {
+	return mcp.NewObject(
+		mcp.Member{Name: "content", Value: textContent(mcp.String(text))},
+		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
+	)
+}
+
+// textContent is content of one text, given as JSON.
+func textContent(text mcp.RawJSON) mcp.RawJSON {
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: text})
+	return mcp.Array([]mcp.RawJSON{block.JSON()})
+}
+
 // fromToolResult converts the result form of the drafts before 2024-11-05, in which toolResult was the whole result.
 func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
 	text := old
 	if _, isText := old.Text(); !isText {
 		text = mcp.String(string(old))
 	}
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: text})
-	result = result.Without("toolResult").With("content", mcp.Array([]mcp.RawJSON{block.JSON()}))
+	result = result.Without("toolResult").With("content", textContent(text))
 	if old.IsObject() && !result.Has("structuredContent") {
 		result = result.With("structuredContent", old)
 	}

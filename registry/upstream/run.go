@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Limits of supervision.
@@ -59,22 +57,26 @@ func (u *Upstream) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
-	if err := u.list(ctx, c); err != nil {
+	defer u.attach(ctx, c)()
+	l := newLists(c)
+	if err := u.list(ctx, l, everyTopic, 0); err != nil {
 		return err
 	}
+	u.arrived()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.peer.watch(ctx) })
-	group.Go(func() error { return u.follow(ctx, c) })
+	group.Go(func() error { return u.follow(ctx, l) })
+	group.Go(func() error { return u.reprobe(ctx, c) })
 	err = group.Wait()
 	c.gone.Store(true) // before the tools leave the catalogue, so that no call begins on a dead connection
 	return err
 }
 
-// follow lists again whenever the list may have changed, and asks for a proof of life when calls fail or time has
-// passed.
-func (u *Upstream) follow(ctx context.Context, c *connection) error {
+// follow lists again whatever may have changed, and asks for a proof of life when calls fail or time has passed.
+func (u *Upstream) follow(ctx context.Context, l *lists) error {
+	c := l.conn
 	pace := pacer{gap: gapMin}
-	check := time.NewTimer(c.checkAfter())
+	check := time.NewTimer(l.checkAfter())
 	defer check.Stop()
 	for {
 		var err error
@@ -82,12 +84,13 @@ func (u *Upstream) follow(ctx context.Context, c *connection) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.changes:
-			err = u.list(ctx, c)
+			news := topics(c.news.Swap(0))
+			err = u.list(ctx, l, news&everyTopic, news>>announcedBy)
 		case <-c.doubts:
 			err = u.alive(ctx, c)
 		case <-check.C:
-			if err = u.check(ctx, c); err == nil {
-				check.Reset(c.checkAfter())
+			if err = u.check(ctx, l); err == nil {
+				check.Reset(l.checkAfter())
 			}
 		}
 		if err != nil {
@@ -99,13 +102,13 @@ func (u *Upstream) follow(ctx context.Context, c *connection) error {
 	}
 }
 
-// check proves life: by a list where changes are not told, else by a small request. A child's death is seen by its
-// pipes, and one that is busy may be silent.
-func (u *Upstream) check(ctx context.Context, c *connection) error {
-	if !c.told.Load() {
-		return u.list(ctx, c)
+// check proves life: by the lists that are due, else by a small request. A child's death is seen by its pipes, and one
+// that is busy may be silent.
+func (u *Upstream) check(ctx context.Context, l *lists) error {
+	if due := l.due(); due != 0 {
+		return u.list(ctx, l, due, 0)
 	}
-	return u.alive(ctx, c)
+	return u.alive(ctx, l.conn)
 }
 
 func (u *Upstream) alive(ctx context.Context, c *connection) error {
@@ -117,22 +120,25 @@ func (u *Upstream) alive(ctx context.Context, c *connection) error {
 	return c.peer.alive(limited)
 }
 
-// list reads the upstream's tools and puts them into the catalogue.
-func (u *Upstream) list(ctx context.Context, c *connection) error {
-	said := c.said.Swap(false)
-	offers, refused, err := u.offers(ctx, c)
+// list reads the lists of the topics and puts what there is into the catalogue. announced are those of which the server
+// said that they changed: who sees the items is told so even when they are the same.
+func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) error {
+	changed := topics(0)
+	err := u.read(ctx, l, asked, func() {
+		if !l.stale {
+			return
+		}
+		left := u.reg.Replace(u.source(l))
+		u.up(l.status(left))
+		changed |= l.changed
+		l.changed, l.stale = 0, false
+	})
 	if err != nil {
 		return err
 	}
-	if offers == nil {
-		if said {
-			u.reg.Announce(u.cfg.Name)
-		}
-		return nil
+	for kind := range (announced &^ changed).kinds {
+		u.reg.Announce(u.cfg.Name, kind)
 	}
-	left := u.reg.Replace(registry.Source{Name: u.cfg.Name, Prefix: u.cfg.Prefix, Tools: offers})
-	refused = append(refused, left...)
-	u.up(c.version, len(offers)-len(left), refused)
 	return nil
 }
 

@@ -6,18 +6,45 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // sdkServer is a server of the official SDK.
 func sdkServer() *sdk.Server {
-	server := sdk.NewServer(&sdk.Implementation{Name: "counterpart", Version: "1"}, &sdk.ServerOptions{PageSize: 2})
+	server := sdk.NewServer(&sdk.Implementation{Name: "counterpart", Version: "1"}, &sdk.ServerOptions{
+		PageSize:           2,
+		SubscribeHandler:   func(context.Context, *sdk.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
+		CompletionHandler: func(_ context.Context, req *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
+			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{
+				req.Params.Ref.Name + req.Params.Ref.URI + ":" + req.Params.Argument.Value,
+			}}}, nil
+		},
+	})
+	addPrompt := func(name string) {
+		server.AddPrompt(&sdk.Prompt{Name: name, Arguments: []*sdk.PromptArgument{{Name: "who", Required: true}}},
+			func(_ context.Context, req *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+				return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{
+					{Role: "user", Content: &sdk.TextContent{Text: "hello " + req.Params.Arguments["who"]}},
+				}}, nil
+			})
+	}
+	read := func(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, Text: "text of " + req.Params.URI}}}, nil
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		addPrompt(name)
+		server.AddResource(&sdk.Resource{Name: name, URI: "memo://host/" + name}, read)
+	}
+	server.AddResourceTemplate(&sdk.ResourceTemplate{Name: "any", URITemplate: "memo://host/{name}"}, read)
 	object := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
 	add := func(name string, f sdk.ToolHandler) {
 		server.AddTool(&sdk.Tool{Name: name, Description: "d", InputSchema: object}, f)
@@ -51,6 +78,20 @@ func sdkServer() *sdk.Server {
 		server.AddTool(&sdk.Tool{Name: "grown", InputSchema: object}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return say("I am new")
 		})
+		return say("ok")
+	})
+	add("touch", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var arguments struct{ URI string }
+		if err := json.Unmarshal(req.Params.Arguments, &arguments); err != nil {
+			return nil, err
+		}
+		if err := server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: arguments.URI}); err != nil {
+			return nil, err
+		}
+		return say("ok")
+	})
+	add("learn", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		addPrompt("learned")
 		return say("ok")
 	})
 	return server
@@ -96,8 +137,8 @@ func TestAgainstOfficialSDK(t *testing.T) {
 				t.Errorf("revision: got %s, want %s", got, test.revision)
 			}
 			r.untilTool("echo")
-			if got := len(r.tools()); got != 5 {
-				t.Errorf("tools of all pages: got %v, want 5", r.tools())
+			if got := len(r.tools()); got != 7 {
+				t.Errorf("tools of all pages: got %v, want 7", r.tools())
 			}
 			if got := r.must("echo", `{"name":"x","arguments":{"region":"Straße","n":[1,2.50]}}`); got != `{"content":[{"type":"text","text":"{\"region\":\"Straße\",\"n\":[1,2.50]}"}]}` &&
 				text(parse(t, got)) != `{"region":"Straße","n":[1,2.50]}` {
@@ -108,6 +149,10 @@ func TestAgainstOfficialSDK(t *testing.T) {
 				t.Errorf("a tool's error: got %s, want isError", got)
 			}
 			sdkCancel(t, r)
+			sdkItems(t, r)
+			sdkFollows(t, r)
+			r.must("learn", `{"name":"x","arguments":{}}`)
+			r.until("the new prompt is there", func() bool { return slices.Contains(r.names(), "prompt learned") })
 			r.must("grow", `{"name":"x","arguments":{}}`)
 			r.untilTool("grown")
 			if got := text(parse(t, r.must("grown", `{"name":"x"}`))); got != "I am new" {
@@ -158,4 +203,52 @@ func sdkCancel(t *testing.T, r *rig) {
 	if err := await(t, done); err != context.Canceled { //nolint:errorlint // exactly the context's own error
 		t.Errorf("a call that was left: got %v, want context.Canceled", err)
 	}
+}
+
+// sdkItems lists and uses prompts, resources and templates, and completes arguments.
+func sdkItems(t *testing.T, r *rig) {
+	t.Helper()
+	r.untilNames("prompt a", "prompt b", "prompt c", "resource memo://host/a", "resource memo://host/b",
+		"resource memo://host/c", "template memo://host/{name}")
+	if got := r.last(); got.Prompts != 3 || got.Resources != 3 || got.Templates != 1 || len(got.Refused) != 0 {
+		t.Errorf("status: got %+v, want the counts", got)
+	}
+	for _, step := range []struct {
+		item                   *registry.Item
+		method, params, member string
+		want                   string
+	}{
+		{r.prompt("b"), "prompts/get", `{"arguments":{"who":"Straße"}}`, "messages", `[{"content":{"type":"text","text":"hello Straße"},"role":"user"}]`},
+		{&r.resource("memo://host/c").Item, "resources/read", `{}`, "contents", `[{"uri":"memo://host/c","text":"text of memo://host/c"}]`},
+		{&r.resource("memo://host/z").Item, "resources/read", `{}`, "contents", `[{"uri":"memo://host/z","text":"text of memo://host/z"}]`},
+		{r.prompt("a"), "completion/complete", `{"ref":{"type":"ref/prompt","name":"?"},"argument":{"name":"who","value":"x"}}`, "completion", `{"values":["a:x"]}`},
+		{
+			&r.view().Templates[0].Item, "completion/complete", `{"ref":{"type":"ref/resource","uri":"?"},"argument":{"name":"name","value":"x"}}`,
+			"completion", `{"values":["memo://host/{name}:x"]}`,
+		},
+	} {
+		result, err := r.use(step.item, request(t, step.params, nil), step.method)
+		if got := string(result.Value(step.member)); err != nil || got != step.want {
+			t.Errorf("%s: got %s, %v (%s), want %s", step.method, got, err, cause(err), step.want)
+		}
+	}
+	_, err := r.use(&r.resource("other://host/z").Item, request(t, `{}`, nil), "resources/read")
+	if kindOf(mcp.Object{}, err) != "error" {
+		t.Errorf("an unknown resource: got %v (%s), want the server's error", err, cause(err))
+	}
+}
+
+// sdkFollows subscribes to a resource and is told of its change, and of no other's.
+func sdkFollows(t *testing.T, r *rig) {
+	t.Helper()
+	w := newWatcher(t)
+	if err := w.follow(r, "t", "memo://host/a"); err != nil {
+		t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+	}
+	r.must("touch", `{"arguments":{"uri":"memo://host/b"}}`)
+	r.must("touch", `{"arguments":{"uri":"memo://host/a"}}`)
+	if got := await(t, w.got); got != "memo://host/a" {
+		t.Errorf("updated: got %q, want the resource that is followed", got)
+	}
+	w.cancel()
 }

@@ -26,22 +26,17 @@ const (
 // concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
 type child struct {
-	conn    *connection
-	logger  *slog.Logger
-	cmd     *exec.Cmd
-	stdin   *os.File
-	stdout  *os.File
-	stderr  *os.File
-	read    reader
-	waiting pending
-	queue   chan []byte
+	duplex
+	logger *slog.Logger
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
+	queue  chan []byte
 
 	work    sync.WaitGroup // the four goroutines that startChild starts
 	exited  chan struct{}  // closed when the process is reaped
 	drained chan struct{}  // closed when all of its output was read
-	gone    chan struct{}  // closed when the connection is lost, after cause was set
-	lose    sync.Once
-	cause   error
 }
 
 // startChild starts the process. ctx does not end it; close does.
@@ -51,10 +46,10 @@ func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) 
 	cmd.Env = environment(os.Environ(), cfg.Env)
 	cmd.SysProcAttr = ownGroup()
 	k := &child{
-		conn: c, logger: cfg.Logger, cmd: cmd, read: reader{c.count}, waiting: newPending(),
-		queue: make(chan []byte, queueMax), exited: make(chan struct{}), drained: make(chan struct{}),
-		gone: make(chan struct{}),
+		duplex: newDuplex(c), logger: cfg.Logger, cmd: cmd, queue: make(chan []byte, queueMax),
+		exited: make(chan struct{}), drained: make(chan struct{}),
 	}
+	k.tellOut = k.tell
 	if err := k.start(); err != nil {
 		return nil, c.server.unavailable(false, err)
 	}
@@ -112,14 +107,6 @@ func (k *child) reap() {
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// lost records why the connection ended and wakes all who wait. Only the first cause counts.
-func (k *child) lost(cause error) {
-	k.lose.Do(func() {
-		k.cause = cause
-		close(k.gone)
-	})
-}
-
 // write writes what is queued, one message a line. A child that does not read for long is lost.
 func (k *child) write() {
 	for {
@@ -141,6 +128,8 @@ func (k *child) write() {
 
 func (k *child) leaves() bool { return false }
 
+func (k *child) attributes() bool { return false }
+
 // begin is told of legacy handshakes only. Such a server tells changes of its list without being asked.
 func (k *child) begin(string, string) { k.conn.told.Store(true) }
 
@@ -151,39 +140,7 @@ func (k *child) exchange(ctx context.Context, out *outgoing) (mcp.Object, error)
 	if err := k.enqueue(ctx, out.body); err != nil {
 		return mcp.Object{}, err
 	}
-	for {
-		select {
-		case m := <-w.notes:
-			out.deliver(ctx, m)
-		case a := <-w.answer:
-			return k.finish(ctx, out, w, a)
-		case <-ctx.Done():
-			return mcp.Object{}, ctx.Err()
-		case <-k.gone:
-			select {
-			case a := <-w.answer:
-				return k.finish(ctx, out, w, a)
-			default:
-				return mcp.Object{}, k.conn.server.unavailable(true, k.cause)
-			}
-		}
-	}
-}
-
-// finish delivers the notifications that came before the answer, then the answer.
-func (k *child) finish(ctx context.Context, out *outgoing, w *waiter, a answer) (mcp.Object, error) {
-	for {
-		select {
-		case m := <-w.notes:
-			out.deliver(ctx, m)
-			continue
-		default:
-		}
-		if a.err != nil {
-			return mcp.Object{}, k.conn.server.protocol("read answer: %w", a.err)
-		}
-		return result(a.message)
-	}
+	return k.await(ctx, out, w, nil)
 }
 
 func (k *child) enqueue(ctx context.Context, body []byte) error {
@@ -209,16 +166,6 @@ func (k *child) tell(_ context.Context, body []byte) {
 	case k.queue <- append(body, '\n'):
 	default:
 		k.conn.count(Flooded, 1)
-	}
-}
-
-// follow waits for the loss of the child: what it sends on its own arrives with the rest.
-func (k *child) follow(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-k.gone:
-		return k.conn.server.unavailable(true, k.cause)
 	}
 }
 

@@ -185,6 +185,7 @@ func TestCancelReachesAChild(t *testing.T) {
 	for _, kind := range []string{"legacy", "modern"} {
 		r := start(t, command(kind))
 		r.untilTool("slow")
+		r.must("echo", `{}`) // the session is open
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()
 		_, err := r.call(ctx, "slow", `{}`, nil)
@@ -201,7 +202,7 @@ func TestCancelReachesAChild(t *testing.T) {
 func TestListChangeIsFollowed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"legacy", "modern"} {
-		r := start(t, command(kind))
+		r := start(t, shared(command(kind)))
 		r.untilTool("change")
 		began := time.Now()
 		r.must("change", `{"arguments":{"name":"fresh"}}`)
@@ -271,7 +272,7 @@ func TestDeafChildIsReplaced(t *testing.T) {
 		t.Skip("waits for the write limit of 10 s")
 	}
 	t.Parallel()
-	r := start(t, command("legacy"))
+	r := start(t, shared(command("legacy")))
 	r.untilTool("deaf")
 	r.must("deaf", `{}`)
 	tool, long := r.tool("echo"), strings.Repeat("x", 200_000)
@@ -294,7 +295,7 @@ func TestDeafChildIsReplaced(t *testing.T) {
 // the tools leave and return.
 func TestKilledChildComesBack(t *testing.T) {
 	t.Parallel()
-	r := start(t, command("legacy"))
+	r := start(t, shared(command("legacy")))
 	r.untilTool("crash")
 	old := r.tool("echo")
 	_, err := r.call(t.Context(), "crash", `{}`, nil)
@@ -453,6 +454,12 @@ func TestHangingUpstreamDelaysNobody(t *testing.T) {
 	if got := good.tools(); len(got) == 0 {
 		t.Error("the end of one upstream took the tools of the other")
 	}
+}
+
+// shared makes one session serve everyone.
+func shared(cfg upstream.Config) upstream.Config {
+	cfg.Shared = true
+	return cfg
 }
 
 func withName(cfg upstream.Config, name string) upstream.Config {

@@ -169,6 +169,9 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 	if again {
 		l.conn.changed()
 	}
+	if holder := l.conn.session.Load(); holder != nil {
+		holder.attended(again)
+	}
 	return true, l.messages(resp.Body, at, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)
 		return false
@@ -181,8 +184,8 @@ func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	case m.IsResponse():
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
-		l.answer(ctx, m)
-	case m.Method == mcp.NotifyToolsChanged:
-		l.conn.announced()
+		l.answer(ctx, m, nil)
+	default:
+		l.conn.notified(m)
 	}
 }

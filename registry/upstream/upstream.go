@@ -1,6 +1,6 @@
-// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio or
-// Streamable HTTP, and puts their tools into the catalogue. It carries results as raw JSON and does not know who may
-// call what, nor how clients are served.
+// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
+// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. It carries results as raw JSON and does not
+// know who may call what, nor how clients are served.
 package upstream
 
 import (
@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -23,9 +24,15 @@ type Config struct {
 	Args    []string
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
+	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8
+
 	URL     string
+	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
+
+	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
+	Shared bool
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
@@ -58,8 +65,10 @@ type Status struct {
 	Up       bool
 	Tried    bool // at least one attempt has ended
 	Revision string
-	Tools    int
-	Refused  []registry.Refusal
+
+	Tools, Prompts, Resources, Templates int // in the catalogue
+
+	Refused  []registry.Refusal // definitions, and with reason "list" whole lists that could not be read
 	Restarts int
 	Problem  string // why it is down, for operators; "" when up
 }
@@ -69,9 +78,15 @@ type Upstream struct {
 	cfg Config
 	reg *registry.Registry
 
+	control atomic.Pointer[connection] // the present one; nil while there is none
+
+	watches watches
+
 	mu     sync.Mutex // guards the fields below
 	status Status
 	wasUp  bool
+	kind   kind          // that was found last
+	next   chan struct{} // closed when there is another connection
 }
 
 // New returns an upstream that puts its tools into reg when run.
@@ -86,13 +101,14 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 		cfg.Status = func(Status) {}
 	}
 	cfg.Logger = cfg.Logger.With("upstream", cfg.Name)
-	return &Upstream{cfg: cfg, reg: reg, status: Status{Server: cfg.Name}}
+	return &Upstream{cfg: cfg, reg: reg, status: Status{Server: cfg.Name}, next: make(chan struct{})}
 }
 
 // Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it ends the
-// connection or child and takes the tools out. Its error is always nil. It is called once.
+// connection or child and takes all that it put into the catalogue out. Its error is always nil. It is called once.
 func (u *Upstream) Run(ctx context.Context) error {
 	defer u.reg.Remove(u.cfg.Name)
+	defer u.watches.close()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
 		err := u.serve(ctx)
@@ -117,34 +133,34 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
 	}
 	defer c.end(ctx, true)
-	offers, refused, err := u.offers(ctx, c)
-	if err != nil {
+	l := newLists(c)
+	if err := u.read(ctx, l, everyTopic, func() {}); err != nil {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
 	}
-	return Status{
-		Server: u.cfg.Name, Up: true, Tried: true, Revision: c.version, Tools: len(offers), Refused: refused,
-	}, nil
+	status := l.status(nil)
+	status.Server, status.Up, status.Tried = u.cfg.Name, true, true
+	return status, nil
 }
 
-// up records that the upstream offers that many tools now.
-func (u *Upstream) up(revision string, tools int, refused []registry.Refusal) {
+// up records what the upstream offers now.
+func (u *Upstream) up(now Status) {
 	u.mu.Lock()
+	now.Server, now.Up, now.Tried, now.Restarts = u.cfg.Name, true, true, u.status.Restarts
 	if !u.status.Up && u.wasUp {
-		u.status.Restarts++
+		now.Restarts++
 	}
 	u.wasUp = true
-	u.status.Up, u.status.Tried, u.status.Problem = true, true, ""
-	u.status.Revision, u.status.Tools, u.status.Refused = revision, tools, refused
-	status := u.status
+	u.status = now
 	u.mu.Unlock()
-	u.cfg.Status(status)
+	u.cfg.Status(now)
 }
 
 // down records that the upstream is lost, and why.
 func (u *Upstream) down(err error) {
 	u.mu.Lock()
-	u.status.Up, u.status.Tried, u.status.Problem = false, true, problem(err)
-	u.status.Tools, u.status.Refused = 0, nil
+	u.status = Status{
+		Server: u.cfg.Name, Tried: true, Revision: u.status.Revision, Restarts: u.status.Restarts, Problem: problem(err),
+	}
 	status := u.status
 	u.mu.Unlock()
 	u.cfg.Status(status)

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,11 +22,14 @@ type web struct {
 	*httptest.Server
 	modern   bool
 	session  string // "" is none
+	declares string // the capabilities; "" is {"tools":{"listChanged":true}}
+	speaks   string // revision of a legacy server; "" is 2025-11-25
 	discover func(w http.ResponseWriter, m wire)
 	list     func(w http.ResponseWriter, m wire)
 	call     func(w http.ResponseWriter, r *http.Request, m wire)
 	stream   func(w http.ResponseWriter, r *http.Request)         // GET
 	listen   func(w http.ResponseWriter, r *http.Request, m wire) // subscriptions/listen
+	other    map[string]func(w http.ResponseWriter, r *http.Request, m wire)
 	conns    atomic.Int64
 
 	mu   sync.Mutex // guards the fields below
@@ -86,7 +90,9 @@ func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *web) answer(w http.ResponseWriter, r *http.Request, m wire) {
-	switch {
+	switch other := s.other[m.Method]; {
+	case other != nil:
+		other(w, r, m)
 	case m.Method == "tools/list" && s.list != nil:
 		s.list(w, m)
 	case m.Method == "tools/list":
@@ -137,7 +143,7 @@ func (s *web) answerDiscover(w http.ResponseWriter, m wire) {
 	case s.discover != nil:
 		s.discover(w, m)
 	case s.modern:
-		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
+		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":`+s.capabilities()+`,"ttlMs":0,"cacheScope":"private"}`)
 	default:
 		sendError(w, http.StatusBadRequest, nil, -32000, "Bad Request: Server not initialized")
 	}
@@ -152,8 +158,11 @@ func (s *web) initialize(w http.ResponseWriter, m wire) {
 		s.mu.Unlock()
 		w.Header().Set("Mcp-Session-Id", id)
 	}
-	sendJSON(w, m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"web","version":"1"}}`)
+	sendJSON(w, m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"web","version":"1"}}`,
+		cmp.Or(s.speaks, "2025-11-25"), s.capabilities()))
 }
+
+func (s *web) capabilities() string { return cmp.Or(s.declares, `{"tools":{"listChanged":true}}`) }
 
 func sendJSON(w http.ResponseWriter, id json.RawMessage, result string) {
 	w.Header().Set("Content-Type", "application/json")

@@ -13,6 +13,12 @@ const (
 	streamCost = 512
 )
 
+// What is remembered of sessions without streams: that they ended, and what was kept.
+const (
+	maxRest  = 24 * time.Hour
+	maxEnded = 100_000 // sessions
+)
+
 // MemoryConfig bounds a Memory. A zero field means its default.
 type MemoryConfig struct {
 	Count int              // events kept of one stream; zero: 1000
@@ -29,6 +35,7 @@ type Memory struct {
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
 	byAge    *list.List // of *memoryStream, the one longest untouched first
+	ended    []string   // names of sessions, the one that ended first at the front
 	bytes    int
 	swept    time.Time
 }
@@ -38,6 +45,7 @@ var _ Log = (*Memory)(nil)
 type memorySession struct {
 	sequence uint64 // of the newest event of any of its streams, so that an id is never used twice
 	streams  map[string]*memoryStream
+	kept     map[string]string
 	wake     chan struct{} // closed at the next event or the end; nil while nobody waits
 	ended    bool
 	touched  time.Time
@@ -88,7 +96,7 @@ func (m *Memory) Append(_ context.Context, session, stream string, data []byte, 
 	now := m.config.Now()
 	m.sweep(now)
 	s := m.open(session, stream, now)
-	if s == nil {
+	if s == nil || s.last {
 		return "", ErrUnknown
 	}
 	s.session.sequence++
@@ -145,7 +153,41 @@ func (m *Memory) Find(_ context.Context, session, event string) (string, error) 
 	return name, nil
 }
 
-// End implements Log. The name stays taken for a while, so that an event that comes late does not open it again.
+// Keep implements Log.
+func (m *Memory) Keep(_ context.Context, session, name, text string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[session]
+	if s == nil {
+		s = &memorySession{streams: make(map[string]*memoryStream)}
+		m.sessions[session] = s
+	}
+	if s.ended {
+		return ErrUnknown
+	}
+	if s.kept == nil {
+		s.kept = make(map[string]string)
+	}
+	s.kept[name], s.touched = text, m.config.Now()
+	return nil
+}
+
+// Kept implements Log.
+func (m *Memory) Kept(_ context.Context, session, name string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[session]
+	switch {
+	case s == nil:
+		return "", nil
+	case s.ended:
+		return "", ErrUnknown
+	}
+	s.touched = m.config.Now()
+	return s.kept[name], nil
+}
+
+// End implements Log. The name stays taken, so that an event that comes late does not open it again.
 func (m *Memory) End(_ context.Context, session string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,11 +197,18 @@ func (m *Memory) End(_ context.Context, session string) error {
 		s = &memorySession{}
 		m.sessions[session] = s
 	}
+	if s.ended {
+		return nil
+	}
 	for _, stream := range s.streams {
 		m.drop(stream)
 	}
-	s.ended, s.touched = true, m.config.Now()
+	s.kept, s.ended, s.touched = nil, true, m.config.Now()
 	s.rouse()
+	if m.ended = append(m.ended, session); len(m.ended) > maxEnded {
+		delete(m.sessions, m.ended[0])
+		m.ended = m.ended[1:]
+	}
 	return nil
 }
 
@@ -232,8 +281,8 @@ func (m *Memory) drop(s *memoryStream) {
 	delete(s.session.streams, s.name)
 }
 
-// sweep forgets streams that nobody touched for the age of events, and sessions that have none and have ended or are
-// older than any session may be. It looks at most ten times in that age.
+// sweep forgets streams that nobody touched for the age of events, and sessions that have none and were left alone for
+// longer than any session may live. It looks at most ten times in that age.
 func (m *Memory) sweep(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
@@ -247,9 +296,12 @@ func (m *Memory) sweep(now time.Time) {
 		e = e.Next()
 		m.drop(s)
 	}
+	for len(m.ended) > 0 && now.Sub(m.sessions[m.ended[0]].touched) > maxRest {
+		delete(m.sessions, m.ended[0])
+		m.ended = m.ended[1:]
+	}
 	for name, s := range m.sessions {
-		idle := now.Sub(s.touched)
-		if len(s.streams) == 0 && (s.ended && idle > m.config.Age || idle > 24*time.Hour) {
+		if len(s.streams) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
 			delete(m.sessions, name)
 		}
 	}

@@ -24,7 +24,8 @@ var ErrUnknown = errors.New("unknown stream or event")
 // is used once in the life of a session; a session's name is used once at all. Implementations are safe for concurrent
 // use.
 type Log interface {
-	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown when the session has ended.
+	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown when the session or the stream has
+	// ended: of two that append the last event, one succeeds.
 	Append(ctx context.Context, session, stream string, data []byte, last bool) (id string, err error)
 	// Read returns the events after the one with id after ("" = from the beginning) that are there now. more is closed
 	// when there may be others; it is nil when the stream ends with these. The error is ErrUnknown when the session has
@@ -34,7 +35,13 @@ type Log interface {
 	// Find returns the stream of the event with that id, which may come from anyone. The error is ErrUnknown, also when
 	// what followed the event is gone.
 	Find(ctx context.Context, session, event string) (stream string, err error)
-	// End forgets a session and wakes its readers.
+	// Keep keeps a short text of a session under a name, in place of what it had, for a day or until the session ends.
+	// The error is ErrUnknown when the session has ended.
+	Keep(ctx context.Context, session, name, text string) error
+	// Kept returns the text of that name, "" when there is none. The error is ErrUnknown when the session has ended.
+	Kept(ctx context.Context, session, name string) (text string, err error)
+	// End forgets a session and wakes its readers. It stays ended for a day, which is longer than its id lives, but for
+	// the oldest of very many.
 	End(ctx context.Context, session string) error
 }
 

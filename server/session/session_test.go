@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ func suite(t *testing.T, open func() session.Log) {
 		"unknown":                 unknownEvents,
 		"ids are unique":          idsAreUnique,
 		"many writers and reader": manyWriters,
+		"a stream ends once":      endsOnce,
+		"what is kept":            keeps,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open()) })
 	}
@@ -154,6 +157,45 @@ func idsAreUnique(t *testing.T, l session.Log) {
 }
 
 // manyWriters shows that a reader who waits misses nothing and gets nothing twice.
+func endsOnce(t *testing.T, l session.Log) {
+	add(t, l, "a", "q", "1", true)
+	for _, last := range []bool{false, true} {
+		if _, err := l.Append(t.Context(), "a", "q", []byte("2"), last); !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("after the last event, last %t: got %v, want ErrUnknown", last, err)
+		}
+	}
+	want(t, l, "a", "q", "", "1", false)
+}
+
+func keeps(t *testing.T, l session.Log) {
+	kept := func(in, name, want string) {
+		t.Helper()
+		if got, err := l.Kept(t.Context(), in, name); got != want || err != nil {
+			t.Errorf("%s of %s: got %q, %v; want %q", name, in, got, err, want)
+		}
+	}
+	kept("a", "level", "")
+	for _, text := range []string{"info", "error"} {
+		if err := l.Keep(t.Context(), "a", "level", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept("a", "level", "error")
+	kept("a", "other", "")
+	kept("b", "level", "")
+	add(t, l, "a", "s", "1", false)
+	want(t, l, "a", "s", "", "1", true)
+	if err := l.End(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Kept(t.Context(), "a", "level"); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("after the end: got %v, want ErrUnknown", err)
+	}
+	if err := l.Keep(t.Context(), "a", "level", "info"); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("keep after the end: got %v, want ErrUnknown", err)
+	}
+}
+
 func manyWriters(t *testing.T, l session.Log) {
 	const writers, each = 8, 50
 	var all sync.WaitGroup
@@ -246,6 +288,40 @@ func TestMemoryBoundsAge(t *testing.T) {
 			t.Errorf("ids %q, %q, %q: one was used twice", left, read1, read2)
 		}
 	})
+}
+
+// TestMemoryRemembersEnds shows that a session stays ended as long as its id may live.
+func TestMemoryRemembersEnds(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	l := session.NewMemory(session.MemoryConfig{Now: func() time.Time { return now }})
+	if err := l.End(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	isEnded := func() bool { _, err := l.Kept(t.Context(), "a", "x"); return err != nil }
+	now = now.Add(24 * time.Hour)
+	add(t, l, "b", "s", "1", false) // sweeps
+	if !isEnded() {
+		t.Error("after a day: it is forgotten, want ended")
+	}
+	now = now.Add(time.Hour)
+	add(t, l, "b", "s", "2", false)
+	if isEnded() {
+		t.Error("after more than a day: it is ended, want forgotten")
+	}
+}
+
+func TestMemoryBoundsEnds(t *testing.T) {
+	l := session.NewMemory(session.MemoryConfig{})
+	for n := range 100_001 {
+		if err := l.End(t.Context(), strconv.Itoa(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, first := l.Kept(t.Context(), "0", "x")
+	_, second := l.Kept(t.Context(), "1", "x")
+	if first != nil || second == nil {
+		t.Errorf("got %v and %v, want only the oldest forgotten", first, second)
+	}
 }
 
 func FuzzFind(f *testing.F) {

@@ -1,0 +1,299 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Bounds of completion/complete, whose count is the protocol's.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+const (
+	maxCompletions     = 100
+	maxCompletionBytes = 64 << 10 // of all values together, as JSON
+)
+
+// method is what one method does within the stages that all calls share.
+type method struct {
+	asks   bool                                                     // its result may ask for input
+	label  string                                                   // of metrics; with a star for the item's name where that is bounded
+	spelt  func(params mcp.Object) string                           // how the client names the item; for records
+	find   func(*Gateway, *call) error                              // sets the item, when the caller may use it
+	check  func(*call) error                                        // of what the client sent along
+	settle func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
+	rescue func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
+	use    Handler
+}
+
+// methods returns those that are calls.
+func methods() map[string]*method {
+	return map[string]*method{
+		mcp.MethodToolsCall: {
+			asks: true, label: "*", spelt: spelt("name"), find: (*Gateway).findTool, check: checkTool,
+			settle: (*Gateway).settleTool, use: useTool,
+		},
+		mcp.MethodPromptsGet: {
+			asks: true, label: "prompt:*", spelt: spelt("name"), find: (*Gateway).findPrompt, check: checkPrompt,
+			settle: settlePrompt, use: useItem,
+		},
+		mcp.MethodResourcesRead: {
+			asks: true, label: "resource", spelt: spelt("uri"), find: (*Gateway).findResource, check: unchecked,
+			settle: settleRead, rescue: rescueRead, use: useItem,
+		},
+		mcp.MethodComplete: {
+			label: "completion", spelt: speltReference, find: (*Gateway).findReference, check: checkCompletion,
+			settle: settleCompletion, rescue: rescueCompletion, use: useItem,
+		},
+	}
+}
+
+func spelt(member string) func(mcp.Object) string {
+	return func(params mcp.Object) string { return params.Text(member) }
+}
+
+// text returns a member of params that must be a text.
+func text(params mcp.Object, member string) (string, error) {
+	text, ok := params.Value(member).Text()
+	if !ok {
+		return "", mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+member+" must be a string")
+	}
+	return text, nil
+}
+
+// allow makes item the one of the call when the caller may use it. name is how the client called it.
+func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
+	if !c.caller.Tenant.allows(c.caller.rules, item.Kind, item.PolicyName()) {
+		scopes := c.caller.Tenant.missingScopes(c.caller, item.Kind, item.PolicyName())
+		return &unknownError{kind: item.Kind, name: name, there: true, scopes: scopes}
+	}
+	c.item = item
+	return nil
+}
+
+func (g *Gateway) findTool(c *call) error {
+	name, err := text(c.params, "name")
+	if err != nil {
+		return err
+	}
+	if c.tool = g.grantOf(c.caller).byName[name]; c.tool != nil {
+		c.item = &c.tool.tool.Item
+		return nil
+	}
+	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
+	if err != nil || needsTask(tool) {
+		return &unknownError{kind: registry.KindTool, name: name}
+	}
+	return &unknownError{
+		kind: registry.KindTool, name: name, there: true,
+		scopes: c.caller.Tenant.missingScopes(c.caller, registry.KindTool, name),
+	}
+}
+
+func (g *Gateway) findPrompt(c *call) error {
+	name, err := text(c.params, "name")
+	if err != nil {
+		return err
+	}
+	return g.promptNamed(c, name)
+}
+
+func (g *Gateway) promptNamed(c *call, name string) error {
+	prompt, err := g.look(c.caller.Tenant).view.Prompt(name)
+	if err != nil {
+		return &unknownError{kind: registry.KindPrompt, name: name}
+	}
+	c.prompt = prompt
+	return g.allow(c, &prompt.Item, name)
+}
+
+func (g *Gateway) findResource(c *call) error {
+	uri, err := text(c.params, "uri")
+	if err != nil {
+		return err
+	}
+	resource, err := g.look(c.caller.Tenant).view.Resource(uri)
+	if err != nil {
+		return &unknownError{kind: registry.KindResource, name: uri}
+	}
+	c.resource = resource
+	return g.allow(c, &resource.Item, uri)
+}
+
+// findReference finds what is to be completed: a prompt by its name, or a template by its text.
+func (g *Gateway) findReference(c *call) error {
+	ref := c.params.Object("ref")
+	switch ref.Text("type") {
+	case "ref/prompt":
+		name, err := text(ref, "name")
+		if err != nil {
+			return err
+		}
+		return g.promptNamed(c, name)
+	case "ref/resource":
+		uri, err := text(ref, "uri")
+		if err != nil {
+			return err
+		}
+		template, err := g.look(c.caller.Tenant).view.Template(uri)
+		if err != nil {
+			return &unknownError{kind: registry.KindTemplate, name: uri}
+		}
+		return g.allow(c, &template.Item, uri)
+	}
+	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: ref must be of type ref/prompt or ref/resource")
+}
+
+func speltReference(params mcp.Object) string {
+	ref := params.Object("ref")
+	if name := ref.Text("name"); name != "" {
+		return name
+	}
+	return ref.Text("uri")
+}
+
+func unchecked(*call) error { return nil }
+
+func checkTool(c *call) error {
+	arguments, err := c.arguments()
+	if err != nil {
+		return err
+	}
+	return c.tool.tool.Validate(arguments)
+}
+
+func checkPrompt(c *call) error {
+	arguments, err := c.arguments()
+	if err != nil {
+		return err
+	}
+	return c.prompt.Validate(arguments)
+}
+
+// arguments returns those of the call, nil when there are none.
+func (c *call) arguments() (mcp.RawJSON, error) {
+	arguments := c.params.Value("arguments")
+	if arguments != nil && !arguments.IsObject() {
+		return nil, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
+	}
+	return arguments, nil
+}
+
+func checkCompletion(c *call) error {
+	argument := c.params.Object("argument")
+	for _, member := range []string{"name", "value"} {
+		if _, ok := argument.Value(member).Text(); !ok {
+			return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: argument must have a name and a value, both strings")
+		}
+	}
+	if given := c.params.Value("context"); given != nil && !given.IsObject() {
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: context must be an object")
+	}
+	return nil
+}
+
+// settleTool checks structured content against the tool's output schema.
+func (g *Gateway) settleTool(c *call, result mcp.Object) (mcp.Object, error) {
+	return g.outputChecked(c, result), nil
+}
+
+func settlePrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	if !result.Value("messages").IsArray() {
+		return mcp.Object{}, c.broken("a prompt without messages")
+	}
+	return result, nil
+}
+
+// settleRead refuses a resource without contents, which is how older servers say that there is none, and keeps how long
+// the server says that the contents are good: for this caller alone, and not when they came of answers to questions.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
+func settleRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	contents, ok := result.Value("contents").Elements()
+	if !ok {
+		return mcp.Object{}, c.broken("a resource without contents")
+	}
+	if len(contents) == 0 {
+		return mcp.Object{}, c.absent()
+	}
+	fresh, ok := result.Value("ttlMs").Int()
+	result = hinted(result)
+	if ok && fresh > 0 && c.state == nil && !c.params.Has("inputResponses") {
+		result = result.With("ttlMs", mcp.Int(fresh))
+	}
+	return result, nil
+}
+
+// rescueRead tells in this gateway's words and under the client's URI that there is no such resource.
+func rescueRead(c *call, said *upstreamError) (mcp.Object, error) {
+	data, _ := mcp.ObjectOf(said.told.Data)
+	if said.told.Code == mcp.CodeResourceNotFound || said.told.Code == mcp.CodeInvalidParams && data.Has("uri") {
+		return mcp.Object{}, c.absent()
+	}
+	return mcp.Object{}, said
+}
+
+// absent is the error for a resource that its server does not have.
+func (c *call) absent() error {
+	return &unknownError{kind: registry.KindResource, name: c.params.Text("uri"), answered: true}
+}
+
+// settleCompletion cuts the values to as many as the protocol allows, and to a size.
+func settleCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	completion := result.Object("completion")
+	values, ok := completion.Value("values").Elements()
+	if !ok {
+		return mcp.Object{}, c.broken("a completion without values")
+	}
+	if slices.ContainsFunc(values, func(value mcp.RawJSON) bool { return value[0] != '"' }) {
+		return mcp.Object{}, c.broken("a completion that is no text")
+	}
+	kept, size := 0, 0
+	for kept < min(len(values), maxCompletions) && size+len(values[kept]) <= maxCompletionBytes {
+		size += len(values[kept])
+		kept++
+	}
+	if kept < len(values) {
+		completion = completion.With("values", mcp.Array(values[:kept])).With("hasMore", mcp.Bool(true))
+		result = result.With("completion", completion.JSON())
+	}
+	return result, nil
+}
+
+// rescueCompletion answers for a server that completes nothing.
+func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
+	if said.told.Code != mcp.CodeMethodNotFound {
+		return mcp.Object{}, said
+	}
+	return mcp.NewObject(mcp.Member{Name: "completion", Value: mcp.RawJSON(`{"values":[]}`)}), nil
+}
+
+// broken is the error for a result that the protocol does not know.
+func (c *call) broken(what string) error {
+	return &registry.ProtocolError{Server: c.item.Server, Err: errors.New(what)}
+}
+
+// useTool runs the tool.
+func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.tool.Call(ctx, c.use()) }
+
+// useItem uses an item of another kind.
+func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }
+
+// use returns the call as its source sees it.
+func (c *call) use() *registry.Call {
+	use := &registry.Call{
+		Method:       c.request.Method,
+		Principal:    c.caller.Principal,
+		TenantID:     c.caller.Tenant.ID,
+		Params:       c.params,
+		Capabilities: c.request.Capabilities,
+		Refusals:     c.request.Refusals,
+		LogLevel:     c.request.LogLevel,
+		Notify:       c.notify,
+	}
+	if c.method.asks && !c.kept {
+		use.Hold = c.place.hold
+	}
+	return use
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Bounds of the questions in one result.
+const (
+	maxQuestions   = 32
+	maxQuestionKey = 256 // bytes
+)
+
+// settled lets only those results out that the protocol allows for the method and that this client can understand.
+func (g *Gateway) settled(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		result, err := next(ctx, c)
+		if err != nil {
+			var said *upstreamError
+			if c.method.rescue != nil && errors.As(err, &said) {
+				return c.method.rescue(c, said)
+			}
+			return mcp.Object{}, err
+		}
+		kind := result.Value("resultType")
+		if kind == nil {
+			return c.method.settle(g, c, result)
+		}
+		switch word, _ := kind.Text(); word {
+		case "complete":
+			return c.method.settle(g, c, result)
+		case "input_required":
+			return c.asks(result)
+		}
+		return mcp.Object{}, c.broken("a result of an unknown type")
+	}
+}
+
+// asks checks a result that asks the client for input. A question that this client did not say it can be asked goes no
+// further.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+func (c *call) asks(result mcp.Object) (mcp.Object, error) {
+	if !c.method.asks {
+		return mcp.Object{}, c.broken("a question where none is allowed")
+	}
+	questions, inner := result.Value("inputRequests"), result.Value("requestState")
+	if questions == nil && inner == nil {
+		return mcp.Object{}, c.broken("input is required, but none is asked for")
+	}
+	if inner != nil {
+		if text, ok := inner.Text(); !ok || len(text) > maxInner {
+			return mcp.Object{}, c.broken("a requestState that is no text or too long")
+		}
+	}
+	if questions != nil {
+		if err := c.askable(questions); err != nil {
+			return mcp.Object{}, err
+		}
+	}
+	c.asking, c.outcome = true, outcomeAsks
+	return result.Without("ttlMs", "cacheScope"), nil
+}
+
+// askable tells whether the client can be asked the questions.
+func (c *call) askable(questions mcp.RawJSON) error {
+	all, ok := mcp.ObjectOf(questions)
+	if !ok || all.Len() > maxQuestions {
+		return c.broken("inputRequests are no object or too many")
+	}
+	var missing mcp.Object
+	for key, raw := range all.Members {
+		question, ok := mcp.ObjectOf(raw)
+		if !ok || len(key) > maxQuestionKey {
+			return c.broken("a question is no object, or its key is too long")
+		}
+		method, params := question.Text("method"), question.Object("params")
+		if mcp.CanBeAsked(c.request.Capabilities, method, params) {
+			continue
+		}
+		if missing, ok = required(missing, method, params); !ok {
+			return c.broken("a question that the protocol does not have")
+		}
+	}
+	if missing.Len() > 0 {
+		return &capabilityError{missing}
+	}
+	return nil
+}
+
+// required adds to capabilities what a client needs that can be asked the question; ok is false when none can.
+func required(capabilities mcp.Object, method string, params mcp.Object) (needed mcp.Object, ok bool) {
+	none := mcp.RawJSON("{}")
+	switch method {
+	case mcp.MethodElicit:
+		mode := params.Text("mode")
+		if mode == "" {
+			mode = "form"
+		}
+		modes := capabilities.Object("elicitation").With(mode, none)
+		return capabilities.With("elicitation", modes.JSON()), mode == "form" || mode == "url"
+	case mcp.MethodSample:
+		sampling := capabilities.Object("sampling")
+		if params.Has("tools") || params.Has("toolChoice") {
+			sampling = sampling.With("tools", none)
+		}
+		return capabilities.With("sampling", sampling.JSON()), true
+	case mcp.MethodRoots:
+		return capabilities.With("roots", none), true
+	}
+	return capabilities, false
+}

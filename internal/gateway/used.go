@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+)
+
+// maxUsed is how many used states are remembered at most, in each of two spans of time.
+const maxUsed = 1 << 16
+
+// used remembers which states were used, for as long as they are good. What it has no room for counts as used. It is
+// safe for concurrent use.
+type used struct {
+	mu       sync.Mutex // guards the fields below
+	began    time.Time  // of the span that now is
+	now      map[nonce]struct{}
+	previous map[nonce]struct{}
+}
+
+type nonce [16]byte
+
+func newUsed() *used { return &used{now: make(map[nonce]struct{})} }
+
+// first tells whether this is the first use of the state with that nonce, as far as it can be remembered.
+func (u *used) first(n nonce, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.turn(now)
+	_, known := u.now[n]
+	_, knew := u.previous[n]
+	if known || knew || len(u.now) >= maxUsed {
+		return false
+	}
+	u.now[n] = struct{}{}
+	return true
+}
+
+// turn begins a new span when it is time. A state is remembered through the whole span after that of its use.
+func (u *used) turn(now time.Time) {
+	past := now.Sub(u.began)
+	if past < stateLife {
+		return
+	}
+	u.previous = u.now
+	if past >= 2*stateLife {
+		u.previous = nil
+	}
+	u.now, u.began = make(map[nonce]struct{}), now
+}

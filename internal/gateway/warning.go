@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Warnings returns what an operator should mend in the present catalogue, with the cure: items that are left out
+// because another server's has their name, and tools that nobody here can call.
+func (g *Gateway) Warnings() []string {
+	var warnings []string
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		view := g.look(directory.byID[id]).view
+		for _, c := range view.Collisions {
+			warnings = append(warnings, fmt.Sprintf(
+				"tenant %s: %s %q of server %s is left out, because server %s, which stands before it, has one of that name; give one of them another prefix, or change the order of servers",
+				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
+		}
+		for _, tool := range view.Tools {
+			if needsTask(tool) {
+				warnings = append(warnings, fmt.Sprintf(
+					"tenant %s: tool %q of server %s is left out, because it runs as a task only, which is not offered here; let the server allow calls without a task",
+					id, tool.Exposed, tool.Server))
+			}
+		}
+	}
+	return warnings
+}
+
+// reportCollisions counts the items that are left out for their names, and logs those that were not reported before. It
+// returns what is reported now.
+func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Collision]bool) map[registry.Collision]bool {
+	now := make(map[registry.Collision]bool)
+	dropped := make(map[string]int)
+	for c := range before {
+		dropped[c.Dropped] = 0
+	}
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		for _, c := range g.look(directory.byID[id]).view.Collisions {
+			if !now[c] {
+				dropped[c.Dropped]++
+				now[c] = true
+			}
+			if !before[c] {
+				g.config.Logger.WarnContext(ctx, "item left out: its name is taken", slog.String("tenant", id),
+					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed), slog.String("server", c.Dropped), slog.String("kept_by", c.Kept),
+					slog.String("cure", "give one server another prefix"))
+			}
+		}
+	}
+	for server, n := range dropped {
+		g.config.Metrics.ToolRefused(server, "collision", n)
+	}
+	return now
+}

@@ -1,0 +1,233 @@
+package registry
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Bounds of one source.
+const (
+	maxItems       = 5_000    // of one kind
+	maxDefinitions = 16 << 20 // bytes of all definitions together
+)
+
+var (
+	errDuplicate = errors.New("an earlier one of this server has this name or URI, or a name that differs only in case")
+	errTogether  = fmt.Errorf("the definitions of this server have more than %d bytes together", maxDefinitions)
+	errLarge     = fmt.Errorf("the definition has more than %d bytes", maxDefinition)
+)
+
+// refusalError carries the reason beside the cause.
+type refusalError struct {
+	reason string
+	err    error
+}
+
+func (e *refusalError) Error() string { return e.err.Error() }
+
+func refuse(reason string, err error) error { return &refusalError{reason, err} }
+
+// build makes what a source offers now, using what of before did not change.
+func build(s Source, before shelf) (shelf, []Refusal) {
+	b := &builder{source: s, origin: before.origin}
+	if b.origin == nil || b.origin.prefix != s.Prefix {
+		b.origin = &origin{server: s.Name, prefix: s.Prefix}
+	}
+	next := shelf{origin: b.origin}
+	next.tools = shelve(b, KindTool, toolNames(s.Tools), before.tools, b.tool)
+	if s.Use != nil {
+		next.completes, next.subscribes = s.Completes, s.Subscribe != nil
+		next.timeout = b.timeout()
+		next.prompts = shelve(b, KindPrompt, textsOf(s.Prompts, "name"), before.prompts, b.prompt)
+		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
+		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates, b.template)
+		next.reads = s.Reads || len(next.resources)+len(next.templates) > 0
+	}
+	b.origin.service.Store(newService(s, &next))
+	return next, b.refusals
+}
+
+func toolNames(offers []Offer) []string {
+	names := make([]string, len(offers))
+	for i := range offers {
+		names[i] = offers[i].Definition.Text("name")
+	}
+	return names
+}
+
+func textsOf(definitions []mcp.Object, member string) []string {
+	texts := make([]string, len(definitions))
+	for i, definition := range definitions {
+		texts[i] = definition.Text(member)
+	}
+	return texts
+}
+
+// builder collects the items of one source.
+type builder struct {
+	source   Source
+	origin   *origin
+	bytes    int
+	refusals []Refusal
+}
+
+func (b *builder) refuse(kind Kind, name string, err error) {
+	reason := "schema"
+	if refused, ok := errors.AsType[*refusalError](err); ok {
+		reason = refused.reason
+	}
+	b.refusals = append(b.refusals, Refusal{
+		Server: b.source.Name, Kind: kind, Item: clip(name, maxToolName), Reason: reason, Err: err,
+	})
+}
+
+// entry is an item of any kind.
+type entry interface {
+	comparable
+	item() *Item
+}
+
+// shelve makes the items of one kind, ordered by their exposed form. made makes the one with that index; known is the
+// one of before that has its name.
+func shelve[T entry](b *builder, kind Kind, names []string, before []T, made func(i int, known T) (T, error)) []T {
+	known := make(map[string]T, len(before))
+	for _, t := range before {
+		known[t.item().Name] = t
+	}
+	taken := make(map[string]bool, 2*len(names))
+	var items []T
+	for i, name := range names {
+		if i == maxItems {
+			b.refuse(kind, name, refuse("size",
+				fmt.Errorf("this and %d more beyond the %d that one server may offer", len(names)-i-1, maxItems)))
+			break
+		}
+		key := foldedName(kind, name)
+		if taken[key] {
+			b.refuse(kind, name, refuse("duplicate", errDuplicate))
+			continue
+		}
+		t, err := made(i, known[name])
+		if err == nil {
+			err = b.fits(t.item(), taken)
+		}
+		if err != nil {
+			b.refuse(kind, name, err)
+			continue
+		}
+		taken[key], taken["="+t.item().Exposed] = true, true
+		b.bytes += len(t.item().Raw)
+		items = append(items, t)
+	}
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(a.item().Exposed, b.item().Exposed) })
+	return items
+}
+
+// foldedName returns the form in which an own name is unique. URIs that differ in case may be different things.
+func foldedName(kind Kind, name string) string {
+	if kind == KindTool || kind == KindPrompt {
+		return strings.ToLower(name)
+	}
+	return name
+}
+
+func (b *builder) fits(i *Item, taken map[string]bool) error {
+	switch {
+	case taken["="+i.Exposed]:
+		return refuse("duplicate", errDuplicate)
+	case b.bytes+len(i.Raw) > maxDefinitions:
+		return refuse("size", errTogether)
+	}
+	return nil
+}
+
+// tool returns the tool of before when the offer is the same but for where calls go.
+func (b *builder) tool(i int, known *Tool) (*Tool, error) {
+	offer := &b.source.Tools[i]
+	if known != nil && known.origin == b.origin && sha256.Sum256(offer.Definition.JSON()) == known.offered {
+		return known.with(offer), nil
+	}
+	return newTool(b.origin, offer)
+}
+
+func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
+	definition := b.source.Prompts[i]
+	if known != nil && b.unchanged(&known.Item, definition) {
+		return known, nil
+	}
+	p := &Prompt{}
+	return p, p.define(b, definition)
+}
+
+func (b *builder) resource(i int, known *Resource) (*Resource, error) {
+	definition := b.source.Resources[i]
+	if known != nil && b.unchanged(&known.Item, definition) {
+		return known, nil
+	}
+	r := &Resource{}
+	return r, r.define(b, definition)
+}
+
+func (b *builder) template(i int, known *Template) (*Template, error) {
+	definition := b.source.Templates[i]
+	if known != nil && b.unchanged(&known.Item, definition) {
+		return known, nil
+	}
+	t := &Template{}
+	return t, t.define(b, definition)
+}
+
+// unchanged tells whether the item is what the definition makes of it.
+func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
+	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
+}
+
+// checkMembers refuses a definition that would make a client with types refuse the whole list. It returns the definition
+// without members that are null, which are absent.
+// https://modelcontextprotocol.io/specification/2026-07-28/schema
+func checkMembers(definition mcp.Object) (mcp.Object, error) {
+	var absent []string
+	for name, value := range definition.Members {
+		if value.IsNull() {
+			absent = append(absent, name)
+			continue
+		}
+		fits := true
+		switch name {
+		case "title", "description", "mimeType":
+			_, fits = value.Text()
+		case "annotations", "_meta":
+			fits = value.IsObject()
+		case "icons", "arguments":
+			fits = value.IsArray()
+		case "size":
+			fits = value[0] == '-' || value[0] >= '0' && value[0] <= '9'
+		}
+		if !fits {
+			return definition, refuse("schema", errors.New(name+" has the wrong type"))
+		}
+	}
+	return definition.Without(absent...), nil
+}
+
+// define sets what prompts, resources and templates have in common. member is the one that holds the own name.
+func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
+	raw := definition.JSON()
+	if len(raw) > maxDefinition {
+		return refuse("size", errLarge)
+	}
+	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed, b.timeout()
+	i.origin, i.offered = b.origin, sha256.Sum256(raw)
+	checked, err := checkMembers(definition)
+	if err != nil {
+		return err
+	}
+	i.Definition = checked.With(member, mcp.String(exposed))
+	i.Raw = i.Definition.JSON()
+	return nil
+}

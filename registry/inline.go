@@ -1,0 +1,353 @@
+package registry
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// Inlined returns the tool's definition for clients that cannot follow $ref: every reference in its schemas is replaced
+// by what it points to, and the definitions are dropped. The schemas accept the same values, unless they are recursive:
+// then they accept more, because a reference that leads back into itself becomes a schema without constraints that keeps
+// its description. It is the definition as it is when there are no references, or when it would become too large or too
+// deep. It is made once; the text is shared.
+func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
+
+func (t *Tool) inline() mcp.RawJSON {
+	definition := t.Definition
+	for _, s := range []struct {
+		member string
+		schema *schema
+	}{{"inputSchema", t.input}, {"outputSchema", t.output}} {
+		if s.schema == nil || !s.schema.refers() {
+			continue
+		}
+		raw, ok := inlineSchema(definition.Value(s.member), s.schema.draft7)
+		if !ok {
+			return t.Raw
+		}
+		if o, _ := mcp.ObjectOf(raw); s.schema == t.input && o.Text("type") != "object" {
+			// In draft-07 the type beside $ref at the root counts for nothing, but every tool must have it.
+			raw = o.With("type", mcp.String("object")).JSON()
+		}
+		definition = definition.With(s.member, raw)
+	}
+	raw := definition.JSON()
+	if len(raw) > maxDefinition || strictjson.Check(raw) != nil {
+		return t.Raw
+	}
+	return raw
+}
+
+func (s *schema) refers() bool {
+	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refers })
+}
+
+// inliner rewrites one schema that the guard has passed.
+type inliner struct {
+	draft7  bool
+	places  map[string]mcp.RawJSON // subschemas by JSON pointer
+	anchors map[string]string      // JSON pointers by anchor
+	within  map[string]int         // how often, places of the subschemas around the present one, and of those that led here
+	room    int                    // bytes that may still be written
+}
+
+func inlineSchema(raw mcp.RawJSON, draft7 bool) (inlined mcp.RawJSON, ok bool) {
+	in := &inliner{
+		draft7: draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
+	}
+	in.find("", raw)
+	in.room = maxDefinition
+	inlined, _ = in.schema("", raw, 0)
+	return inlined, in.room >= 0
+}
+
+// shape is how the value of a keyword holds subschemas.
+type shape int
+
+const (
+	noSchema shape = iota
+	oneSchema
+	manySchemas  // a list
+	namedSchemas // an object
+)
+
+// shapeOf follows what the guard reads.
+func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
+	switch keyword {
+	case "$defs", "definitions", "properties", "patternProperties":
+		return namedSchemas
+	case "allOf", "anyOf", "oneOf":
+		return manySchemas
+	case "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties":
+		return oneSchema
+	case "items":
+		if in.draft7 && value.IsArray() {
+			return manySchemas
+		}
+		return oneSchema
+	}
+	switch keyword {
+	case "dependentSchemas":
+		if !in.draft7 {
+			return namedSchemas
+		}
+	case "prefixItems":
+		if !in.draft7 {
+			return manySchemas
+		}
+	case "unevaluatedItems", "unevaluatedProperties":
+		if !in.draft7 {
+			return oneSchema
+		}
+	case "additionalItems":
+		if in.draft7 {
+			return oneSchema
+		}
+	case "dependencies":
+		if in.draft7 {
+			return namedSchemas
+		}
+	}
+	return noSchema
+}
+
+// find notes where every subschema is.
+func (in *inliner) find(place string, raw mcp.RawJSON) {
+	in.places[place] = raw
+	object, _ := mcp.ObjectOf(raw)
+	if anchor, ok := object.Value("$anchor").Text(); ok && !in.draft7 {
+		in.anchors[anchor] = place
+	}
+	if anchor, ok := object.Value("$dynamicAnchor").Text(); ok && !in.draft7 {
+		in.anchors[anchor] = place
+	}
+	for keyword, value := range object.Members {
+		in.eachBelow(place, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
+			in.find(below, raw)
+			return nil
+		})
+	}
+}
+
+// eachBelow calls do for every subschema under a keyword, and returns the keyword's value with what do returns in
+// their place.
+func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(place string, raw mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
+	place += "/" + keyword
+	switch in.shapeOf(keyword, value) {
+	case oneSchema:
+		return do(place, value)
+	case manySchemas:
+		elements, _ := value.Elements()
+		for i, element := range elements {
+			elements[i] = do(place+"/"+strconv.Itoa(i), element)
+		}
+		return mcp.Array(elements)
+	case namedSchemas:
+		object, _ := mcp.ObjectOf(value)
+		members := make([]mcp.Member, 0, object.Len())
+		for name, raw := range object.Members {
+			in.room -= len(name) + len(`"":,`)
+			if !raw.IsArray() { // in dependencies of draft-07, a list of names
+				raw = do(place+"/"+escape(name), raw)
+			}
+			members = append(members, mcp.Member{Name: name, Value: raw})
+		}
+		return mcp.NewObject(members...).JSON()
+	case noSchema:
+	}
+	return value
+}
+
+// schema returns the subschema at place without references. cut tells that one was cut, so that it accepts more than
+// before.
+func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
+	object, ok := mcp.ObjectOf(raw)
+	if in.room -= len("true,"); !ok {
+		return raw, false
+	}
+	if depth > strictjson.MaxDepth || in.room < 0 {
+		in.room = -1
+		return raw, false
+	}
+	in.within[place]++
+	defer func() { in.within[place]-- }()
+
+	target, refers := object.Value("$ref").Text()
+	if refers && in.draft7 {
+		object = besideReference(object, place == "")
+	}
+	own, cut := in.members(place, object, depth)
+	if !refers {
+		return own.JSON(), cut
+	}
+	merged, cutThere := in.refer(own, target, depth)
+	if cutThere && !cut {
+		merged = merged.Without("unevaluatedItems", "unevaluatedProperties")
+	}
+	return merged.JSON(), cut || cutThere
+}
+
+// members returns what the subschema itself says, but for $ref.
+func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
+	weakened := map[string]bool{}
+	members := make([]mcp.Member, 0, object.Len())
+	for keyword, value := range object.Members {
+		switch keyword {
+		case "$defs", "definitions", "$ref":
+			continue
+		case "$schema", "$id", "$anchor", "$dynamicAnchor":
+			if place != "" || strings.HasSuffix(keyword, "nchor") {
+				continue
+			}
+		}
+		in.room -= len(keyword) + len(`"":,`)
+		if in.shapeOf(keyword, value) == noSchema {
+			in.room -= len(value)
+		}
+		value = in.eachBelow(place, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
+			inlined, cutBelow := in.schema(below, raw, depth+1)
+			if cutBelow {
+				weakened[keyword] = true
+			}
+			return inlined
+		})
+		members = append(members, mcp.Member{Name: keyword, Value: value})
+	}
+	own = mcp.NewObject(members...)
+	if len(weakened) == 0 {
+		return own, false
+	}
+	return loosen(own, weakened), true
+}
+
+// loosen drops what would refuse more now that the subschemas under some keywords accept more. What a reference that
+// was cut had evaluated is not evaluated any more.
+func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
+	own = own.Without("unevaluatedItems", "unevaluatedProperties")
+	if weakened["not"] {
+		own = own.Without("not")
+	}
+	if weakened["if"] {
+		own = own.Without("if", "then", "else")
+	}
+	if weakened["contains"] {
+		own = own.Without("maxContains")
+	}
+	if weakened["oneOf"] {
+		branches := own.Value("oneOf")
+		own = own.Without("oneOf")
+		if !own.Has("anyOf") {
+			own = own.With("anyOf", branches)
+		}
+	}
+	return own
+}
+
+// refer adds to own what the reference leads to.
+func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mcp.Object, cut bool) {
+	place := in.resolve(reference)
+	raw, found := in.places[place]
+	if string(raw) == "true" {
+		return own, false
+	}
+	to, isObject := mcp.ObjectOf(raw)
+	if !found || in.within[place] > 0 {
+		for name, value := range annotationsOf(to).Members {
+			if (name == "title" || name == "description") && !own.Has(name) {
+				in.room -= len(value)
+				own = own.With(name, value)
+			}
+		}
+		return own, true
+	}
+	inlined, cut := in.schema(place, raw, depth)
+	if there, _ := mcp.ObjectOf(inlined); isObject && mergeable(own, there) {
+		for name, value := range there.Members {
+			if !own.Has(name) {
+				own = own.With(name, value)
+			}
+		}
+		return own, cut
+	}
+	all, _ := own.Value("allOf").Elements()
+	return own.With("allOf", mcp.Array(append(all, inlined))), cut
+}
+
+// mergeable tells whether two schemas say together, as one, what they say each by itself: they have no keyword in common
+// but annotations and equal ones, and none that depends on another beside it.
+func mergeable(a, b mcp.Object) bool {
+	groups := map[string]bool{}
+	for name := range a.Members {
+		groups[groupOf(name)] = true
+	}
+	delete(groups, "")
+	for name, value := range b.Members {
+		if group := groupOf(name); group != "" && (groups[group] || groups["unevaluated"] || group == "unevaluated" && a.Len() > annotationsOf(a).Len()) {
+			return false
+		}
+		if other := a.Value(name); other != nil && string(other) != string(value) && !isAnnotation(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// groupOf returns the name of the keywords that depend on each other, "" of one that stands alone.
+func groupOf(keyword string) string {
+	switch keyword {
+	case "properties", "patternProperties", "additionalProperties":
+		return "members"
+	case "items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains":
+		return "items"
+	case "if", "then", "else":
+		return "if"
+	case "unevaluatedItems", "unevaluatedProperties":
+		return "unevaluated"
+	}
+	return ""
+}
+
+// resolve returns the place of a reference that the guard has passed.
+func (in *inliner) resolve(reference string) string {
+	fragment, _ := url.PathUnescape(strings.TrimPrefix(reference, "#"))
+	if fragment == "" || fragment[0] == '/' {
+		return fragment
+	}
+	if place, ok := in.anchors[fragment]; ok {
+		return place
+	}
+	return fragment // no place, since it has no slash
+}
+
+// besideReference returns what draft-07 does not ignore beside $ref.
+func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
+	kept := annotationsOf(schema)
+	if isRoot {
+		kept = kept.With("$schema", schema.Value("$schema")).With("$id", schema.Value("$id"))
+	}
+	return kept
+}
+
+// annotationsOf returns the members of a schema that only describe.
+func annotationsOf(schema mcp.Object) mcp.Object {
+	members := make([]mcp.Member, 0, schema.Len())
+	for name, value := range schema.Members {
+		if isAnnotation(name) {
+			members = append(members, mcp.Member{Name: name, Value: value})
+		}
+	}
+	return mcp.NewObject(members...)
+}
+
+func isAnnotation(keyword string) bool {
+	switch keyword {
+	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,168 @@
+package openapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// Bounds of answers, in bytes.
+const (
+	maxAnswer  = 16 << 20
+	maxRefusal = 64 << 10 // what is read of an answer that is an error
+	maxExcerpt = 2_000    // what of it is told
+)
+
+// answer makes the result of a call from the API's answer.
+func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Object, error) {
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
+	switch {
+	case response.StatusCode >= 300 && response.StatusCode < 400:
+		return failure("The API answered " + status + ", which leads to another address. It was not followed."), nil
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return c.refused(status, response), nil
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return mcp.Object{}, c.unavailable(ctx, true, err)
+	case len(data) > maxAnswer:
+		return failure(fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status, maxAnswer>>20)), nil
+	case len(data) == 0:
+		return text("Done: the API answered " + status + "."), nil
+	}
+	data = c.redact(data)
+	switch kind, mediaType := kindOf(response.Header); kind {
+	case kindJSON:
+		return structured(status, data), nil
+	case kindText:
+		if utf8.Valid(data) {
+			return text(string(data)), nil
+		}
+		return failure("The API answered " + status + " with text that is not UTF-8."), nil
+	default:
+		return failure(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType)), nil
+	}
+}
+
+// structured returns any JSON value as structured content, and as text for clients that know only that. Revisions that
+// allow only objects there are the door's concern.
+func structured(status string, data []byte) mcp.Object {
+	mended, _ := strictjson.Mend(data)
+	raw, err := mcp.ParseRaw(mended)
+	if err == nil {
+		var compact []byte
+		compact, err = strictjson.Compact(raw)
+		raw = compact
+	}
+	if err != nil {
+		return failure("The API answered " + status + ", but its JSON cannot be read.")
+	}
+	result := text(string(raw))
+	if raw.IsNull() {
+		return result
+	}
+	return result.With("structuredContent", raw)
+}
+
+// refused tells the model what the API says is wrong.
+func (c *caller) refused(status string, response *http.Response) mcp.Object {
+	said := "The API answered " + status
+	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // as much as came
+	if kind, _ := kindOf(response.Header); kind == kindOther {
+		return failure(said + ".")
+	}
+	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(c.redact(data)), "\uFFFD"), maxExcerpt))
+	if excerpt == "" {
+		return failure(said + ".")
+	}
+	return failure(said + ": " + excerpt)
+}
+
+// kind is a kind of content.
+type kind int
+
+const (
+	kindOther kind = iota
+	kindJSON
+	kindText
+)
+
+// kindOf returns the kind of a body, and the name of its type.
+func kindOf(header http.Header) (kind, string) {
+	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	switch {
+	case err != nil || mediaType == "":
+		return kindOther, "content of an unknown type"
+	case mediaType == typeJSON || strings.HasSuffix(mediaType, "+json"):
+		return kindJSON, mediaType
+	case strings.HasPrefix(mediaType, "text/") || mediaType == "application/xml" || strings.HasSuffix(mediaType, "+xml"):
+		return kindText, mediaType
+	}
+	return kindOther, cut(mediaType, 100)
+}
+
+// minSecret is the shortest value of a header that is looked for in answers, in bytes: shorter ones occur by chance.
+const minSecret = 8
+
+// secretsOf returns the texts that no answer may repeat: the values of headers that carry credentials, and what follows
+// the scheme in them.
+func secretsOf(headers map[string]string) []string {
+	var secrets []string
+	add := func(secret string) {
+		if len(secret) < minSecret {
+			return
+		}
+		quoted := string(strictjson.AppendQuote(nil, secret))
+		secrets = append(secrets, secret, quoted[1:len(quoted)-1], strings.ReplaceAll(secret, "/", `\/`))
+	}
+	for name, value := range headers {
+		folded := strings.ToLower(name)
+		for _, word := range []string{"auth", "token", "secret", "key", "password", "cookie", "credential", "session"} {
+			if strings.Contains(folded, word) {
+				add(value)
+				_, credentials, _ := strings.Cut(value, " ")
+				add(credentials)
+				break
+			}
+		}
+	}
+	return secrets
+}
+
+// redact takes the gateway's own credentials out of an answer: some APIs repeat a request, above all in errors.
+func (c *caller) redact(data []byte) []byte {
+	for _, secret := range c.secrets {
+		if bytes.Contains(data, []byte(secret)) {
+			data = bytes.ReplaceAll(data, []byte(secret), []byte("[redacted]"))
+		}
+	}
+	return data
+}
+
+// cut returns text up to limit bytes, of whole characters, with … where it was cut.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+func text(text string) mcp.Object {
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
+}
+
+func failure(message string) mcp.Object { return text(message).With("isError", mcp.Bool(true)) }

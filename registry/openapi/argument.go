@@ -1,0 +1,221 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// argument is one parameter of an operation, as the tool has it.
+type argument struct {
+	name      string // among the arguments of the tool
+	parameter string // in the request
+	place     string // path, query or header
+	style     string
+	explode   bool
+	asJSON    bool // its text is the value as JSON
+	required  bool
+	schema    mcp.RawJSON
+}
+
+// newArgument returns the argument for a parameter, nil for one that the caller is not to set.
+func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
+	a := &argument{parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath}
+	switch p.In {
+	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
+	case openapi3.ParameterInHeader:
+		if ignoredHeader(p.Name) || own.Get(p.Name) != "" {
+			return nil, nil
+		}
+		if !mayBeArgument(p.Name) {
+			return nil, a.leftOut("no argument may set this header")
+		}
+	case openapi3.ParameterInCookie:
+		return nil, a.leftOut("no argument may set a cookie")
+	default:
+		return nil, a.leftOut("it is in no place that is known")
+	}
+	if err := a.readStyle(p); err != nil {
+		return nil, err
+	}
+	ref := p.Schema
+	if len(p.Content) > 0 {
+		media := p.Content.Get(typeJSON)
+		if media == nil || len(p.Content) > 1 {
+			return nil, a.leftOut("its content is not JSON")
+		}
+		ref, a.asJSON = media.Schema, true
+	}
+	raw, err := s.of(ref)
+	if err != nil {
+		return nil, fmt.Errorf("parameter %q: %w", p.Name, err)
+	}
+	a.schema = described(raw, p.Description)
+	return a, nil
+}
+
+// leftOut returns nil for a parameter that may be missing, since then it is only never sent.
+func (a *argument) leftOut(reason string) error {
+	if !a.required {
+		return nil
+	}
+	return fmt.Errorf("%s parameter %q is required, but %s", a.place, a.parameter, reason)
+}
+
+// readStyle takes the style that a parameter has by its own word or by its place.
+// https://spec.openapis.org/oas/v3.1.1.html#style-values
+func (a *argument) readStyle(p *openapi3.Parameter) error {
+	styles := map[string][]string{
+		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
+		openapi3.ParameterInQuery:  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+		openapi3.ParameterInHeader: {"simple"},
+	}[a.place]
+	a.style = p.Style
+	if a.style == "" {
+		a.style = styles[0]
+	}
+	if !slices.Contains(styles, a.style) {
+		return fmt.Errorf("%s parameter %q has the style %q, which is not served", a.place, a.parameter, a.style)
+	}
+	a.explode = a.style == "form"
+	if p.Explode != nil {
+		a.explode = *p.Explode
+	}
+	if a.explode && a.place == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(p.Schema) {
+		return fmt.Errorf("query parameter %q is an object whose properties would become parameters of their own", a.parameter)
+	}
+	return nil
+}
+
+func isObject(ref *openapi3.SchemaRef) bool {
+	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0)
+}
+
+// ignoredHeader tells of parameters that a document may hold without meaning any.
+// https://spec.openapis.org/oas/v3.1.1.html#parameter-object
+func ignoredHeader(name string) bool {
+	switch strings.ToLower(name) {
+	case "accept", "content-type", "authorization":
+		return true
+	}
+	return false
+}
+
+// mayBeArgument tells whether a model may set a header: none that carries credentials, says where the request goes or
+// from whom it comes, or frames the message.
+func mayBeArgument(name string) bool {
+	folded := strings.ReplaceAll(strings.ToLower(name), "_", "-") // some servers take one for the other
+	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return false
+	}
+	for _, beginning := range []string{"accept", "content-", "proxy-", "sec-", "x-forwarded", "x-original", "x-rewrite", "x-http-method", "x-method", "mcp-", "access-control-"} {
+		if strings.HasPrefix(folded, beginning) {
+			return false
+		}
+	}
+	switch folded {
+	case "authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te", "trailer", "transfer-encoding",
+		"upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent", "x-real-ip", "range", "date", "http2-settings":
+		return false
+	}
+	return true
+}
+
+// described returns the schema with a description, its own if it has one.
+func described(raw mcp.RawJSON, description string) mcp.RawJSON {
+	o, ok := mcp.ObjectOf(raw)
+	if !ok || description == "" || o.Has("description") {
+		return raw
+	}
+	return o.With("description", mcp.String(description)).JSON()
+}
+
+// nameArguments gives each argument the name of its parameter, made of the characters that clients take. Of several
+// that would share one, the path's keeps it, then the query's, and the other is called place.name; body is always
+// the body's.
+func nameArguments(arguments []*argument, hasBody bool) error {
+	taken := map[string]bool{"body": hasBody}
+	for _, place := range []string{openapi3.ParameterInPath, openapi3.ParameterInQuery, openapi3.ParameterInHeader} {
+		for _, a := range arguments {
+			if a.place != place {
+				continue
+			}
+			a.name = fit(a.parameter)
+			if taken[strings.ToLower(a.name)] || a.name == "" {
+				a.name = fit(place + "." + a.parameter)
+			}
+			if taken[strings.ToLower(a.name)] {
+				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place, a.parameter)
+			}
+			taken[strings.ToLower(a.name)] = true
+		}
+	}
+	return nil
+}
+
+// Media types of bodies.
+const (
+	typeJSON = "application/json"
+	typeForm = "application/x-www-form-urlencoded"
+)
+
+// body is what an operation takes as its request's body.
+type body struct {
+	mediaType string
+	form      bool
+	required  bool
+	schema    mcp.RawJSON
+}
+
+// newBody returns nil when the operation takes no body.
+func newBody(ref *openapi3.RequestBodyRef, s *schemas) (*body, error) {
+	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
+		return nil, nil
+	}
+	var chosen string
+	for mediaType := range ref.Value.Content {
+		if rank(mediaType) > rank(chosen) || rank(mediaType) == rank(chosen) && mediaType < chosen {
+			chosen = mediaType
+		}
+	}
+	if rank(chosen) == 0 {
+		return nil, errors.New("its body is neither JSON nor a form")
+	}
+	media := ref.Value.Content[chosen]
+	b := &body{mediaType: chosen, form: rank(chosen) == 1, required: ref.Value.Required}
+	if media == nil {
+		media = openapi3.NewMediaType()
+	}
+	if b.form && len(media.Encoding) > 0 {
+		return nil, errors.New("its body is a form with an encoding of its own")
+	}
+	raw, err := s.of(media.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	b.schema = described(raw, ref.Value.Description)
+	return b, nil
+}
+
+// rank orders the media types that can be written: JSON before its kin before forms, and 0 for all others.
+func rank(mediaType string) int {
+	base, _, err := mime.ParseMediaType(mediaType)
+	switch {
+	case err != nil || strings.Contains(base, "*"):
+		return 0
+	case base == typeJSON:
+		return 3
+	case strings.HasPrefix(base, "application/") && strings.HasSuffix(base, "+json"):
+		return 2
+	case base == typeForm:
+		return 1
+	}
+	return 0
+}

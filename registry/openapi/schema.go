@@ -1,0 +1,245 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// direction is what a schema is for: a property that is only read is no argument, one that is only written no answer.
+type direction int
+
+const (
+	request direction = iota
+	answer
+)
+
+// schemas turns schemas of one document into JSON Schema 2020-12 for one tool, and collects the components that they
+// refer to as its $defs.
+type schemas struct {
+	doc  *document
+	old  bool // 3.0, whose schemas are a dialect of their own
+	way  direction
+	defs map[string]mcp.RawJSON // nil while one is being made
+}
+
+func newSchemas(doc *document, way direction) *schemas {
+	return &schemas{doc: doc, old: doc.IsOpenAPI30(), way: way, defs: map[string]mcp.RawJSON{}}
+}
+
+const components = "#/components/schemas/"
+
+// of returns the schema as JSON Schema; one that is absent allows everything.
+func (s *schemas) of(ref *openapi3.SchemaRef) (mcp.RawJSON, error) {
+	if ref == nil || ref.Ref == "" && ref.Value == nil {
+		return mcp.RawJSON("{}"), nil
+	}
+	text, err := ref.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	raw, err := mcp.ParseRaw(text)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return s.convert(raw)
+}
+
+// convert turns one schema. What is no schema stays as it is, for the catalogue to refuse.
+func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
+	from, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return raw, nil
+	}
+	var to mcp.Object
+	if ref := from.Text("$ref"); ref != "" {
+		local, err := s.refer(ref)
+		if err != nil {
+			return nil, err
+		}
+		to = to.With("$ref", mcp.String(local))
+		if s.old { // beside a reference nothing counts: https://spec.openapis.org/oas/v3.0.4.html#reference-object
+			return to.JSON(), nil
+		}
+	}
+	for name, value := range from.Members {
+		value, err := s.keyword(from, name, value)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			to = to.With(name, value)
+		}
+	}
+	to = exclusive(to, "minimum", "exclusiveMinimum")
+	to = exclusive(to, "maximum", "exclusiveMaximum")
+	if s.old && string(from.Value("nullable")) == "true" {
+		to = nullable(to)
+	}
+	return to.JSON(), nil
+}
+
+// keyword turns the value of one keyword; nil leaves it out.
+func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
+	switch name {
+	case "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
+		return nil, nil
+	case "properties":
+		return s.named(value, func(property mcp.RawJSON) bool { return s.hidden(property) })
+	case "patternProperties", "dependentSchemas", "$defs", "definitions":
+		return s.named(value, func(mcp.RawJSON) bool { return false })
+	case "required":
+		return s.required(value, from.Object("properties")), nil
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		return s.list(value)
+	case "items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
+		"unevaluatedProperties", "unevaluatedItems":
+		return s.convert(value)
+	}
+	if strings.HasPrefix(name, "x-") { // x-mcp-header has a meaning here that no document may give
+		return nil, nil
+	}
+	return value, nil
+}
+
+func (s *schemas) named(raw mcp.RawJSON, hidden func(mcp.RawJSON) bool) (mcp.RawJSON, error) {
+	from, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return raw, nil
+	}
+	members := make([]mcp.Member, 0, from.Len())
+	for name, value := range from.Members {
+		if hidden(value) {
+			continue
+		}
+		converted, err := s.convert(value)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, mcp.Member{Name: name, Value: converted})
+	}
+	return mcp.NewObject(members...).JSON(), nil
+}
+
+func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
+	elements, ok := raw.Elements()
+	if !ok {
+		return raw, nil
+	}
+	for i := range elements {
+		var err error
+		if elements[i], err = s.convert(elements[i]); err != nil {
+			return nil, err
+		}
+	}
+	return mcp.Array(elements), nil
+}
+
+// required leaves out the properties that are hidden: they are required in the other direction only.
+func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
+	elements, ok := raw.Elements()
+	if !ok {
+		return raw
+	}
+	kept := elements[:0]
+	for _, element := range elements {
+		name, _ := element.Text()
+		if !s.hidden(properties.Value(name)) {
+			kept = append(kept, element)
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return mcp.Array(kept)
+}
+
+// hidden tells whether a property is not for this direction, by its own word or by that of the component it refers to.
+func (s *schemas) hidden(property mcp.RawJSON) bool {
+	o, _ := mcp.ObjectOf(property)
+	word := "readOnly"
+	if s.way == answer {
+		word = "writeOnly"
+	}
+	if string(o.Value(word)) == "true" && (!s.old || !o.Has("$ref")) {
+		return true
+	}
+	name, local := strings.CutPrefix(o.Text("$ref"), components)
+	component := s.component(name)
+	if !local || component == nil || component.Value == nil {
+		return false
+	}
+	return s.way == request && component.Value.ReadOnly || s.way == answer && component.Value.WriteOnly
+}
+
+func (s *schemas) component(name string) *openapi3.SchemaRef {
+	if s.doc.Components == nil {
+		return nil
+	}
+	return s.doc.Components.Schemas[name]
+}
+
+// refer returns what a reference becomes: one to a component leads to the same place in $defs.
+func (s *schemas) refer(ref string) (string, error) {
+	rest, local := strings.CutPrefix(ref, components)
+	name, tail, deeper := strings.Cut(rest, "/")
+	if deeper {
+		tail = "/" + tail
+	}
+	component := s.component(name)
+	if !local || component == nil || !plainName(name) {
+		return "", errors.New("a schema refers to something else than a component of the document under " + components)
+	}
+	if _, known := s.defs[name]; !known {
+		s.defs[name] = nil
+		definition, err := s.of(component)
+		if err != nil {
+			return "", err
+		}
+		s.defs[name] = definition
+	}
+	return "#/$defs/" + name + tail, nil
+}
+
+// plainName tells whether a component has a name that needs no escaping.
+// https://spec.openapis.org/oas/v3.1.1.html#components-object
+func plainName(name string) bool {
+	return strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+}
+
+// exclusive turns the form of 3.0, a flag beside the bound, into that of JSON Schema, a bound of its own.
+func exclusive(o mcp.Object, bound, flag string) mcp.Object {
+	switch string(o.Value(flag)) {
+	case "true":
+		return o.With(flag, o.Value(bound)).Without(bound)
+	case "false":
+		return o.Without(flag)
+	}
+	return o
+}
+
+// nullable allows null too. With no type beside it, 3.0.3 gives nullable no effect; but who writes it beside allOf means
+// null, and an API that gets one it did not mean answers with an error.
+func nullable(o mcp.Object) mcp.Object {
+	kind := o.Text("type")
+	if kind == "" || o.Has("allOf") || o.Has("anyOf") || o.Has("oneOf") || o.Has("not") {
+		null := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("null")})
+		either := mcp.NewObject(mcp.Member{Name: "anyOf", Value: mcp.Array([]mcp.RawJSON{o.Without("description").JSON(), null.JSON()})})
+		return either.With("description", o.Value("description"))
+	}
+	o = o.With("type", mcp.Array([]mcp.RawJSON{mcp.String(kind), mcp.String("null")}))
+	values, ok := o.Value("enum").Elements()
+	if !ok {
+		return o
+	}
+	for _, value := range values {
+		if value.IsNull() {
+			return o
+		}
+	}
+	return o.With("enum", mcp.Array(append(values, mcp.RawJSON("null"))))
+}

@@ -1,0 +1,83 @@
+package upstream
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// FuzzComplete brings results of all forms into the form that is passed on. What passes keeps the promise of its method
+// and passes again unchanged.
+func FuzzComplete(f *testing.F) {
+	for _, seed := range []string{
+		`{"content":[]}`, `{"toolResult":{"a":1}}`, `{"messages":[]}`, `{"contents":[{"uri":"a:b"}]}`,
+		`{"completion":{"values":["a"],"total":1}}`, `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`,
+		`{"resultType":"task"}`, `{"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`, `{"resultType":"compl\u0065te","content":null}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	promised := map[string]string{
+		mcp.MethodToolsCall: "content", mcp.MethodPromptsGet: "messages", mcp.MethodResourcesRead: "contents",
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		result, err := mcp.ParseObject(data)
+		if err != nil {
+			return
+		}
+		for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete} {
+			for _, revision := range []string{mcp.LatestLegacy, mcp.LatestModern} {
+				once, err := fault("s").complete(method, revision, result)
+				if err != nil {
+					continue
+				}
+				twice, err := fault("s").complete(method, revision, once)
+				if err != nil || !bytes.Equal(once.JSON(), twice.JSON()) {
+					t.Errorf("%s: %s became %s, then %s (%v)", method, data, once.JSON(), twice.JSON(), err)
+				}
+				if once.Text("resultType") == "input_required" {
+					if revision != mcp.LatestModern || method == mcp.MethodComplete {
+						t.Errorf("%s, %s: %s asks", method, revision, data)
+					}
+					continue
+				}
+				if member := promised[method]; member != "" && !once.Value(member).IsArray() {
+					t.Errorf("%s: %s passed without %s", method, data, member)
+				}
+				if values, ok := once.Object("completion").Value("values").Elements(); method == mcp.MethodComplete && (!ok || len(values) > maxValues) {
+					t.Errorf("%s: %s passed with %d values", method, data, len(values))
+				}
+			}
+		}
+	})
+}
+
+// FuzzTake reads lists of all forms. Whatever comes, each definition is kept or refused, and what is kept has a name or
+// URI.
+func FuzzTake(f *testing.F) {
+	f.Add([]byte(`[{"name":"a"},{"uri":"a:b","name":"c"},{"uriTemplate":"a:{b}","name":"d"},1,null,{}]`))
+	f.Add([]byte(`[{"name":"a\u200bb"},{"name":"a\u0007"},{"uri":"a:\u202eb","name":"c"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		raw, err := mcp.ParseRaw(data)
+		if err != nil {
+			return
+		}
+		elements, _ := raw.Elements()
+		for _, one := range newLists(nil).all() {
+			one.take("s", reading{of: one, raw: elements})
+			if len(one.items)+len(one.refused) != len(elements) {
+				t.Errorf("%s: %d kept and %d refused of %d", one.kind, len(one.items), len(one.refused), len(elements))
+			}
+			for _, definition := range one.items {
+				if definition.Text(one.key) == "" || definition.Text("name") == "" {
+					t.Errorf("%s: kept %s", one.kind, definition.JSON())
+				}
+			}
+			for _, refused := range one.refused {
+				if refused.Err == nil || len(refused.Item) > maxRefused {
+					t.Errorf("%s: refused %+v", one.kind, refused)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,264 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// toolsFirst is how long tools wait for the other lists before they go into the catalogue without them.
+const toolsFirst = time.Second
+
+// topics is a set of what a server can say has changed.
+type topics uint32
+
+// The topics.
+const (
+	topicTools topics = 1 << iota
+	topicPrompts
+	topicResources // and their templates
+
+	everyTopic  = topicTools | topicPrompts | topicResources
+	announcedBy = 8 // bits, from a topic to the note that the server itself said that it changed
+)
+
+func topicOf(kind registry.Kind) topics {
+	switch kind {
+	case registry.KindTool:
+		return topicTools
+	case registry.KindPrompt:
+		return topicPrompts
+	default:
+		return topicResources
+	}
+}
+
+// kinds yields one kind for each topic.
+func (t topics) kinds(yield func(registry.Kind) bool) {
+	for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
+		if t&topicOf(kind) != 0 && !yield(kind) {
+			return
+		}
+	}
+}
+
+// declare records the capabilities of the server.
+func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
+
+// has tells whether the server declares a capability, as far as that is known. One that declares none of those with
+// lists may have tools all the same.
+func (c *connection) has(name string) bool {
+	declared := c.capabilities.Load()
+	if declared == nil {
+		return true
+	}
+	return declared.Value(name).IsObject() ||
+		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
+}
+
+// topics returns what the server has lists of.
+func (c *connection) topics() topics {
+	var t topics
+	if c.has("tools") {
+		t |= topicTools
+	}
+	if c.has("prompts") {
+		t |= topicPrompts
+	}
+	if c.has("resources") {
+		t |= topicResources
+	}
+	return t
+}
+
+// subscribable tells whether the server tells of changes of single resources, as far as that is known.
+func (c *connection) subscribable() bool {
+	declared := c.capabilities.Load()
+	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
+}
+
+// lists are all lists of one connection. Only its supervisor touches them.
+type lists struct {
+	conn                                 *connection
+	tools, prompts, resources, templates *listing
+	offers                               []registry.Offer // of the tools
+	changed                              topics           // since they were put into the catalogue
+	stale                                bool             // the catalogue or the status must be told
+}
+
+func newLists(c *connection) *lists {
+	return &lists{
+		conn: c, stale: true,
+		tools:     &listing{kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools", key: "name"},
+		prompts:   &listing{kind: registry.KindPrompt, method: mcp.MethodPromptsList, member: "prompts", key: "name"},
+		resources: &listing{kind: registry.KindResource, method: mcp.MethodResourcesList, member: "resources", key: "uri"},
+		templates: &listing{kind: registry.KindTemplate, method: mcp.MethodTemplatesList, member: "resourceTemplates", key: "uriTemplate"},
+	}
+}
+
+func (l *lists) all() []*listing { return []*listing{l.tools, l.prompts, l.resources, l.templates} }
+
+// due returns the topics of the lists that are to be asked for again: those that failed, and where changes are not
+// told, those that are no longer fresh.
+func (l *lists) due() topics {
+	var due topics
+	for _, one := range l.all() {
+		if time.Since(one.read) >= one.fresh && (one.failures > 0 || !l.conn.told.Load()) {
+			due |= topicOf(one.kind)
+		}
+	}
+	return due & l.conn.topics()
+}
+
+// checkAfter returns when to check next: sooner while changes are told, since then only life is asked.
+func (l *lists) checkAfter() time.Duration {
+	if l.conn.told.Load() {
+		return jitter(checkEvery)
+	}
+	rest := freshMax
+	for _, one := range l.all() {
+		if !one.read.IsZero() {
+			rest = min(rest, one.fresh-time.Since(one.read))
+		}
+	}
+	return max(rest, 0) + jitter(checkEvery/4)
+}
+
+// read asks for the lists of the topics, all at once. publish is called when all have come, and before when the tools
+// have and others keep them waiting. The error is that of the tools: what goes wrong with another list is its own
+// affair.
+func (u *Upstream) read(ctx context.Context, l *lists, asked topics, publish func()) error {
+	limited, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	asks := l.asks(asked)
+	readings := make(chan reading, len(asks))
+	for _, one := range asks {
+		go func() { readings <- one.ask(limited, l.conn) }() // the loop below waits for it
+	}
+	patience := time.NewTimer(toolsFirst)
+	defer patience.Stop()
+	var failed error
+	for left := len(asks); left > 0; {
+		select {
+		case r := <-readings:
+			left--
+			if err := u.take(ctx, l, r); err != nil {
+				failed = err
+				cancel()
+			}
+		case <-patience.C:
+			if failed == nil && l.tools.text != nil {
+				publish()
+			}
+		}
+	}
+	if failed == nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if failed == nil {
+		publish()
+	}
+	return failed
+}
+
+// asks returns the lists of the topics that the server has, and empties those that it has no longer.
+func (l *lists) asks(asked topics) []*listing {
+	had := l.conn.topics()
+	var asks []*listing
+	for _, one := range l.all() {
+		switch topic := topicOf(one.kind); {
+		case had&topic == 0:
+			if one.empty() {
+				l.changed, l.stale = l.changed|topic, true
+			}
+		case asked&topic != 0:
+			asks = append(asks, one)
+		}
+	}
+	if had&topicTools == 0 {
+		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // read, as far as others wait for it
+	}
+	return asks
+}
+
+// take keeps one list that was read.
+func (u *Upstream) take(ctx context.Context, l *lists, r reading) error {
+	one, overflow := r.of, errors.Is(r.err, errOverflow)
+	err := l.conn.server.settle(ctx, r.err)
+	switch {
+	case err != nil && (one == l.tools || ctx.Err() != nil):
+		return err
+	case err != nil && (!overflow || len(r.raw) == 0):
+		if one.fail(u.cfg.Name, err) {
+			l.stale = true
+			u.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error", problem(err))
+		}
+		l.conn.judge(err)
+		return nil
+	}
+	differs, repaired := one.take(u.cfg.Name, r)
+	if repaired > 0 {
+		u.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind", string(one.kind), "repairs", repaired)
+	}
+	if !differs {
+		return nil
+	}
+	l.changed, l.stale = l.changed|topicOf(one.kind), true
+	if overflow {
+		one.refuse(u.cfg.Name, "", "size", errOverflow)
+	}
+	if one == l.tools {
+		l.offers = u.offers(l)
+	}
+	return nil
+}
+
+// source returns everything that the server offers now.
+func (u *Upstream) source(l *lists) registry.Source {
+	c := l.conn
+	s := registry.Source{
+		Name: u.cfg.Name, Prefix: u.cfg.Prefix, Timeout: u.cfg.Timeout, Tools: l.offers,
+		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
+		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
+	}
+	s.Completes = c.has("completions")
+	if c.version == mcp.Revision2024 { // which has no such capability
+		s.Completes = len(s.Prompts) > 0 || len(s.Templates) > 0
+	}
+	if s.Reads || s.Completes || len(s.Prompts) > 0 {
+		s.Use = c.use
+	}
+	if s.Reads && c.subscribable() {
+		s.Subscribe = u.subscribe
+	}
+	return s
+}
+
+// status returns what there is, without what the catalogue left out.
+func (l *lists) status(left []registry.Refusal) Status {
+	s := Status{
+		Revision: l.conn.version,
+		Tools:    len(l.offers), Prompts: len(l.prompts.items), Resources: len(l.resources.items), Templates: len(l.templates.items),
+	}
+	for _, r := range left {
+		switch r.Kind {
+		case registry.KindTool:
+			s.Tools--
+		case registry.KindPrompt:
+			s.Prompts--
+		case registry.KindResource:
+			s.Resources--
+		case registry.KindTemplate:
+			s.Templates--
+		}
+	}
+	s.Refused = slices.Clone(left)
+	for _, one := range l.all() {
+		s.Refused = append(s.Refused, one.refused...)
+	}
+	return s
+}

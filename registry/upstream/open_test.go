@@ -1,0 +1,121 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// FuzzEndpoint gives any address as an endpoint: what is accepted lies on the origin of the stream.
+func FuzzEndpoint(f *testing.F) {
+	for _, seed := range []string{
+		"/messages?session=1", "m", "?s=1", "//evil.example/m", "http://server.example:80/m", "HTTP://SERVER.example/m", "http://u@server.example/",
+		`\\evil.example\m`, `/\evil.example`, "javascript:x", "http:m", "http://server.example@evil.example/", "http://[::1]/", "/m#f", "", "/%2f%2fevil", "/\x00",
+		"http://server.example:080/", "https://server.example/", "..//evil.example", "http:///m", "http://server.example%2eevil/",
+	} {
+		f.Add(seed)
+	}
+	source, err := url.Parse("http://server.example/base/sse?key=1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		target, err := endpoint(source, []byte(address))
+		if err != nil {
+			return
+		}
+		again, err := url.Parse(target.String())
+		if err != nil || len(address) > maxEndpoint {
+			t.Fatalf("%q: accepted as %q: %v", address, target, err)
+		}
+		host := strings.ToLower(again.Host)
+		if again.Scheme != "http" || host != "server.example" && host != "server.example:80" && host != "server.example:" || again.User != nil || again.Fragment != "" {
+			t.Errorf("%q: accepted as %q, which is elsewhere", address, target)
+		}
+	})
+}
+
+// TestOpenOpensTheKindThatWasFound opens a further connection of each legacy kind: with capabilities, and without asking
+// what the server is.
+func TestOpenOpensTheKindThatWasFound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind kind
+		want string
+	}{
+		"Streamable HTTP": {kindLegacy, "POST initialize, POST notifications/initialized"},
+		"HTTP+SSE":        {kindSSE, "GET, POST initialize, POST notifications/initialized"},
+		"modern":          {kindModern, ""},
+		"unknown":         {kindUnknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &minimal{answers: make(chan string, 1)}
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			u := New(Config{Name: "up", URL: server.URL, Client: server.Client(), Logger: slog.New(slog.DiscardHandler)}, registry.New())
+			u.remember(test.kind)
+			c := newConnection("up", func(Anomaly, int) {})
+			roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
+			err := u.open(t.Context(), c, roots)
+			if test.want == "" {
+				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok || unavailable.Sent || len(s.asked) > 0 {
+					t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(errors.Unwrap(err))
+			}
+			c.end(t.Context(), true)
+			if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` || c.version != mcp.Revision2024 {
+				t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version, test.want)
+			}
+		})
+	}
+}
+
+// minimal answers initialize, on the stream where there is one. One request is served at a time.
+type minimal struct {
+	asked    []string
+	declared string
+	streams  bool
+	answers  chan string
+}
+
+func (s *minimal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		s.asked, s.streams = append(s.asked, "GET"), true
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: endpoint\ndata: /m\n\n")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, "data: "+<-s.answers+"\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, _ := mcp.ParseObject(body)
+	s.asked = append(s.asked, "POST "+m.Text("method"))
+	answer := `{"jsonrpc":"2.0","id":` + string(m.Value("id")) + `,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}`
+	switch {
+	case m.Text("method") != mcp.MethodInitialize:
+		w.WriteHeader(http.StatusAccepted)
+	case s.streams:
+		s.declared = string(m.Object("params").Value("capabilities"))
+		w.WriteHeader(http.StatusAccepted)
+		s.answers <- answer
+	default:
+		s.declared = string(m.Object("params").Value("capabilities"))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer)
+	}
+}

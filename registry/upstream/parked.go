@@ -1,0 +1,437 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Limits of calls whose callers can be asked.
+const (
+	gatherWindow = 25 * time.Millisecond // in which questions join the first one's round
+	parkLimit    = 5 * time.Minute       // for the answers to a round
+	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
+	parkedMax    = 1000                  // calls of one upstream that wait for answers
+	questionsMax = 64                    // of one call
+)
+
+// dialogue is a call whose caller can be asked. Its exchange goes on in a goroutine of its own while its caller comes
+// and goes: a round returns the questions, and the call's repeat brings the answers and takes part in the next round.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+type dialogue struct {
+	pool    *pool
+	session *legacy
+	caller  caller
+	cancel  context.CancelFunc // ends the exchange
+	held    bool               // the call's place is kept; only the present round touches this
+	news    chan struct{}      // a question came
+	notes   chan *mcp.Message  // for the present round
+	done    chan struct{}      // closed when the exchange ended, after the next two were set
+	result  mcp.Object
+	err     error
+
+	mu           sync.Mutex // guards the fields below
+	capabilities mcp.Object // of the present round's caller, or the last one's
+	attached     bool       // a round is going on
+	ended        bool
+	seen         map[mcp.ID]bool // questions so far
+	open         []question      // without an answer, in the order in which they came
+	release      func()          // of the call's place; nil: none is kept
+	expiry       *time.Timer
+}
+
+// question is a request of the server that waits for an answer.
+type question struct {
+	id      mcp.ID
+	key     string      // ours, and of this question only
+	request mcp.RawJSON // as the caller gets it
+}
+
+var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call with this requestState does not wait for an answer")
+
+// converse runs a call whose caller can be asked.
+func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	s, err := p.acquire(ctx, p.keyOf(c, i.method), aCall)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	owned, end := p.owned()
+	life, stop := context.WithTimeout(owned, lifeLimit)
+	cancel := func() {
+		stop()
+		end()
+	}
+	d := &dialogue{
+		pool: p, session: s.session(), caller: callerOf(c), cancel: cancel,
+		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),
+		seen: map[mcp.ID]bool{},
+	}
+	d.attach(c)
+	d.session.enter(d)
+	began := p.start(func() {
+		defer cancel()
+		defer p.release(s)
+		d.run(life, i, c)
+	})
+	if !began {
+		cancel()
+		d.session.leave(d)
+		p.release(s)
+		return mcp.Object{}, p.server.unavailable(false, errGone)
+	}
+	return d.round(ctx, c)
+}
+
+// run runs the exchange to its end, and leaves no question without an answer.
+func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
+	d.result, d.err = d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+	switch {
+	case d.err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		d.err = d.pool.server.unavailable(true, errLong)
+	case ctx.Err() != nil: // its own, and not that of any caller
+		d.err = d.pool.server.unavailable(true, errGone)
+	}
+	d.session.leave(d)
+	d.mu.Lock()
+	d.ended = true
+	open, release := d.open, d.release
+	d.open = nil
+	d.mu.Unlock()
+	for _, q := range open {
+		d.session.link.tell(ctx, rejection(q.id, mcp.Errorf(mcp.CodeInternal, "The call has ended")))
+	}
+	if release != nil {
+		release()
+	}
+	close(d.done)
+}
+
+// note gives a notification to the present round. Without one it is dropped.
+func (d *dialogue) note(m *mcp.Message) {
+	d.mu.Lock()
+	attached := d.attached
+	d.mu.Unlock()
+	if !attached {
+		return
+	}
+	select {
+	case d.notes <- m:
+	default:
+		d.pool.control.conn.count(Flooded, 1)
+	}
+}
+
+// ask takes a question. The error is the answer when it is not asked.
+func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
+	params := asked(m.Params)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.seen[m.ID]:
+		return nil // a stream that was resumed may bring it again
+	case d.ended:
+		return mcp.Errorf(mcp.CodeInternal, "The call has ended")
+	case !mcp.CanBeAsked(d.capabilities, m.Method, params):
+		return errUnasked
+	case len(d.seen) == questionsMax:
+		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
+	}
+	d.seen[m.ID] = true
+	request := mcp.NewObject(mcp.Member{Name: "method", Value: mcp.String(m.Method)})
+	if params.Len() > 0 {
+		request = request.With("params", params.JSON())
+	}
+	key := "q" + string(mcp.NumberID(int64(len(d.seen))))
+	d.open = append(d.open, question{id: m.ID, key: key, request: request.JSON()})
+	signal(d.news)
+	return nil
+}
+
+// asked returns the params of a question without what only means something between the server and this client.
+func asked(params mcp.Object) mcp.Object {
+	params = params.Without("task")
+	meta := params.Object("_meta")
+	if !meta.Has(mcp.MetaProgressToken) {
+		return params
+	}
+	if meta = meta.Without(mcp.MetaProgressToken); meta.Len() == 0 {
+		return params.Without("_meta")
+	}
+	return params.With("_meta", meta.JSON())
+}
+
+// withdraw takes a question back that the server no longer asks.
+func (d *dialogue) withdraw(id mcp.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = slices.DeleteFunc(d.open, func(q question) bool { return q.id == id })
+}
+
+// attach begins a round.
+func (d *dialogue) attach(c *registry.Call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached, d.capabilities = true, c.Capabilities
+}
+
+// round passes notifications on until there is something to return: the questions of the server, or its result. A
+// caller who leaves ends the exchange.
+func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+	relay := notifier(c)
+	pass := func() {
+		for {
+			select {
+			case m := <-d.notes:
+				if relay != nil {
+					relay(ctx, m)
+				}
+			default:
+				return
+			}
+		}
+	}
+	signal(d.news) // questions of the round before may be open
+	gather := time.NewTimer(gatherWindow)
+	defer gather.Stop()
+	gather.Stop()
+	for {
+		select {
+		case m := <-d.notes:
+			if relay != nil {
+				relay(ctx, m)
+			}
+		case <-d.news:
+			if d.waits() {
+				gather.Reset(gatherWindow)
+			}
+		case <-gather.C:
+			pass()
+			if result, err := d.park(c); err != nil || result.Len() > 0 {
+				return result, err
+			}
+		case <-d.done:
+			pass()
+			return d.result, d.err
+		case <-ctx.Done():
+			d.cancel()
+			<-d.done
+			return mcp.Object{}, ctx.Err()
+		}
+	}
+}
+
+func (d *dialogue) stopExpiry() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.expiry != nil {
+		d.expiry.Stop()
+	}
+}
+
+// waits tells whether a question is open.
+func (d *dialogue) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open) > 0
+}
+
+// park ends the round with the open questions. The result is empty when there are none any more.
+func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
+	state := rand.Text()
+	if !d.pool.park(state, d) {
+		d.cancel()
+		<-d.done
+		return mcp.Object{}, d.pool.server.unavailable(true, errCrowded)
+	}
+	var release func()
+	if !d.held && c.Hold != nil {
+		release = c.Hold()
+	}
+	d.mu.Lock()
+	if d.ended || len(d.open) == 0 {
+		d.mu.Unlock()
+		d.pool.claim(state, d)
+		if release != nil {
+			release()
+		}
+		return mcp.Object{}, nil
+	}
+	defer d.mu.Unlock()
+	if release != nil {
+		d.held, d.release = true, release
+	}
+	members := make([]mcp.Member, len(d.open))
+	for i, q := range d.open {
+		members[i] = mcp.Member{Name: q.key, Value: q.request}
+	}
+	d.attached = false
+	d.expiry = time.AfterFunc(parkLimit, func() { d.expire(state) })
+	return inputRequired(mcp.NewObject(members...), state), nil
+}
+
+func inputRequired(requests mcp.Object, state string) mcp.Object {
+	return mcp.NewObject(
+		mcp.Member{Name: "resultType", Value: mcp.String("input_required")},
+		mcp.Member{Name: "inputRequests", Value: requests.JSON()},
+		mcp.Member{Name: "requestState", Value: mcp.String(state)},
+	)
+}
+
+// expire ends a call whose round was not repeated in time.
+func (d *dialogue) expire(state string) {
+	if d.pool.claim(state, d) {
+		d.cancel()
+	}
+}
+
+// resume is the repeat of a call that waits for answers. Each round is repeated once.
+func (p *pool) resume(ctx context.Context, c *registry.Call, state string) (mcp.Object, error) {
+	answers, err := answersOf(c)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	d := p.waiting(state)
+	if d == nil || d.caller != callerOf(c) {
+		return mcp.Object{}, errNotParked
+	}
+	if err = d.check(answers); err != nil {
+		return mcp.Object{}, err
+	}
+	if !p.claim(state, d) {
+		return mcp.Object{}, errNotParked
+	}
+	d.attach(c)
+	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
+		d.cancel()
+		<-d.done
+		return mcp.Object{}, p.server.settle(ctx, err)
+	}
+	return d.round(ctx, c)
+}
+
+// answersOf returns the answers that a repeat brings, by the questions' keys.
+func answersOf(c *registry.Call) (mcp.Object, error) {
+	raw := c.Params.Value("inputResponses")
+	if raw == nil {
+		return mcp.Object{}, nil
+	}
+	answers, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return mcp.Object{}, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: inputResponses must be an object")
+	}
+	return answers, nil
+}
+
+// check tells what is wrong with the form of the answers. Those to nothing that was asked do not matter.
+func (d *dialogue) check(answers mcp.Object) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range d.open {
+		if answer := answers.Value(q.key); answer != nil && !answer.IsObject() {
+			return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object", q.key)
+		}
+	}
+	return nil
+}
+
+// answer passes the answers on to the server, each once. Questions without one stay open.
+func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
+	var bodies [][]byte
+	d.stopExpiry()
+	d.mu.Lock()
+	d.open = slices.DeleteFunc(d.open, func(q question) bool {
+		refused := refusals[q.key]
+		answer, ok := mcp.ObjectOf(answers.Value(q.key))
+		switch {
+		case ok:
+			bodies = append(bodies, mcp.AppendResult(nil, q.id, answer))
+		case refused != nil:
+			bodies = append(bodies, rejection(q.id, refused))
+		}
+		return ok || refused != nil
+	})
+	d.mu.Unlock()
+	for _, body := range bodies {
+		if err := d.session.link.send(ctx, body); err != nil && !d.over() {
+			return err
+		}
+	}
+	return nil
+}
+
+// over tells whether the exchange has ended, which makes an answer moot.
+func (d *dialogue) over() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stateAgain is the requestState of a call that is to be made anew when its caller has opened some addresses.
+const stateAgain = "again"
+
+// again tells whether a call is to be made anew: not when its caller did not accept to open an address.
+func again(c *registry.Call) (bool, error) {
+	answers, err := answersOf(c)
+	if err != nil {
+		return false, err
+	}
+	accepted := len(c.Refusals) == 0
+	for key, raw := range answers.Members {
+		answer, ok := mcp.ObjectOf(raw)
+		if !ok {
+			return false, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object", key)
+		}
+		accepted = accepted && answer.Text("action") == "accept"
+	}
+	return accepted, nil
+}
+
+// failed returns the result of a tool whose text says what went wrong, and of what is no tool the error.
+func failed(i *item, text string, err error) (mcp.Object, error) {
+	if i.method != mcp.MethodToolsCall {
+		return mcp.Object{}, err
+	}
+	return failure(text), nil
+}
+
+// opened turns the error of a server whose user must open addresses first into questions where the caller can be asked
+// them, and for a tool into a result that says so where not.
+// https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
+func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
+	var answered *mcp.Error
+	if !errors.As(err, &answered) || answered.Code != mcp.CodeURLElicitation {
+		return mcp.Object{}, err
+	}
+	data, _ := mcp.ObjectOf(answered.Data)
+	elicitations, _ := data.Value("elicitations").Elements()
+	elicitations = elicitations[:min(len(elicitations), questionsMax)]
+	var (
+		requests mcp.Object
+		text     = answered.Message
+		asks     = len(elicitations) > 0 && mayAsk(i.method)
+	)
+	for n, one := range elicitations {
+		params, _ := mcp.ObjectOf(one)
+		params = asked(params.With("mode", mcp.String("url")))
+		asks = asks && mcp.CanBeAsked(c.Capabilities, mcp.MethodElicit, params)
+		request := mcp.NewObject(
+			mcp.Member{Name: "method", Value: mcp.String(mcp.MethodElicit)}, mcp.Member{Name: "params", Value: params.JSON()},
+		)
+		requests = requests.With("q"+string(mcp.NumberID(int64(n+1))), request.JSON())
+		text += "\n" + params.Text("message") + "\n" + params.Text("url")
+	}
+	if asks {
+		return inputRequired(requests, stateAgain), nil
+	}
+	return failed(i, text, err)
+}

@@ -1,0 +1,547 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Limits of sessions.
+const (
+	defaultChildren = 8
+	maxSessions     = 64               // over HTTP
+	idleLimit       = 5 * time.Minute  // until a session that nobody uses is closed
+	idleCheck       = 30 * time.Second // between two looks for such sessions
+	idleGrace       = time.Second      // before a session makes room for who has one already
+)
+
+// pool keeps the sessions that run the calls of a legacy server, so that what a server says to one caller reaches no
+// other. It is safe for concurrent use.
+type pool struct {
+	control    *legacy // lists and watches; serves calls only where that mixes nobody
+	server     fault
+	dial       func(context.Context, *connection, mcp.Object) error
+	shared     bool                                         // by the operator's word one session may serve everyone
+	attributes bool                                         // the transport does
+	max        int                                          // sessions at once
+	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
+	end        context.CancelFunc
+	work       sync.WaitGroup // all goroutines of the pool
+
+	mu       sync.Mutex // guards the fields below
+	ended    bool
+	sessions map[key][]*pooled
+	all      map[*pooled]struct{} // those that are being opened or closed, or take no calls, included
+	closing  int                  // sessions that make room
+	queue    int                  // calls that wait for room
+	freed    chan struct{}        // closed when some may find it
+	parked   map[string]*dialogue
+}
+
+// caller is who calls. Nobody else answers the questions of the call.
+type caller struct{ tenant, issuer, subject, client string }
+
+func callerOf(c *registry.Call) caller {
+	return caller{c.TenantID, c.Principal.Issuer, c.Principal.Subject, c.Principal.ClientID}
+}
+
+// key says who may share a session. It has the whole caller where the server may say or ask what is meant for one.
+type key struct {
+	caller
+	capabilities string // in canonical form; "" are none
+	alone        bool   // one call at a time
+}
+
+// pooled is one session of a pool.
+type pooled struct {
+	key    key
+	conn   *connection
+	opened chan struct{} // closed when the session is there, or err is set
+	err    error
+	stop   context.CancelFunc // ends what follows the session
+
+	// Guarded by the pool's mutex.
+	calls, loans int
+	idle         time.Time // since when there are no calls
+	lost         bool      // it takes no more calls
+	leaving      bool      // it is being closed
+}
+
+func (s *pooled) session() *legacy { return s.conn.session.Load() }
+
+// use is what a session is wanted for.
+type use int
+
+const (
+	aCall use = iota
+	aLoan     // to watch resources, beside calls
+)
+
+// attach makes the connection the one that calls go to. The function it returns ends that.
+func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
+	if l, ok := c.peer.(*legacy); ok {
+		c.pool = newPool(ctx, l, u.cfg, u.open)
+	}
+	u.control.Store(c)
+	return func() { u.control.Store(nil) }
+}
+
+// borrow returns the connection on which a tenant's resources are watched; release gives it back.
+func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, release func(), err error) {
+	if c = u.control.Load(); c == nil {
+		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
+	}
+	p := c.pool
+	if p == nil || p.shared {
+		return c, func() {}, nil
+	}
+	s, err := p.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.conn, sync.OnceFunc(func() { p.giveBack(s) }), nil
+}
+
+func newPool(ctx context.Context, control *legacy, cfg Config, dial func(context.Context, *connection, mcp.Object) error) *pool {
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // close ends it, in its own order
+	p := &pool{
+		control: control, server: control.conn.server, dial: dial, shared: cfg.Shared,
+		attributes: control.link.attributes(), max: maxSessions, end: end,
+		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
+		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, freed: make(chan struct{}), parked: map[string]*dialogue{},
+	}
+	if cfg.URL == "" {
+		p.max = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
+	}
+	p.work.Go(func() { p.sweep(life) })
+	return p
+}
+
+// call runs one call on a session for its caller.
+func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	state := c.Params.Text("requestState")
+	if state == stateAgain {
+		accepted, err := again(c)
+		switch {
+		case err != nil:
+			return mcp.Object{}, err
+		case !accepted:
+			const text = "The user did not open the address that the server asked for"
+			return failed(i, text, mcp.Errorf(mcp.CodeInvalidParams, text))
+		}
+		state = ""
+	}
+	var (
+		result mcp.Object
+		err    error
+	)
+	switch {
+	case state != "":
+		result, err = p.resume(ctx, c, state)
+	case c.Capabilities.Len() > 0 && mayAsk(i.method):
+		result, err = p.converse(ctx, i, c)
+	default:
+		result, err = p.plain(ctx, i, c)
+	}
+	if err != nil {
+		return opened(i, c, err)
+	}
+	return result, nil
+}
+
+// plain runs a call whose caller cannot be asked anything.
+func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	k := p.keyOf(c, i.method)
+	if p.shared && k == (key{}) && (c.LogLevel == 0 || !p.control.conn.has("logging")) {
+		return p.control.call(ctx, i, c)
+	}
+	s, err := p.acquire(ctx, k, aCall)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	defer p.release(s)
+	return s.session().call(ctx, i, c)
+}
+
+// keyOf says which sessions may run the call.
+func (p *pool) keyOf(c *registry.Call, method string) key {
+	var k key
+	if c.Capabilities.Len() > 0 && mayAsk(method) {
+		k.capabilities = string(c.Capabilities.JSON())
+	}
+	speaks := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
+	k.alone = !p.attributes && (k.capabilities != "" || speaks)
+	switch {
+	case p.shared:
+	case k.capabilities != "" || speaks:
+		k.caller = callerOf(c)
+	default:
+		k.tenant = c.TenantID
+	}
+	return k
+}
+
+// acquire returns a session for the key. Where there is no room it waits; a call that does not find any has not left.
+func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
+	for {
+		p.mu.Lock()
+		if p.ended {
+			p.mu.Unlock()
+			return nil, p.server.unavailable(false, errGone)
+		}
+		s := p.find(k)
+		if s == nil && len(p.all) < p.max {
+			s = p.begin(k)
+		}
+		if s != nil {
+			s.add(u)
+			p.mu.Unlock()
+			return p.ready(ctx, s, u)
+		}
+		p.queue++
+		p.makeRoom(k)
+		freed := p.freed
+		p.mu.Unlock()
+		err := p.wait(ctx, freed)
+		p.mu.Lock()
+		p.queue--
+		p.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *pooled) add(u use) {
+	if u == aLoan {
+		s.loans++
+		return
+	}
+	s.calls++
+}
+
+// wait waits for room, as long as ctx lets it.
+func (p *pool) wait(ctx context.Context, freed <-chan struct{}) error {
+	if p.max < 1 {
+		return p.server.unavailable(false, errors.New("max_children leaves no child for calls"))
+	}
+	again := time.NewTimer(idleGrace)
+	defer again.Stop()
+	select {
+	case <-freed:
+		return nil
+	case <-again.C:
+		return nil
+	case <-ctx.Done():
+		return p.late(ctx)
+	}
+}
+
+// late returns the error of a call whose time ended before it left. One whose caller has gone is owed none.
+func (p *pool) late(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return p.server.unavailable(false, errBusy)
+	}
+	return ctx.Err()
+}
+
+// find returns a session that may take another call. The mutex is held.
+func (p *pool) find(k key) *pooled {
+	for _, s := range p.sessions[k] {
+		if !k.alone || s.calls == 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// begin opens a session. The mutex is held.
+func (p *pool) begin(k key) *pooled {
+	s := &pooled{
+		key: k, conn: newConnection(string(p.server), p.control.conn.count),
+		opened: make(chan struct{}), stop: func() {}, idle: time.Now(),
+	}
+	p.all[s] = struct{}{}
+	p.sessions[k] = append(p.sessions[k], s)
+	p.work.Go(func() { p.open(s) })
+	return s
+}
+
+// open opens a session, for all who wait for it and not for the first alone.
+func (p *pool) open(s *pooled) {
+	defer close(s.opened)
+	ctx, cancel := p.owned()
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, 2*handshakeLimit) // a child may be started twice
+	defer cancel()
+	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(s.key.capabilities))
+	if err := p.dial(ctx, s.conn, capabilities); err != nil {
+		s.err = p.server.unavailable(false, cause(err))
+		p.mu.Lock()
+		p.forget(s)
+		s.leaving = true
+		delete(p.all, s)
+		p.wake()
+		p.mu.Unlock()
+		return
+	}
+	session := s.session()
+	session.alone = s.key.alone
+	session.attend = sync.OnceFunc(func() { p.follow(s) })
+	if !p.attributes || s.key.capabilities != "" {
+		session.attend()
+	}
+}
+
+// cause returns what an error of a handshake hides, so that nobody takes it for the answer to a call.
+func cause(err error) error {
+	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
+		return unavailable.Err
+	}
+	return errors.New(err.Error())
+}
+
+// follow follows what the server sends on its own in a session, until either ends.
+func (p *pool) follow(s *pooled) {
+	ctx, cancel := p.owned()
+	p.mu.Lock()
+	s.stop = cancel
+	leaving := s.leaving
+	p.mu.Unlock()
+	session := s.session()
+	watching := func() {
+		defer cancel()
+		if err := session.watch(ctx); err != nil && ctx.Err() == nil {
+			p.discard(s)
+		}
+	}
+	if leaving || !p.start(watching) {
+		cancel()
+	}
+}
+
+// ready waits until a session is open.
+func (p *pool) ready(ctx context.Context, s *pooled, u use) (*pooled, error) {
+	var err error
+	select {
+	case <-s.opened:
+		err = s.err
+	case <-ctx.Done():
+		err = p.late(ctx)
+	}
+	if err == nil {
+		return s, nil
+	}
+	if u == aLoan {
+		p.giveBack(s)
+	} else {
+		p.release(s)
+	}
+	return nil, err
+}
+
+// release ends a call.
+func (p *pool) release(s *pooled) {
+	doubted := len(s.conn.doubts) > 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.calls--; s.calls > 0 {
+		return
+	}
+	s.idle = time.Now()
+	if s.lost {
+		p.leave(s)
+	}
+	p.wake()
+	if doubted && !s.lost && !p.ended {
+		select {
+		case <-s.conn.doubts:
+		default:
+		}
+		p.work.Go(func() { p.examine(s) })
+	}
+}
+
+// examine discards a session that shows no life.
+func (p *pool) examine(s *pooled) {
+	ctx, cancel := p.owned()
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, aliveLimit)
+	defer cancel()
+	if err := s.session().alive(ctx); err != nil {
+		p.discard(s)
+	}
+}
+
+// giveBack ends a loan.
+func (p *pool) giveBack(s *pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.loans--
+	s.idle = time.Now()
+	p.wake()
+}
+
+// discard takes a session that is dead out of use. It is closed when its last call has ended.
+func (p *pool) discard(s *pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(s)
+	if s.calls == 0 {
+		p.leave(s)
+	}
+}
+
+// forget makes a session take no more calls. The mutex is held.
+func (p *pool) forget(s *pooled) {
+	s.lost = true
+	left := slices.DeleteFunc(p.sessions[s.key], func(other *pooled) bool { return other == s })
+	if p.sessions[s.key] = left; len(left) == 0 {
+		delete(p.sessions, s.key)
+	}
+}
+
+// leave closes a session that runs no call, and lets who watches something on it go. The mutex is held.
+func (p *pool) leave(s *pooled) {
+	if s.leaving || p.ended {
+		return
+	}
+	p.forget(s)
+	s.leaving = true
+	p.closing++
+	s.stop()
+	p.work.Go(func() {
+		if <-s.opened; s.err == nil {
+			s.conn.end(context.Background(), true)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.closing--
+		delete(p.all, s)
+		p.wake()
+	})
+}
+
+// wake lets who waits for room look again. The mutex is held.
+func (p *pool) wake() {
+	if p.queue > 0 {
+		close(p.freed)
+		p.freed = make(chan struct{})
+	}
+}
+
+// makeRoom closes the session that has been idle longest, one for each call that waits. Those on which resources are
+// watched come last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
+// use just now. The mutex is held.
+func (p *pool) makeRoom(k key) {
+	if p.closing >= p.queue {
+		return
+	}
+	var grace time.Duration
+	if len(p.sessions[k]) > 0 {
+		grace = idleGrace
+	}
+	var oldest *pooled
+	for _, sessions := range p.sessions {
+		for _, s := range sessions {
+			if s.calls == 0 && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
+				oldest = s
+			}
+		}
+	}
+	if oldest != nil {
+		p.leave(oldest)
+	}
+}
+
+// before tells whether s makes room before other does.
+func (s *pooled) before(other *pooled) bool {
+	if (s.loans == 0) != (other.loans == 0) {
+		return s.loans == 0
+	}
+	return s.idle.Before(other.idle)
+}
+
+// sweep closes sessions that nobody used for long.
+func (p *pool) sweep(ctx context.Context) {
+	for wait(ctx, idleCheck) {
+		p.mu.Lock()
+		for _, sessions := range p.sessions {
+			for _, s := range slices.Clone(sessions) {
+				if s.calls == 0 && s.loans == 0 && time.Since(s.idle) >= idleLimit {
+					p.leave(s)
+				}
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// start runs f in a goroutine that close waits for. It returns false when close was called.
+func (p *pool) start(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.work.Go(f)
+	return true
+}
+
+// park keeps a call whose round has ended until its repeat claims it. It returns false when there are too many.
+func (p *pool) park(state string, d *dialogue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || len(p.parked) >= parkedMax {
+		return false
+	}
+	p.parked[state] = d
+	return true
+}
+
+// waiting returns the call that waits with that state, nil when there is none.
+func (p *pool) waiting(state string) *dialogue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.parked[state]
+}
+
+// claim tells whether the caller is the one who goes on with the call, which is the first who asks.
+func (p *pool) claim(state string, d *dialogue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.parked[state] != d {
+		return false
+	}
+	delete(p.parked, state)
+	return true
+}
+
+// close ends all calls that go on by themselves and closes all sessions. It waits for all of it.
+func (p *pool) close(ctx context.Context, polite bool) {
+	p.mu.Lock()
+	p.ended = true
+	if p.queue > 0 {
+		close(p.freed)
+		p.freed = make(chan struct{})
+	}
+	parked := p.parked
+	p.parked = map[string]*dialogue{}
+	p.mu.Unlock()
+	for _, d := range parked {
+		d.stopExpiry()
+	}
+	p.end()
+	p.work.Wait()
+	var open sync.WaitGroup
+	for s := range p.all { // nobody changes them any more
+		open.Go(func() { s.conn.end(ctx, polite) })
+	}
+	open.Wait()
+}

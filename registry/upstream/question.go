@@ -1,0 +1,84 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// errUnasked answers a question that nobody can be asked.
+var errUnasked = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")
+
+func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
+
+// notified takes a notification that no request's token or stream ties to a call.
+func (l *legacy) notified(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NotifyResourceUpdated:
+		l.updated(m.Params.Text("uri"))
+	case mcp.NotifyCancelled:
+		l.withdraw(mcp.ID(m.Params.Value("requestId")))
+	case mcp.NotifyMessage:
+		if d := l.only(); d != nil {
+			d.note(m)
+		}
+	}
+}
+
+// only returns the one open call whose caller can be asked, nil when there are none or several.
+func (l *legacy) only() *dialogue {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.dialogues) != 1 {
+		return nil
+	}
+	for d := range l.dialogues {
+		return d
+	}
+	return nil
+}
+
+// enter and leave bound the time in which a call may be asked.
+func (l *legacy) enter(d *dialogue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dialogues[d] = struct{}{}
+}
+
+func (l *legacy) leave(d *dialogue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.dialogues, d)
+}
+
+// question gives a request of the server to the call it belongs to: that on whose stream it came, else the session's
+// only one. It returns the refusal when there is none.
+func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
+	var d *dialogue
+	if out == nil {
+		d = l.only()
+	} else {
+		d = out.asks
+	}
+	switch {
+	case l.capabilities.Len() == 0:
+		return rejection(m.ID, errUnasked)
+	case d == nil:
+		return rejection(m.ID, mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to"))
+	}
+	if err := d.ask(m); err != nil {
+		return rejection(m.ID, err)
+	}
+	return nil
+}
+
+// withdraw takes a question back.
+func (l *legacy) withdraw(id mcp.ID) {
+	l.mu.Lock()
+	open := slices.Collect(maps.Keys(l.dialogues))
+	l.mu.Unlock()
+	for _, d := range open {
+		d.withdraw(id)
+	}
+}

@@ -1,0 +1,280 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Limits of subscriptions to resources.
+const (
+	maxWatches = 1000             // of one upstream at once
+	liveLimit  = 10 * time.Second // until the server has confirmed one
+	maxURI     = 8 << 10          // bytes of the URI in a notification
+)
+
+var (
+	errWatches     = errors.New("too many resources are followed at once")
+	errUnconfirmed = errors.New("no confirmation of the subscription in time")
+)
+
+// watches are the resources whose changes are followed. It is safe for concurrent use.
+type watches struct {
+	mu    sync.Mutex // guards the fields below and those of the watches
+	byKey map[watchKey]*watch
+	ended bool
+
+	work sync.WaitGroup // one for each watch; nothing is added once ended is set
+}
+
+// watchKey says what is followed for whom. Tenants share nothing.
+type watchKey struct{ tenantID, uri string }
+
+// watch is one resource that is followed for one tenant, for all of it who asked.
+type watch struct {
+	key    watchKey
+	cancel context.CancelFunc
+	hurry  chan struct{}   // somebody waits for the next attempt
+	after  <-chan struct{} // closed when the watch before it of the same resource has ended; nil: there was none
+	done   chan struct{}   // closed when this one has ended
+
+	ending    bool // nobody may join
+	listeners map[*listener]struct{}
+	waiting   []chan<- error // for the end of the attempt
+	live      bool           // now
+	confirmed bool           // at least once
+}
+
+type listener struct {
+	updated func(uri string)
+	gone    <-chan struct{} // closed when the listener no longer wants to know
+}
+
+// subscribe tells of changes of a resource until ctx ends. It returns when the server has confirmed that it will tell,
+// or with why it will not. From then on the subscription outlives the connection: it is opened again in the background,
+// and what may have been missed is told as a change.
+func (u *Upstream) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
+	if c := u.control.Load(); c != nil && c.version == mcp.LatestModern && u.cfg.URL == "" {
+		tenantID = "" // there is one session for all, in which some servers know each resource but once
+	}
+	l := &listener{updated: updated, gone: ctx.Done()}
+	w, outcome, err := u.join(ctx, watchKey{tenantID, uri}, l)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { u.watches.leave(w, l) })
+	select {
+	case err = <-outcome:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil && stop() {
+		u.watches.leave(w, l)
+	}
+	return err
+}
+
+// join adds a listener to what is followed. outcome gets nil as soon as the subscription is live, or why it is not.
+func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error, err error) {
+	t := &u.watches
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w = t.byKey[key]
+	switch {
+	case t.ended:
+		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
+	case w == nil && len(t.byKey) >= maxWatches:
+		return nil, nil, fault(u.cfg.Name).unavailable(false, errWatches)
+	case w == nil || w.ending:
+		// It is for all who ask later too, so it ends with the last of them and not with the first.
+		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		next := &watch{
+			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}), listeners: map[*listener]struct{}{},
+		}
+		if w != nil {
+			next.after = w.done
+		}
+		if w = next; t.byKey == nil {
+			t.byKey = map[watchKey]*watch{}
+		}
+		t.byKey[key] = w
+		t.work.Go(func() { u.keep(lasting, w) })
+	}
+	w.listeners[l] = struct{}{}
+	done := make(chan error, 1)
+	if w.live {
+		done <- nil
+	} else {
+		w.waiting = append(w.waiting, done)
+		signal(w.hurry)
+	}
+	return w, done, nil
+}
+
+// leave takes a listener out. The last one ends the watch.
+func (t *watches) leave(w *watch, l *listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(w.listeners, l)
+	if len(w.listeners) == 0 {
+		w.ending = true
+		w.cancel()
+	}
+}
+
+// end records that a watch has ended.
+func (t *watches) end(w *watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.cancel()
+	close(w.done)
+	if t.byKey[w.key] == w {
+		delete(t.byKey, w.key)
+	}
+}
+
+// close ends all watches and waits for them. None begins afterwards.
+func (t *watches) close() {
+	t.mu.Lock()
+	t.ended = true
+	for _, w := range t.byKey {
+		w.cancel()
+	}
+	t.mu.Unlock()
+	t.work.Wait()
+}
+
+// keep holds the subscription open until ctx ends. One that was never confirmed is not tried again.
+func (u *Upstream) keep(ctx context.Context, w *watch) {
+	defer u.watches.end(w)
+	if w.after != nil {
+		<-w.after // which is being ended; a server that hears of both in the wrong order would end this one
+	}
+	for failures := 0; ; failures++ {
+		arrival, began := u.arrival(), time.Now()
+		err := u.attempt(ctx, w)
+		if !u.watches.lost(ctx, w, err) {
+			return
+		}
+		if time.Since(began) >= settled {
+			failures = 0
+		}
+		if !pause(ctx, backoff(failures), arrival, w.hurry) {
+			return
+		}
+	}
+}
+
+// pause waits for some time, or until one of the signals comes. It returns false when ctx ended.
+func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-arrival:
+	case <-hurry:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// attempt subscribes once and stays until the subscription ends, for which the error is the reason.
+func (u *Upstream) attempt(ctx context.Context, w *watch) error {
+	server := fault(u.cfg.Name)
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(liveLimit, cancel)
+	defer timer.Stop()
+	c, release, err := u.borrow(limited, w.key.tenantID)
+	if err == nil {
+		defer release()
+		err = c.peer.watchResource(limited, w.key.uri, func() {
+			if timer.Stop() {
+				u.watches.confirm(w)
+			}
+		}, func(uri string) { u.watches.tell(w, uri) })
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return server.unavailable(true, errUnconfirmed)
+	case err == nil:
+		return server.unavailable(true, errEnded)
+	}
+	return server.settle(ctx, err)
+}
+
+// confirm records that the subscription is live. What changed while it was not is told as one change.
+func (t *watches) confirm(w *watch) {
+	t.mu.Lock()
+	again := w.confirmed
+	w.live, w.confirmed = true, true
+	w.resolve(nil)
+	t.mu.Unlock()
+	if again {
+		t.tell(w, w.key.uri)
+	}
+}
+
+// lost records that the subscription ended, and why. It returns false when that is for good.
+func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.live = false
+	w.resolve(err)
+	w.ending = !w.confirmed || ctx.Err() != nil
+	return !w.ending
+}
+
+// resolve tells all who wait how the attempt went. The caller holds the lock.
+func (w *watch) resolve(err error) {
+	for _, waiting := range w.waiting {
+		waiting <- err // has room: each is told once
+	}
+	w.waiting = nil
+}
+
+// tell tells all listeners that a resource changed, which may be a part of the one that is followed.
+func (t *watches) tell(w *watch, uri string) {
+	if uri == "" || len(uri) > maxURI {
+		return
+	}
+	t.mu.Lock()
+	listeners := make([]*listener, 0, len(w.listeners))
+	for l := range w.listeners {
+		listeners = append(listeners, l)
+	}
+	t.mu.Unlock()
+	for _, l := range listeners {
+		select {
+		case <-l.gone:
+		default:
+			l.updated(uri)
+		}
+	}
+}
+
+// arrived tells that there is another connection.
+func (u *Upstream) arrived() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.next)
+	u.next = make(chan struct{})
+}
+
+// arrival returns a channel that is closed when the next connection is there.
+func (u *Upstream) arrival() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.next
+}
+
+// notTold is the error for a resource of whose changes a server does not tell.
+func notTold() error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "The server does not tell of changes of this resource")
+}

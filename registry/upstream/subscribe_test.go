@@ -1,0 +1,369 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// press is a modern server that tells of changes of resources when a test says so.
+type press struct {
+	*web
+	hold chan bool // what each subscription waits for before it is acknowledged; nil: nothing
+
+	mu   sync.Mutex // guards the field below
+	open map[string][]*issue
+}
+
+// issue is one open subscription.
+type issue struct {
+	id   string
+	send chan string // events, which the handler writes
+	cut  chan bool
+}
+
+func newPress(t *testing.T) *press {
+	t.Helper()
+	p := &press{web: full(true), open: map[string][]*issue{}}
+	p.web.listen = p.listen
+	serve(t, p.web)
+	return p
+}
+
+func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
+	raw := m.Params.Notifications["resourceSubscriptions"]
+	if raw == nil {
+		events(w)("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
+		<-r.Context().Done()
+		return
+	}
+	uri := strings.Trim(string(raw), `[]"`)
+	send := events(w)
+	one := &issue{id: string(m.ID), send: make(chan string, 10), cut: make(chan bool, 1)}
+	if p.hold != nil {
+		// What comes before the acknowledgement is no event of a live subscription.
+		send("%s", updated(uri, one.id))
+		select {
+		case <-p.hold:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	acknowledged := string(raw)
+	if strings.Contains(uri, "deaf") {
+		acknowledged = `["file:///other"]`
+	}
+	send("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, acknowledged, one.id))
+	p.mu.Lock()
+	p.open[uri] = append(p.open[uri], one)
+	p.mu.Unlock()
+	for open := true; open; {
+		select {
+		case event := <-one.send:
+			send("%s", event)
+		case <-r.Context().Done():
+			open = false
+		case <-one.cut:
+			open = false
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.open[uri] {
+		if p.open[uri][i] == one {
+			p.open[uri] = append(p.open[uri][:i:i], p.open[uri][i+1:]...)
+			break
+		}
+	}
+}
+
+func updated(uri, id string) string {
+	return data(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, uri, id)
+}
+
+// asked returns the requests for subscriptions to resources.
+func (p *press) asked() []sight {
+	return slices.DeleteFunc(p.sights("subscriptions/listen"), func(one sight) bool {
+		return one.wire.Params.Notifications["resourceSubscriptions"] == nil
+	})
+}
+
+// issues returns the open subscriptions to a resource.
+func (p *press) issues(uri string) []*issue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*issue(nil), p.open[uri]...)
+}
+
+// watcher is somebody who follows a resource.
+type watcher struct {
+	ctx    context.Context //nolint:containedctx // of the test's own
+	cancel context.CancelFunc
+	got    chan string
+}
+
+func newWatcher(t *testing.T) *watcher {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return &watcher{ctx, cancel, make(chan string, 100)}
+}
+
+func (w *watcher) follow(r *rig, tenantID, uri string) error {
+	r.t.Helper()
+	ok, err := r.resource(uri).Subscribe(w.ctx, tenantID, func(uri string) { w.got <- uri })
+	if !ok {
+		return errors.New("the server does not tell")
+	}
+	return err
+}
+
+const watchedURI = "file:///a.txt"
+
+// TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged shows that Subscribe returns only when the server has confirmed
+// that it tells, and how soon a change is told.
+func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.hold = make(chan bool)
+	r := start(t, p.config())
+	r.untilUp()
+	r.until("the resource is there", func() bool { return len(r.names()) == 4 })
+	w, done := newWatcher(t), make(chan error, 1)
+	go func() { done <- w.follow(r, "t", watchedURI) }()
+	eventually(t, "the subscription is asked for", func() bool {
+		return len(p.asked()) == 1
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("Subscribe returned %v before the server confirmed", err)
+	default:
+	}
+	p.hold <- true
+	if err := await(t, done); err != nil {
+		t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+	}
+	eventually(t, "the server has it", func() bool { return len(p.issues(watchedURI)) == 1 })
+	one := p.issues(watchedURI)[0]
+	began := time.Now()
+	one.send <- updated(watchedURI, "424242")     // of another subscription
+	one.send <- updated(watchedURI+"#p1", one.id) // of a part
+	if got := await(t, w.got); got != watchedURI+"#p1" {
+		t.Errorf("updated: got %q, want the part and nothing before it", got)
+	}
+	if took := time.Since(began); took > 800*time.Millisecond {
+		t.Errorf("the change was told after %v, want 800 ms at most", took)
+	}
+	if got := listened(p.asked()[0].wire); got != `{"resourceSubscriptions":["file:///a.txt"]}` {
+		t.Errorf("asked for %s, want this resource alone", got)
+	}
+	w.cancel()
+	eventually(t, "the subscription ends", func() bool { return len(p.issues(watchedURI)) == 0 })
+}
+
+// TestSubscriptionThatIsNotHonouredFails subscribes to what a server acknowledges without listing it, and at a server
+// without subscriptions.
+func TestSubscriptionThatIsNotHonouredFails(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	r := start(t, p.config())
+	r.untilUp()
+	r.until("the resource is there", func() bool { return len(r.names()) == 4 })
+	if err := newWatcher(t).follow(r, "t", "file:///deaf"); kindOf(mcp.Object{}, err) != "error" {
+		t.Errorf("not listed: got %v (%s), want an error", err, cause(err))
+	}
+	eventually(t, "the subscription is given up", func() bool { return len(p.issues("file:///deaf")) == 0 })
+	if err := newWatcher(t).follow(start(t, serve(t, full(true)).config()).ready(), "t", watchedURI); kindOf(mcp.Object{}, err) != "error" {
+		t.Errorf("no subscriptions: got %v (%s), want the server's error", err, cause(err))
+	}
+	s := full(true)
+	s.declares = `{"resources":{}}`
+	if err := newWatcher(t).follow(start(t, serve(t, s).config()).ready(), "t", watchedURI); err == nil || err.Error() != "the server does not tell" {
+		t.Errorf("not declared: got %v, want that the server does not tell", err)
+	}
+}
+
+func (r *rig) ready() *rig {
+	r.t.Helper()
+	r.untilUp()
+	r.until("the resource is there", func() bool { return len(r.view().Resources) == 1 })
+	return r
+}
+
+// TestOneSubscriptionServesATenant counts what the server sees of several subscribers of two tenants.
+func TestOneSubscriptionServesATenant(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	r := start(t, p.config()).ready()
+	a, b, other := newWatcher(t), newWatcher(t), newWatcher(t)
+	for w, tenant := range map[*watcher]string{a: "one", b: "one", other: "two"} {
+		if err := w.follow(r, tenant, watchedURI); err != nil {
+			t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+		}
+	}
+	eventually(t, "there are two", func() bool { return len(p.issues(watchedURI)) == 2 })
+	for _, one := range p.issues(watchedURI) {
+		one.send <- updated(watchedURI, one.id)
+	}
+	for _, w := range []*watcher{a, b, other} {
+		if got := await(t, w.got); got != watchedURI {
+			t.Errorf("updated: got %q, want %q", got, watchedURI)
+		}
+	}
+	a.cancel()
+	other.cancel()
+	eventually(t, "one is left", func() bool { return len(p.issues(watchedURI)) == 1 })
+	one := p.issues(watchedURI)[0]
+	one.send <- updated(watchedURI, one.id)
+	await(t, b.got)
+	if len(a.got)+len(other.got)+len(b.got) != 0 {
+		t.Error("who left was told, or somebody was told twice")
+	}
+	b.cancel()
+	eventually(t, "none is left", func() bool { return len(p.issues(watchedURI)) == 0 })
+}
+
+// TestSubscriptionSurvivesItsStream cuts the stream, then the whole server: the subscription is opened again and tells
+// of a change, because one may have been missed.
+func TestSubscriptionSurvivesItsStream(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	r := start(t, p.config()).ready()
+	w := newWatcher(t)
+	if err := w.follow(r, "t", watchedURI); err != nil {
+		t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+	}
+	eventually(t, "it is open", func() bool { return len(p.issues(watchedURI)) == 1 })
+	p.issues(watchedURI)[0].cut <- true
+	if got := await(t, w.got); got != watchedURI {
+		t.Errorf("after the cut: got %q, want %q", got, watchedURI)
+	}
+	eventually(t, "it is open again", func() bool { return len(p.issues(watchedURI)) == 1 })
+	one := p.issues(watchedURI)[0]
+	one.send <- updated(watchedURI+"/2", one.id)
+	if got := await(t, w.got); got != watchedURI+"/2" {
+		t.Errorf("after it is open again: got %q, want the change", got)
+	}
+	if r.last().Restarts != 0 {
+		t.Error("a cut stream restarted the upstream")
+	}
+}
+
+// TestSubscriptionSurvivesItsServer lets the server go away for minutes, on exact time.
+func TestSubscriptionSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	s := &wired{web: *full(true)}
+	s.listen = func(w http.ResponseWriter, _ *http.Request, m wire) { // a recorder cannot stay open: it ends after the acknowledgement
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["file:///a.txt"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
+	}
+	bubble(t, s, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		told := 0
+		subscribe := func() error {
+			_, err := r.resource(watchedURI).Subscribe(ctx, "t", func(string) { told++ })
+			return err
+		}
+		resource := r.resource(watchedURI)
+		if err := subscribe(); err != nil {
+			t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+		}
+		s.state.Store(dead)
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if r.last().Up {
+			t.Fatal("up, want down")
+		}
+		if _, err := resource.Subscribe(ctx, "other", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+			t.Errorf("Subscribe at a lost server: got %v (%s), want unavailable", err, cause(err))
+		}
+		told = 0
+		s.state.Store(answering)
+		time.Sleep(40 * time.Second) // the longest pause between attempts to connect
+		synctest.Wait()
+		if told == 0 {
+			t.Error("nobody was told that changes may have been missed")
+		}
+		// Each stream ends at once, so the subscription is opened again and again, ever more slowly.
+		if told > 12 {
+			t.Errorf("told %d times in 40 s, want a growing pause", told)
+		}
+	})
+}
+
+// TestSubscriptionsHaveALimit follows as many resources as one upstream may have, and one more.
+func TestSubscriptionsHaveALimit(t *testing.T) {
+	t.Parallel()
+	s := &wired{web: *full(true)}
+	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() } // never confirms
+	bubble(t, s, func(t *testing.T, r *rig) {
+		const most = 1000
+		results := make(chan error, most)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for i := range most {
+			one := r.resource(fmt.Sprintf("file:///%d", i))
+			go func() {
+				_, err := one.Subscribe(ctx, "t", func(string) {})
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := r.resource("file:///more").Subscribe(ctx, "t", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" || time.Since(began) != 0 {
+			t.Errorf("one more: got %v after %v, want unavailable at once", err, time.Since(began))
+		}
+		for range most {
+			if err := <-results; kindOf(mcp.Object{}, err) != "sent" {
+				t.Fatalf("without confirmation: got %v (%s), want unavailable", err, cause(err))
+			}
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("gave up after %v, want 10 s", took)
+		}
+	})
+}
+
+// TestSubscribersMayLeaveAnyTime leaves before the confirmation, and ends the upstream before it.
+func TestSubscribersMayLeaveAnyTime(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.hold = make(chan bool)
+	r := start(t, p.config()).ready()
+	one := r.resource(watchedURI)
+	subscribe := func(ctx context.Context, uri string) <-chan error {
+		one := r.resource(uri)
+		done := make(chan error, 1)
+		before := len(p.asked())
+		go func() {
+			_, err := one.Subscribe(ctx, "t", func(string) {})
+			done <- err
+		}()
+		eventually(t, "it is asked for", func() bool { return len(p.asked()) > before })
+		return done
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := subscribe(ctx, watchedURI)
+	cancel()
+	if err := await(t, done); !errors.Is(err, context.Canceled) {
+		t.Errorf("a subscriber that left: got %v, want the context's error", err)
+	}
+	done = subscribe(t.Context(), watchedURI+"2")
+	r.stop()
+	if err := await(t, done); err == nil {
+		t.Error("a subscription at an upstream that ended: got no error")
+	}
+	if _, err := one.Subscribe(t.Context(), "t", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+		t.Errorf("Subscribe at an upstream that ended: got %v, want unavailable", err)
+	}
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// cancelStream returns the stream of the log on which a call of a session is cancelled by another replica.
+func cancelStream(id mcp.ID) string {
+	digest := sha256.Sum256([]byte(id))
+	return "x" + hex.EncodeToString(digest[:16])
+}
+
+// cancelElsewhere cancels a call of a session that may be in work at another replica.
+func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
+	stream := cancelStream(id)
+	if _, err := s.config.Log.Find(ctx, l.name, session.FirstID(stream)); err != nil {
+		return // nobody has such a call
+	}
+	_, _ = s.config.Log.Append(ctx, l.name, stream, nil, true) // it may have been cancelled before
+}
+
+// heed cancels a call when another replica was told to, and ends the session when it ended there. It returns when the
+// call is over.
+func (s *Server) heed(ctx context.Context, l *live, c *call) {
+	stream := cancelStream(c.id)
+	// What stands there already meant an earlier call with the same id, and then nothing follows.
+	_, more, err := s.config.Log.Read(ctx, l.name, stream, "")
+	for err == nil && more != nil {
+		if s.awaitMore(ctx, more) != nil {
+			return
+		}
+		var events []session.Event
+		if events, more, err = s.config.Log.Read(ctx, l.name, stream, ""); len(events) > 0 {
+			c.cancel(errCancelled)
+		}
+	}
+	if _, err := s.config.Log.Kept(ctx, l.name, keptLevel); errors.Is(err, session.ErrUnknown) {
+		s.sessions.end(ctx, l)
+	}
+}

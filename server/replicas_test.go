@@ -1,0 +1,186 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// replicas opens two worlds that share keys and log, as two processes would.
+func replicas(t *testing.T, change ...func(*world)) (a, b *world) {
+	t.Helper()
+	ring, log := seal.RandomRing(), session.NewMemory(session.MemoryConfig{})
+	share := func(w *world) { w.config.Seal, w.config.Log, w.config.Shared = ring, log, true }
+	a, b = newWorld(t, append(change, share)...), newWorld(t, append(change, share)...)
+	a.asking()
+	b.asking()
+	return a, b
+}
+
+// openAsking opens a session of a client that can be asked everything.
+func (w *world) openAsking(t *testing.T, revision string) string {
+	t.Helper()
+	m := initialize(revision)
+	m.body = strings.Replace(m.body, `"capabilities":{}`, `"capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`, 1)
+	return w.do(t, m).Header().Get(mcp.HeaderSessionID)
+}
+
+const askRoots = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"rounds":[{"where":{"method":"roots/list"}}]}}}`
+
+var questionID = regexp.MustCompile(`"id":"(q[0-9a-f]{32})"`)
+
+// TestAnswerAtAnotherReplica asks at one replica, over a real connection, and answers at the other.
+func TestAnswerAtAnotherReplica(t *testing.T) {
+	a, b := replicas(t)
+	baseA, baseB := a.serve(t), b.serve(t)
+	id := a.openAsking(t, mcp.Revision2511)
+	stream := call(t.Context(), t, baseA, inSession("POST", id, askRoots))
+	stream.expect(t, "id: p1", "retry: 1000", "data:", "id: p1")
+	question := questionID.FindStringSubmatch(stream.line(t))
+	if question == nil {
+		t.Fatal("no question came")
+	}
+	answer := inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`)
+	for _, base := range []string{baseB, baseB, baseA} { // it counts once
+		if got := call(t.Context(), t, base, answer); got.StatusCode != http.StatusAccepted {
+			t.Fatalf("the answer: got %d, want 202", got.StatusCode)
+		}
+	}
+	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
+}
+
+// TestStreamResumesAtAnotherReplica loses the connection to one replica while a question is open, and goes on at the
+// other.
+func TestStreamResumesAtAnotherReplica(t *testing.T) {
+	a, b := replicas(t)
+	baseA, baseB := a.serve(t), b.serve(t)
+	id := a.openAsking(t, mcp.Revision2511)
+	ctx, leave := context.WithCancel(t.Context())
+	stream := call(ctx, t, baseA, inSession("POST", id, askRoots))
+	first := strings.TrimPrefix(stream.line(t), "id: ")
+	leave()
+	stream = call(t.Context(), t, baseB, inSession("GET", id, "").with(mcp.HeaderLastEventID, first))
+	stream.expect(t, "id: p1")
+	question := questionID.FindStringSubmatch(stream.line(t))
+	if question == nil {
+		t.Fatal("no question came")
+	}
+	call(t.Context(), t, baseB, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`))
+	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
+}
+
+// TestReplicasKnowTheTerms shows that each replica has what the handshake said at another, and the level set since.
+func TestReplicasKnowTheTerms(t *testing.T) {
+	a, b := replicas(t)
+	for _, revision := range mcp.Revisions()[1:] {
+		id := a.openAsking(t, revision)
+		b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`))
+		got := [2]string{}
+		for i, w := range []*world{a, b} {
+			text := w.do(t, legacyCall(id, "terms")).Body.String()
+			_, got[i], _ = strings.Cut(text, "asks ")
+		}
+		if got[0] != got[1] || !strings.Contains(got[1], `level \"error\"`) || !strings.Contains(got[1], "roots") {
+			t.Errorf("%s: got %s and %s, want the same, with roots and level error", revision, got[0], got[1])
+		}
+	}
+}
+
+// TestSessionEndsOnAllReplicas shows that DELETE at one replica ends what is in work at the other, and that the session
+// stays ended on all.
+func TestSessionEndsOnAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := replicas(t)
+		id := a.openAsking(t, mcp.Revision2511)
+		in, listening := a.follow(t, legacyCall(id, "slow")), a.follow(t, inSession("GET", id, ""))
+		wait(t)
+		if got := b.do(t, inSession("DELETE", id, "")); got.Code != http.StatusNoContent {
+			t.Fatalf("DELETE: got %d %s, want 204", got.Code, got.Body)
+		}
+		<-in
+		<-listening
+		if started, cancelled := a.counts(); started != 1 || cancelled != 1 {
+			t.Errorf("got %d calls begun, %d cancelled; want 1, 1", started, cancelled)
+		}
+		for _, w := range []*world{a, b} {
+			if got := w.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusNotFound {
+				t.Errorf("after DELETE: got %d, want 404", got.Code)
+			}
+		}
+	})
+}
+
+// TestCancelAtAnotherReplica cancels a call by its id at the replica that does not have it.
+func TestCancelAtAnotherReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := replicas(t)
+		id := a.openAsking(t, mcp.Revision2511)
+		in := a.follow(t, legacyCall(id, "slow"))
+		synctest.Wait()
+		for _, number := range []int{2, 1, 1} {
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, number)
+			if got := b.do(t, inSession("POST", id, body)); got.Code != http.StatusAccepted {
+				t.Errorf("got %d, want 202", got.Code)
+			}
+		}
+		if got := <-in; strings.Contains(got, `"result"`) {
+			t.Errorf("got %s, want no answer", got)
+		}
+		if started, cancelled := a.counts(); started != 1 || cancelled != 1 {
+			t.Errorf("got %d calls begun, %d cancelled; want 1, 1", started, cancelled)
+		}
+		again := a.follow(t, legacyCall(id, "slow")) // the same id, which was cancelled before
+		wait(t)
+		a.letGo()
+		if got := <-again; !strings.Contains(got, `"text":"late"`) {
+			t.Errorf("got %s, want the result", got)
+		}
+	})
+}
+
+// TestSharedSessionIsItsOwners shows that another replica adopts a session for its owner only, and not for ever.
+func TestSharedSessionIsItsOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := replicas(t, func(w *world) { w.config.SessionMaxAge = 40 * time.Minute })
+		id := a.openAsking(t, mcp.Revision2511)
+		for _, other := range []string{"bob", "alice-other", "alice-issuer", "alice-globex"} {
+			if got := b.do(t, inSession("POST", id, pingBody).as(other)); got.Code != http.StatusNotFound {
+				t.Errorf("%s: got %d, want 404", other, got.Code)
+			}
+		}
+		stream := a.pipe(t, message{method: "GET", path: "/sse", token: "alice"})
+		buffer := make([]byte, 4096)
+		n, _ := stream.Read(buffer)
+		for !strings.Contains(string(buffer[:n]), "\n\n") || !strings.Contains(string(buffer[:n]), "sessionId=") {
+			more, err := stream.Read(buffer[n:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += more
+		}
+		_, path, _ := strings.Cut(string(buffer[:n]), "data: ")
+		path, _, _ = strings.Cut(path, "\n")
+		if got := b.do(t, message{method: "POST", path: path, token: "alice", body: pingBody}); got.Code != http.StatusNotFound {
+			t.Errorf("a session over HTTP+SSE: got %d, want 404", got.Code)
+		}
+		<-time.After(35 * time.Minute) // longer than a session may be idle
+		if got := b.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusOK {
+			t.Errorf("its owner, later: got %d %s, want 200", got.Code, got.Body)
+		}
+		<-time.After(5 * time.Minute)
+		for _, w := range []*world{b, a} {
+			if got := w.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusNotFound {
+				t.Errorf("after its age: got %d, want 404", got.Code)
+			}
+		}
+	})
+}

@@ -159,6 +159,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Shared:       s.shared,
 		Timeout:      s.timeout,
 		ToolTimeouts: s.toolTimeouts,
+		Idempotent:   s.idempotent,
 		Version:      thisBuild().version,
 		Logger:       log,
 	}

@@ -144,10 +144,10 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
 	d.seen[m.ID] = true
-	request := mcp.NewObject(mcp.Member{Name: "method", Value: mcp.String(m.Method)})
-	if params.Len() > 0 {
-		request = request.With("params", params.JSON())
-	}
+	request := mcp.NewObject(
+		mcp.Member{Name: "method", Value: mcp.String(m.Method)},
+		mcp.Member{Name: "params", Value: params.JSON()}, // also when empty: the Go SDK cannot do without
+	)
 	key := "q" + string(mcp.NumberID(int64(len(d.seen))))
 	d.open = append(d.open, question{id: m.ID, key: key, request: request.JSON()})
 	signal(d.news)

@@ -272,7 +272,7 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	for asks, want := range map[string]string{
 		`{"elicitation":{"form":{}}}`: "",
 		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}}`,
-		`{"roots":{}}`:                `{"method":"roots/list"}`,
+		`{"roots":{}}`:                `{"method":"roots/list","params":{}}`,
 		`{"sampling":{}}`:             `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
 	} {
 		s := &chat{}

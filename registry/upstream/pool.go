@@ -296,6 +296,7 @@ func (p *pool) open(s *pooled) {
 	session.attend = sync.OnceFunc(func() { p.follow(s) })
 	if !p.attributes || s.key.capabilities != "" {
 		session.attend()
+		session.awaitStream(ctx)
 	}
 }
 

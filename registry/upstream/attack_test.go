@@ -1,0 +1,74 @@
+package upstream_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// parks tells whether a call of p comes to wait for an answer within the time.
+func (r *rig) parks(p person, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	asked, _, _, err := r.round(ctx, "late", p.call(r.t, "", "", "", nil))
+	return err == nil && asked.Len() == 1
+}
+
+// serves checks that a call of p finds a session within the time.
+func (r *rig) serves(p person, within time.Duration) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	if _, _, _, err := r.round(ctx, "answers", p.call(r.t, "", "", "", nil)); err != nil {
+		r.t.Errorf("%s of %s is not served: %s", p.name, p.tenant, cause(err))
+	}
+}
+
+// One user, and then all of a tenant, let calls wait for answers in as many children as they get.
+func TestCallsThatWaitLeaveChildrenToOthers(t *testing.T) {
+	t.Parallel()
+	r := start(t, command("chat")) // 7 children for calls
+	r.untilTool("late")
+	parked := 0
+	for range 5 {
+		if r.parks(person{"a", "alice", anyQuestion, ""}, time.Second) {
+			parked++
+		}
+	}
+	if parked != 4 {
+		t.Errorf("one user has %d children, want 4", parked)
+	}
+	r.serves(person{"a", "bob", anyQuestion, ""}, limit)
+	for n := range 2 {
+		if r.parks(person{"a", fmt.Sprint("user-", n), anyQuestion, ""}, time.Second) {
+			parked++
+		}
+	}
+	if parked != 5 {
+		t.Errorf("one tenant has %d children, want 5", parked)
+	}
+	r.serves(person{"b", "carol", anyQuestion, ""}, limit)
+	r.serves(person{"a", "bob", "", ""}, limit)
+}
+
+// Over HTTP, calls of one client share a session, but for each set of capabilities there is another one.
+func TestCallsThatWaitLeaveSessionsToOthers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+		parked := 0
+		for _, name := range []string{"alice", "bob"} {
+			for n := range 34 {
+				asks := fmt.Sprintf(`{"elicitation":{"form":{}},"roots":{"%d":{}}}`, n)
+				if r.parks(person{"a", name, asks, ""}, time.Second) {
+					parked++
+				}
+			}
+		}
+		if parked != 48 {
+			t.Errorf("one tenant has %d sessions, want 48", parked)
+		}
+		r.serves(person{"b", "carol", anyQuestion, ""}, limit)
+		r.serves(person{"a", "dave", "", ""}, limit)
+	})
+}

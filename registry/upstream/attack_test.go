@@ -3,8 +3,12 @@ package upstream_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // parks tells whether a call of p comes to wait for an answer within the time.
@@ -71,4 +75,48 @@ func TestCallsThatWaitLeaveSessionsToOthers(t *testing.T) {
 		r.serves(person{"b", "carol", anyQuestion, ""}, limit)
 		r.serves(person{"a", "dave", "", ""}, limit)
 	})
+}
+
+// What a server asks waits for minutes in the gateway's memory, and 64 questions may be 16 MiB each.
+func TestOpenQuestionsOfACallHaveASize(t *testing.T) {
+	t.Parallel()
+	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+		asked, state := r.first("huge", alice)
+		if asked.Len() != 1 {
+			t.Fatalf("%d questions are open, want 1", asked.Len())
+		}
+		_, _, got, err := r.round(t.Context(), "huge", alice.call(t, "", accept(asked, "x"), state, nil))
+		if err != nil || !strings.Contains(got, `"message":"The open questions of this call are too large"`) {
+			t.Errorf("got %.200s, %v", got, err)
+		}
+	})
+}
+
+// Notifications wait for a caller who is slow to take them: how many is bounded, and so must be how large.
+func TestWaitingNotificationsHaveASize(t *testing.T) {
+	t.Parallel()
+	for name, asks := range map[string]string{"plain": "", "who can be asked": anyQuestion} {
+		r := start(t, command("chat"))
+		r.untilTool("verbose")
+		took := make(chan struct{})
+		c := person{"a", "alice", asks, "info"}.call(t, "t", "", "", nil)
+		heard := 0
+		c.Notify = func(context.Context, mcp.Notification) error {
+			if heard++; heard == 1 {
+				<-took
+			}
+			return nil
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, _, _, err := r.round(t.Context(), "verbose", c)
+			done <- err
+		}()
+		r.until("dropped", func() bool { return r.count(upstream.Flooded) >= 90 })
+		close(took)
+		if err := await(t, done); err != nil || heard > 10 {
+			t.Errorf("%s: heard %d notifications of 100 KiB, %v; want few to have waited", name, heard, err)
+		}
+		r.stop()
+	}
 }

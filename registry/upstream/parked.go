@@ -19,6 +19,7 @@ const (
 	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
 	parkedMax    = 1000                  // calls of one upstream that wait for answers
 	questionsMax = 64                    // of one call
+	askedMax     = 4 << 20               // bytes of the open questions of one call
 )
 
 // dialogue is a call whose caller can be asked. Its exchange goes on in a goroutine of its own while its caller comes
@@ -118,12 +119,7 @@ func (d *dialogue) note(m *mcp.Message) {
 	d.mu.Lock()
 	attached := d.attached
 	d.mu.Unlock()
-	if !attached {
-		return
-	}
-	select {
-	case d.notes <- m:
-	default:
+	if attached && !keep(d.notes, m) {
 		d.pool.control.conn.count(Flooded, 1)
 	}
 }
@@ -142,6 +138,13 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 		return errUnasked
 	case len(d.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
+	}
+	size := weight(params)
+	for _, q := range d.open {
+		size += len(q.request)
+	}
+	if size > askedMax {
+		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	d.seen[m.ID] = true
 	request := mcp.NewObject(

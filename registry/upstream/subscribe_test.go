@@ -155,7 +155,9 @@ func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
 	eventually(t, "the server has it", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
 	began := time.Now()
-	one.send <- updated(watchedURI, "424242")     // of another subscription
+	one.send <- updated(watchedURI, "424242") // of another subscription
+	one.send <- updated("mcp.other+"+watchedURI, one.id)
+	one.send <- updated(watchedURI+"2", one.id)
 	one.send <- updated(watchedURI+"#p1", one.id) // of a part
 	if got := await(t, w.got); got != watchedURI+"#p1" {
 		t.Errorf("updated: got %q, want the part and nothing before it", got)

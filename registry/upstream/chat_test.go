@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
 	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
+	"murmur",
 }
 
 // turn is one call as such a server serves it.
@@ -135,6 +137,14 @@ func (t *turn) serve() {
 			last = t.put(t.send, "elicitation/create", elicit("again"))
 		}
 		answer(<-last.answer)
+	case "murmur":
+		got := t.ask(t.send, "elicitation/create", elicit("a"))
+		wait(context.Background(), time.Second)
+		lines, _ := strconv.Atoi(t.m.Params.Object("arguments").Text("lines"))
+		for range lines {
+			log("info")
+		}
+		answer(got())
 	case "hang":
 		<-t.gone
 	case "answers":

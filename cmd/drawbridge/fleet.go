@@ -219,7 +219,7 @@ func (f *fleet) countRefusals(before, now upstream.Status) {
 		counts[r.Reason]++
 	}
 	for reason, n := range counts {
-		f.metrics.ToolRefused(now.Server, reason, n)
+		f.metrics.ItemsRefused(now.Server, reason, n)
 	}
 }
 

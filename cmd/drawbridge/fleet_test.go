@@ -42,13 +42,13 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
 	f.apply(t.Context(), []serverConfig{box})
 	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
-	if got := toolsRefused(t, registerer); got != 1 {
-		t.Fatalf("%v tools refused before, want 1", got)
+	if got := itemsRefused(t, registerer); got != 1 {
+		t.Fatalf("%v items refused before, want 1", got)
 	}
 	box.timeout = time.Second
 	f.apply(t.Context(), []serverConfig{box})
-	if got := toolsRefused(t, registerer); got != 0 {
-		t.Errorf("%v tools refused after the server came back whole, want 0", got)
+	if got := itemsRefused(t, registerer); got != 0 {
+		t.Errorf("%v items refused after the server came back whole, want 0", got)
 	}
 }
 
@@ -80,19 +80,19 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 		log.Reset()
 		f.note(t.Context(), upstream.Status{Server: "box", Up: true, Tried: true, Refused: test.refused})
 		if got := strings.Count(log.String(), "item left out"); got != test.want {
-			t.Errorf("%s: %d tools were logged, want %d", test.name, got, test.want)
+			t.Errorf("%s: %d items were logged, want %d", test.name, got, test.want)
 		}
 	}
 }
 
-func toolsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
+func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
 	t.Helper()
 	families, err := gatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != "drawbridge_upstream_tools_refused" {
+		if family.GetName() != "drawbridge_upstream_items_refused" {
 			continue
 		}
 		for _, series := range family.GetMetric() {

@@ -54,7 +54,7 @@ func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Coll
 		}
 	}
 	for server, n := range dropped {
-		g.config.Metrics.ToolRefused(server, "collision", n)
+		g.config.Metrics.ItemsRefused(server, "collision", n)
 	}
 	return now
 }

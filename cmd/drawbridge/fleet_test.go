@@ -85,6 +85,33 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 	}
 }
 
+func TestWarningsNameWhatIsLeftOut(t *testing.T) {
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	refused := []registry.Refusal{
+		{Server: "box", Kind: registry.KindPrompt, Reason: "list"},
+		{Server: "box", Kind: registry.KindResource, Item: "file:///a", Reason: "duplicate"},
+	}
+	for i := range maxRefusalsShown {
+		refused = append(refused, registry.Refusal{Server: "box", Kind: registry.KindTool, Item: fmt.Sprint("t", i), Reason: "schema"})
+	}
+	f.note(t.Context(), upstream.Status{Server: "box", Tried: true, Problem: "gone", Refused: refused})
+	got := f.warnings()
+	if len(got) != maxRefusalsShown+2 {
+		t.Fatalf("got %d warnings, want %d", len(got), maxRefusalsShown+2)
+	}
+	for i, want := range map[int]string{
+		0:            "server box is down: gone",
+		1:            "server box: its list of prompts cannot be read",
+		2:            `server box: resource "file:///a" is left out: duplicate`,
+		len(got) - 1: "server box: 2 more items are left out",
+	} {
+		if got[i] != want {
+			t.Errorf("warning %d: got %q, want %q", i, got[i], want)
+		}
+	}
+}
+
 func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
 	t.Helper()
 	families, err := gatherer.Gather()

@@ -560,6 +560,26 @@ func TestCollisionsOfEveryKindAreWarnedOf(t *testing.T) {
 	}
 }
 
+func TestWarningsAreSaidOnceAndBounded(t *testing.T) {
+	acme, globex := everything(), everything()
+	globex.ID = "globex"
+	b, l := newLibrary(t, acme, globex)
+	s := l.source("lib")
+	s.Tools[0].Definition = s.Tools[0].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"required"}`))
+	b.replace(t, s)
+	if got := b.Warnings(); len(got) != 1 {
+		t.Errorf("one tool that two tenants see: warnings = %q, want one", got)
+	}
+	for i := range maxWarnings + 1 {
+		s.Tools = append(s.Tools, s.Tools[0])
+		s.Tools[len(s.Tools)-1].Definition = s.Tools[0].Definition.With("name", mcp.String(fmt.Sprint("t", i)))
+	}
+	b.replace(t, s)
+	if got := b.Warnings(); len(got) != maxWarnings+1 || got[maxWarnings] != "2 more of such warnings" {
+		t.Errorf("got %d warnings, the last %q", len(got), got[len(got)-1])
+	}
+}
+
 func TestInlineRefs(t *testing.T) {
 	tenant := everything()
 	b, l := newLibrary(t, tenant)

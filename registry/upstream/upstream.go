@@ -1,6 +1,7 @@
 // Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
-// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. It carries results as raw JSON and does not
-// know who may call what, nor how clients are served.
+// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. A call in the middle of which its server asks
+// something waits here for the answers. It carries results as raw JSON and does not know who may call what, nor how
+// clients are served.
 package upstream
 
 import (

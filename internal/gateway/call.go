@@ -43,6 +43,7 @@ type call struct {
 	asking  bool          // set by settled: the result asks for input
 	outcome string        // set by whoever decides it; "" is a plain result
 	repairs atomic.Int64  // made by sanitized; notifications may come from another goroutine
+	logs    logs          // passed by sanitized
 }
 
 func (g *Gateway) newCall(c Caller, r *Request) *call {

@@ -69,6 +69,7 @@ type pooled struct {
 	calls, loans int
 	since        time.Time // when it was opened; zero: it is not yet
 	idle         time.Time // since when there are no calls
+	examined     bool      // a proof of life is asked for
 	lost         bool      // it takes no more calls
 	retired      bool      // so that another gets its place
 	leaving      bool      // it is being closed
@@ -315,9 +316,9 @@ func (p *pool) ready(ctx context.Context, s *pooled, u use) (*pooled, error) {
 
 // release ends a call.
 func (p *pool) release(s *pooled) {
-	doubted := len(s.conn.doubts) > 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.doubt(s)
 	if s.calls--; s.calls > 0 {
 		return
 	}
@@ -326,12 +327,19 @@ func (p *pool) release(s *pooled) {
 		p.leave(s)
 	}
 	p.serve()
-	if doubted && !s.lost && !p.ended {
-		select {
-		case <-s.conn.doubts:
-		default:
-		}
+}
+
+// doubt has a session examined on which a call failed so that the session may be dead, also when others go on. The mutex
+// is held.
+func (p *pool) doubt(s *pooled) {
+	if s.lost || s.examined || p.ended {
+		return
+	}
+	select {
+	case <-s.conn.doubts:
+		s.examined = true
 		p.work.Go(func() { p.examine(s) })
+	default:
 	}
 }
 
@@ -343,7 +351,11 @@ func (p *pool) examine(s *pooled) {
 	defer cancel()
 	if err := s.session().alive(ctx); err != nil {
 		p.discard(s)
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.examined = false
 }
 
 // giveBack ends a loan.

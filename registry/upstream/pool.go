@@ -177,11 +177,11 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.capabilities = string(c.Capabilities.JSON())
 	}
-	speaks := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
-	k.alone = !p.attributes && (k.capabilities != "" || speaks)
+	logs := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
+	k.alone = !p.attributes && (k.capabilities != "" || logs)
 	switch {
 	case p.shared:
-	case k.capabilities != "" || speaks:
+	case k.capabilities != "" || logs:
 		k.caller = callerOf(c)
 	default:
 		k.tenant = c.TenantID

@@ -476,11 +476,11 @@ func (p *pool) close(ctx context.Context, polite bool) {
 	parked := p.parked
 	p.parked = map[string]*dialogue{}
 	p.mu.Unlock()
-	for _, d := range parked {
-		d.stopExpiry()
-	}
 	p.end()
 	p.work.Wait()
+	for _, d := range parked {
+		d.stopExpiry() // no round begins to wait any more
+	}
 	var open sync.WaitGroup
 	for s := range p.all { // nobody changes them any more
 		open.Go(func() { s.conn.end(ctx, polite) })

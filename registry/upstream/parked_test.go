@@ -306,7 +306,7 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	t.Parallel()
 	for asks, want := range map[string]string{
 		`{"elicitation":{"form":{}}}`: "",
-		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}}`,
+		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","message":"m"}}`,
 		`{"roots":{}}`:                `{"method":"roots/list","params":{}}`,
 		`{"sampling":{}}`:             `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
 	} {
@@ -361,7 +361,7 @@ func TestAddressesToOpenFirst(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		asked, state, _, err := r.round(t.Context(), "url", alice.call(t, "always", "", "", nil))
-		want := `{"method":"elicitation/create","params":{"mode":"url","elicitationId":"e1","url":"https://one.test","message":"one"}}`
+		want := `{"method":"elicitation/create","params":{"mode":"url","url":"https://one.test","message":"one"}}`
 		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want {
 			t.Fatalf("got %s, %v, want %s", asked.JSON(), err, want)
 		}

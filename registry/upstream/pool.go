@@ -410,6 +410,14 @@ func (p *pool) leave(s *pooled) {
 	})
 }
 
+// before tells whether s makes room before other does.
+func (s *pooled) before(other *pooled) bool {
+	if (s.loans == 0) != (other.loans == 0) {
+		return s.loans == 0
+	}
+	return s.idle.Before(other.idle)
+}
+
 // sweep closes sessions that nobody used for long.
 func (p *pool) sweep(ctx context.Context) {
 	for wait(ctx, idleCheck) {

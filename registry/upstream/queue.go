@@ -151,14 +151,6 @@ func (p *pool) makeRoom(k key) bool {
 	return true
 }
 
-// before tells whether s makes room before other does.
-func (s *pooled) before(other *pooled) bool {
-	if (s.loans == 0) != (other.loans == 0) {
-		return s.loans == 0
-	}
-	return s.idle.Before(other.idle)
-}
-
 // retire ends the turn of the rival that was opened first, for a key without sessions, when none is ever idle: it takes no
 // more calls, and makes room when its last one has ended. There is no room for the key. The mutex is held.
 func (p *pool) retire(k key) {

@@ -167,9 +167,11 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 	return nil
 }
 
-// asked returns the params of a question without what only means something between the server and this client.
+// asked returns the params of a question in modern form: without what only means something between the server and this
+// client.
+// https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
-	params = params.Without("task")
+	params = params.Without("task", "elicitationId")
 	meta := params.Object("_meta")
 	if !meta.Has(mcp.MetaProgressToken) {
 		return params

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -238,6 +239,38 @@ func TestCallerWhoLeavesEndsTheCall(t *testing.T) {
 	})
 }
 
+// TestRepeatOfWhoHasLeftEndsTheCall repeats a call for somebody who gave up: the server is told at once, with what the
+// call kept, and another repeat comes too late.
+func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []string{"", `{}`} {
+		s := &chat{}
+		inBubble(t, s, nil, func(t *testing.T, r *rig) {
+			var released atomic.Int32
+			c := alice.call(t, "", "", "", nil)
+			c.Hold = func() func() { return func() { released.Add(1) } }
+			asked, state, _, err := r.round(t.Context(), "late", c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			began := time.Now()
+			if _, _, _, err = r.round(left, "late", alice.call(t, "", answers, state, nil)); !errors.Is(err, context.Canceled) {
+				t.Errorf("answers %q: got %v, want what the caller's context says", answers, err)
+			}
+			synctest.Wait()
+			if told := s.sights("notifications/cancelled"); len(told) != 1 || released.Load() != 1 || time.Since(began) != 0 {
+				t.Errorf("answers %q: got %d cancellations and %d places released after %v, want one each at once",
+					answers, len(told), released.Load(), time.Since(began))
+			}
+			if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); !isInvalidParams(err) {
+				t.Errorf("answers %q: another repeat: got %v, want invalid params", answers, err)
+			}
+		})
+	}
+}
+
 // TestParkedCallsHaveALimit parks as many calls as may wait, and one more.
 func TestParkedCallsHaveALimit(t *testing.T) {
 	t.Parallel()
@@ -273,7 +306,7 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	t.Parallel()
 	for asks, want := range map[string]string{
 		`{"elicitation":{"form":{}}}`: "",
-		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}}`,
+		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","message":"m"}}`,
 		`{"roots":{}}`:                `{"method":"roots/list","params":{}}`,
 		`{"sampling":{}}`:             `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
 	} {
@@ -328,7 +361,7 @@ func TestAddressesToOpenFirst(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		asked, state, _, err := r.round(t.Context(), "url", alice.call(t, "always", "", "", nil))
-		want := `{"method":"elicitation/create","params":{"mode":"url","elicitationId":"e1","url":"https://one.test","message":"one"}}`
+		want := `{"method":"elicitation/create","params":{"mode":"url","url":"https://one.test","message":"one"}}`
 		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want {
 			t.Fatalf("got %s, %v, want %s", asked.JSON(), err, want)
 		}

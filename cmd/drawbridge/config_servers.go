@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// serverConfig is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is plain data, so that two states of the config can
-// be compared.
+// serverConfig is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is
+// plain data, so that two states of the config can be compared.
 type serverConfig struct {
 	name, prefix string
 

@@ -108,10 +108,12 @@ func (d *dialogue) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		if err != nil {
 			return d.giveUp(ctx, err)
 		}
-		var ok bool
-		if d.caller, ok = d.server.resolve(d.caller.Principal); !ok {
+		caller, ok := d.server.resolve(d.caller.Principal)
+		if !ok {
+			_, _ = d.giveUp(ctx, errGone) // the client learns less
 			return mcp.Object{}, errGone
 		}
+		d.caller = caller
 	}
 }
 

@@ -110,8 +110,8 @@ func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.t
 // Resource returns the resource with that exposed URI: one that is listed, or one in no list that belongs to a server
 // by its form, by a template, or because only one server can have it. Of several templates that match, the one with the
 // most literal text counts, and of equal ones that of the earlier server; so many templates that matching them takes too
-// long are not all asked. A URI in no list is unknown when a server may
-// read it as another URI, which a policy may deny. The error is ErrNotFound.
+// long are not all asked. A URI in no list is unknown when a server may read it as another URI, which a policy may deny.
+// The error is ErrNotFound.
 func (v *View) Resource(uri string) (*Resource, error) {
 	if listed, err := find(v.resources, uri); err == nil {
 		return listed, nil

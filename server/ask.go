@@ -110,7 +110,7 @@ func (d *dialogue) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		}
 		caller, ok := d.server.resolve(d.caller.Principal)
 		if !ok {
-			_, _ = d.giveUp(ctx, errSessionEnded)
+			_, _ = d.giveUp(ctx, errGone) // the client learns less
 			return mcp.Object{}, errGone
 		}
 		d.caller = caller

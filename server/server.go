@@ -1,6 +1,6 @@
 // Package server is the front door: HTTP, transports and the eras of clients. It turns whatever a client speaks into
-// requests in the stateless form for the desk, and answers back into what the client understands. It knows nothing of
-// tools, rules or upstreams.
+// requests in the stateless form for the desk, and answers back into what the client understands. It knows which form
+// each revision gives to items, results and questions, and nothing of rules or upstreams.
 package server
 
 import (

@@ -131,8 +131,8 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 	return out
 }
 
-// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the server's name, a colon
-// and the URI as the server has it.
+// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
+// server's name, a colon and the URI as the server has it.
 func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
 	name, _, found := strings.Cut(pattern, ":")
 	switch {

@@ -196,8 +196,10 @@ func TestSetTenantsReportsEveryProblemAndChangesNothing(t *testing.T) {
 			t.Errorf("error = %v, want %s in it", err, want)
 		}
 	}
-	if got := b.TenantIDs(); !slices.Equal(got, []string{"acme"}) {
-		t.Errorf("tenants = %v, want acme alone as before", got)
+	for id, want := range map[string]bool{"acme": true, "good": false} {
+		if _, err := b.Resolve(auth.Principal{TenantID: id}); (err == nil) != want {
+			t.Errorf("tenant %s: served %v, want acme alone as before", id, err == nil)
+		}
 	}
 }
 

@@ -104,9 +104,6 @@ func (g *Gateway) SetTenants(tenants []TenantConfig) error {
 	return nil
 }
 
-// TenantIDs returns the ids of all tenants, sorted. Shared: do not modify.
-func (g *Gateway) TenantIDs() []string { return g.tenants.Load().ids }
-
 func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	if cfg.ID == "" || strings.ContainsRune(cfg.ID, 0) {
 		return nil, errors.New("an id is empty or holds a NUL")

@@ -1,0 +1,108 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server"
+)
+
+// TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream that tells of them is open.
+func TestUpdatesOfListenAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := (&forms{}).source()
+		s.Subscribe = func(_ context.Context, _, _ string, updated func(string)) error {
+			for n := range 5000 {
+				updated(fmt.Sprintf("file:///a/%d", n))
+			}
+			return nil
+		}
+		for _, refusal := range w.registry.Replace(s) {
+			t.Fatalf("refused: %+v", refusal)
+		}
+		m := modernListen()
+		m.body = strings.Replace(m.body, `{"toolsListChanged":true}`, `{"resourceSubscriptions":["file:///a"]}`, 1)
+		stream := w.follow(t, m)
+		wait(t)
+		w.EndStreams()
+		got := <-stream
+		if n := strings.Count(got, mcp.NotifyResourceUpdated); n != 1025 || !strings.Contains(got, `"uri":"file:///a",`) {
+			t.Errorf("got %d updates, want 1024 parts and the whole", n)
+		}
+	}, func(w *world) {
+		w.tenants[0].Servers = []string{"box", "forms"}
+		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "resource:*"}}}
+	})
+}
+
+// TestLoweredListsAreBounded asks for more different lists than are remembered, and for each of them twice.
+func TestLoweredListsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	var list mcp.Object
+	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { return list, nil }})
+	id := w.open(t, "alice", mcp.Revision2503)
+	for n := range server.MaxLowered + 6 {
+		list = object(fmt.Sprintf(`{"tools":[{"name":"t%d","title":"T","inputSchema":{"type":"object"}}]}`, n))
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}]}}`, n)
+		for range 2 {
+			if got := w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)).Body.String(); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+		}
+	}
+	if got := w.LoweredLists(); got != 6 {
+		t.Errorf("%d lists are remembered, want 6: those since the memory was full", got)
+	}
+}
+
+// TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force any more: whoever waits for
+// the answer is told that none comes.
+func TestQuestionsEndWithTheirIssuer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		asker, _ := w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		question, answered := make(chan string, 1), make(chan string, 1)
+		read := w.pipe(t, inSession("POST", id, askRoots))
+		go func() {
+			defer close(answered)
+			buffer, all := make([]byte, 64<<10), ""
+			for {
+				n, err := read.Read(buffer)
+				all += string(buffer[:n])
+				if found := questionID.FindStringSubmatch(all); found != nil && len(question) == 0 {
+					question <- found[1]
+				}
+				if err != nil || strings.Contains(all, `"id":1,`) {
+					answered <- all
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		w.settings.Issuers = []string{"https://issuer2.test"}
+		w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+<-question+`","result":{"roots":[]}}`))
+		if got := <-answered; !strings.Contains(got, "DB-CANCELLED") || asker.endings() != 1 {
+			t.Errorf("got %s and %d endings, want the call cancelled and its end told once", got, asker.endings())
+		}
+		w.do(t, inSession("DELETE", id, ""))
+	})
+}
+
+// TestReplicaTellsChanges listens at a replica that saw nothing of the handshake.
+func TestReplicaTellsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := replicas(t)
+		id := a.openAsking(t, mcp.Revision2511)
+		stream := b.follow(t, inSession("GET", id, ""))
+		wait(t)
+		b.EndStreams()
+		if got := <-stream; !strings.Contains(got, mcp.NotifyPromptsChanged) {
+			t.Errorf("got %q, want a notice: this replica does not know what the client was told", got)
+		}
+	})
+}

@@ -10,11 +10,12 @@ import (
 
 // item is what a call needs to know of what it is about. It is immutable.
 type item struct {
-	method   string
-	name     string      // or URI; of a completion, that of what its argument belongs to
-	quoted   mcp.RawJSON // the same as JSON; of a completion, the whole reference
-	revision string      // that the server speaks
-	header   http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
+	method     string
+	name       string      // or URI; of a completion, that of what its argument belongs to
+	quoted     mcp.RawJSON // the same as JSON; of a completion, the whole reference
+	revision   string      // that the server speaks
+	idempotent bool        // a tool that the operator says does no harm when called twice
+	header     http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
 }
 
 func (c *connection) newItem(method, name string, quoted mcp.RawJSON) *item {
@@ -48,6 +49,7 @@ func (u *Upstream) offers(l *lists) []registry.Offer {
 func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
+	t.idempotent = isIdempotent(u.cfg.Idempotent, name)
 	timeout := u.cfg.Timeout
 	if own := u.cfg.ToolTimeouts[name]; own > 0 {
 		timeout = own

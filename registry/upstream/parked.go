@@ -19,6 +19,7 @@ const (
 	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
 	parkedMax    = 1000                  // calls of one upstream that wait for answers
 	questionsMax = 64                    // of one call
+	askedMax     = 4 << 20               // bytes of the open questions of one call
 	keptMax      = 64 << 10              // bytes of notifications that wait while a call is parked
 )
 
@@ -117,14 +118,9 @@ func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
 
 // note gives a notification to the present round. Without one it waits for the next. It never waits itself.
 func (d *dialogue) note(m *mcp.Message) {
-	if d.keeps(m) {
-		select {
-		case d.notes <- m:
-			return
-		default:
-		}
+	if !d.keeps(m) || !keep(d.notes, m) {
+		d.pool.control.conn.count(Flooded, 1)
 	}
-	d.pool.control.conn.count(Flooded, 1)
 }
 
 // keeps tells whether there is room for the bytes of a notification. A round that goes on passes them all on.
@@ -134,7 +130,7 @@ func (d *dialogue) keeps(m *mcp.Message) bool {
 	if d.attached {
 		return true
 	}
-	d.kept += len(m.Params.JSON())
+	d.kept += weight(m.Params)
 	return d.kept <= keptMax
 }
 
@@ -152,6 +148,13 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 		return errUnasked
 	case len(d.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
+	}
+	size := weight(params)
+	for _, q := range d.open {
+		size += len(q.request)
+	}
+	if size > askedMax {
+		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	d.seen[m.ID] = true
 	request := mcp.NewObject(

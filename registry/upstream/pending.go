@@ -1,13 +1,17 @@
 package upstream
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// notesMax is how many notifications wait for one caller who is slow to take them.
-const notesMax = 256
+// Notifications that wait for one caller who is slow to take them.
+const (
+	notesMax = 256
+	noteMax  = 64 << 10 // bytes of one behind another
+)
 
 // pending holds the requests that wait for an answer on a connection that all share.
 type pending struct {
@@ -86,10 +90,31 @@ func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	case w == nil || w.notes == nil:
 		return true // nobody wants it
 	}
+	return keep(w.notes, m)
+}
+
+// keep lets a notification wait. It returns false when there is no room: for a large one, when another waits. What waits
+// has memory of its own, because the text that it came in may be a thousand times as long.
+func keep(notes chan<- *mcp.Message, m *mcp.Message) bool {
+	if weight(m.Params) > noteMax && len(notes) > 0 {
+		return false
+	}
+	members := make([]mcp.Member, 0, m.Params.Len())
+	for name, value := range m.Params.Members {
+		members = append(members, mcp.Member{Name: name, Value: bytes.Clone(value)})
+	}
 	select {
-	case w.notes <- m:
+	case notes <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}:
 		return true
 	default:
 		return false
 	}
+}
+
+// weight returns about how many bytes an object has.
+func weight(o mcp.Object) (n int) {
+	for name, value := range o.Members {
+		n += len(name) + len(value)
+	}
+	return n
 }

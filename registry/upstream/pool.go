@@ -195,8 +195,8 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 			p.mu.Unlock()
 			return nil, p.server.unavailable(false, errGone)
 		}
-		s := p.find(k)
-		if s == nil && len(p.all) < p.max {
+		s, rivals := p.find(k), p.rivals(k)
+		if s == nil && rivals == nil {
 			s = p.begin(k)
 		}
 		if s != nil {
@@ -205,7 +205,7 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 			return p.ready(ctx, s, u)
 		}
 		p.queue++
-		p.makeRoom(k)
+		p.makeRoom(k, rivals)
 		freed := p.freed
 		p.mu.Unlock()
 		err := p.wait(ctx, freed)
@@ -257,6 +257,32 @@ func (p *pool) find(k key) *pooled {
 		if !k.alone || s.calls == 0 {
 			return s
 		}
+	}
+	return nil
+}
+
+// rivals returns which sessions may make room for another one for the key, nil when there is room. A caller who can be
+// asked may keep a session for long: one user has half of them at most, and one tenant leaves a quarter to others. Then
+// only their own make room. The mutex is held.
+func (p *pool) rivals(k key) func(*pooled) bool {
+	ofTenant := func(s *pooled) bool { return s.key.subject != "" && s.key.tenant == k.tenant }
+	ofUser := func(s *pooled) bool { return ofTenant(s) && s.key.issuer == k.issuer && s.key.subject == k.subject }
+	users, tenants := 0, 0
+	for s := range p.all {
+		if ofTenant(s) {
+			tenants++
+		}
+		if ofUser(s) {
+			users++
+		}
+	}
+	switch {
+	case k.subject != "" && users >= (p.max+1)/2:
+		return ofUser
+	case k.subject != "" && tenants >= p.max-(p.max+1)/4:
+		return ofTenant
+	case len(p.all) >= p.max:
+		return func(*pooled) bool { return true }
 	}
 	return nil
 }
@@ -437,10 +463,10 @@ func (p *pool) wake() {
 	}
 }
 
-// makeRoom closes the session that has been idle longest, one for each call that waits. Those on which resources are
+// makeRoom closes the one of the rivals that has been idle longest, one for each call that waits. Those on which resources are
 // watched come last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
 // use just now. The mutex is held.
-func (p *pool) makeRoom(k key) {
+func (p *pool) makeRoom(k key, rivals func(*pooled) bool) {
 	if p.closing >= p.queue {
 		return
 	}
@@ -451,7 +477,7 @@ func (p *pool) makeRoom(k key) {
 	var oldest *pooled
 	for _, sessions := range p.sessions {
 		for _, s := range sessions {
-			if s.calls == 0 && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
+			if s.calls == 0 && rivals(s) && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
 				oldest = s
 			}
 		}

@@ -233,6 +233,7 @@ func (s *schemas) answers(t *testing.T, result json.RawMessage) string {
 }
 
 func TestMessagesToLegacyClientsAreValid(t *testing.T) {
+	t.Parallel()
 	upstream := goUpstream(t, false)
 	g := serve(t, after(upstream))
 	bearer := "Bearer " + g.token(t)
@@ -269,6 +270,7 @@ func TestMessagesToLegacyClientsAreValid(t *testing.T) {
 }
 
 func TestMessagesToModernClientsAreValid(t *testing.T) {
+	t.Parallel()
 	s := official(t, "2026-07-28")
 	upstream := goUpstream(t, true)
 	g := serve(t, after(upstream))

@@ -71,13 +71,22 @@ func (g *gateway) listen(t testing.TB, url string, headers ...string) *events {
 // open asks for an event stream, and follows it when there is one.
 func open(t testing.TB, url string, headers ...string) (e *events, status int) {
 	t.Helper()
+	return openWith(t, http.MethodGet, url, "", headers...)
+}
+
+func openWith(t testing.TB, method, url, body string, headers ...string) (e *events, status int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/event-stream")
+	if method == http.MethodPost {
+		request.Header.Set("Accept", "application/json, text/event-stream")
+		request.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}

@@ -51,6 +51,7 @@ type step struct {
 }
 
 func TestNpmClientsGoThroughTheirStory(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name     string
 		modern   bool // upstream
@@ -68,6 +69,7 @@ func TestNpmClientsGoThroughTheirStory(t *testing.T) {
 	binary, _ := node(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			upstream := goUpstream(t, test.modern)
 			g := serve(t, withoutLater(upstream))
 			arguments := append(slices.Clone(test.command), "http://"+g.addr+test.path, g.token(t))
@@ -133,8 +135,10 @@ func (s steps) check(t *testing.T, revision string) {
 }
 
 func TestGoClientGoesThroughItsStory(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
 			upstream := goUpstream(t, false)
 			g := serve(t, withoutLater(upstream))
 			goStory(t, g, revision, func() { g.configure(t, after(upstream)) }).check(t, revision)
@@ -226,9 +230,11 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // The Inspector's command line makes one request a run, so it cannot wait for a changed list: it sees the list before
 // and after.
 func TestInspectorListsAndCalls(t *testing.T) {
+	t.Parallel()
 	binary, modules := node(t)
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			upstream := goUpstream(t, false)
 			g := serve(t, withoutLater(upstream))
 			token, home := g.token(t), t.TempDir()

@@ -25,6 +25,7 @@ type talker struct {
 	capabilities string
 	level        string // of the log lines it wants; none when empty
 	answer       func(question message) (result string)
+	heard        func(method string, raw []byte) // is told every message, and in answer to which request; nil: nobody is
 
 	session  string
 	endpoint string
@@ -126,9 +127,9 @@ func (s *talker) exchange(ctx context.Context, id, method, name, params string) 
 	}
 	switch {
 	case response.StatusCode == http.StatusAccepted && s.stream != nil:
-		return s.follow(ctx, id, s.stream)
+		return s.follow(ctx, method, id, s.stream)
 	case strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream"):
-		return s.follow(ctx, id, bufio.NewReader(response.Body))
+		return s.follow(ctx, method, id, bufio.NewReader(response.Body))
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -137,6 +138,9 @@ func (s *talker) exchange(ctx context.Context, id, method, name, params string) 
 	var m message
 	if err := json.Unmarshal(body, &m); err != nil {
 		return nil, fmt.Errorf("%s: %d %.300s: %w", method, response.StatusCode, body, err)
+	}
+	if s.heard != nil {
+		s.heard(method, body)
 	}
 	return []message{m}, nil
 }
@@ -154,7 +158,7 @@ func (s *talker) meta(params string) string {
 }
 
 // follow reads a stream until the answer to id.
-func (s *talker) follow(ctx context.Context, id string, stream *bufio.Reader) ([]message, error) {
+func (s *talker) follow(ctx context.Context, method, id string, stream *bufio.Reader) ([]message, error) {
 	var all []message
 	for {
 		data, err := event(stream)
@@ -167,6 +171,9 @@ func (s *talker) follow(ctx context.Context, id string, stream *bufio.Reader) ([
 		var m message
 		if err := json.Unmarshal(data, &m); err != nil {
 			return all, fmt.Errorf("%s: %w", data, err)
+		}
+		if s.heard != nil {
+			s.heard(method, data)
 		}
 		all = append(all, m)
 		switch {

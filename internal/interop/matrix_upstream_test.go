@@ -97,7 +97,7 @@ func plainTools(server *sdk.Server, notes string) {
 				return nil, nil, err
 			}
 			select { // some clients drop what they read together with the result
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 			}
 		}

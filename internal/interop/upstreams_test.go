@@ -37,6 +37,7 @@ func tenant(servers string) string {
 }
 
 func TestRealUpstreamsSideBySide(t *testing.T) {
+	t.Parallel()
 	_, modules := node(t)
 	port := freePort(t)
 	nodeProcess(t, []string{"PORT=" + strconv.Itoa(port)},
@@ -78,6 +79,7 @@ func TestRealUpstreamsSideBySide(t *testing.T) {
 }
 
 func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
+	t.Parallel()
 	addr := "127.0.0.1:" + strconv.Itoa(freePort(t))
 	upstream := goUpstreamAt(t, addr, false)
 	g := serve(t, tenant(fmt.Sprintf("  go: {url: \"http://%s/mcp\", private_addresses: true}\n  own: {builtin: [calculate]}\n", addr)))

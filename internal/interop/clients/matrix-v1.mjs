@@ -1,4 +1,4 @@
-// A client of the first generation: node matrix-v1.mjs http|sse URL TOKEN PREFIX URIPREFIX NOTES MARKER FEATURES
+// A client of the first generation: node matrix-v1.mjs http|sse URL TOKEN PREFIX URIPREFIX NOTES MARKER FEATURES HOPELESS
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';

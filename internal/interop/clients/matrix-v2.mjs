@@ -1,4 +1,4 @@
-// A client of the second generation: node matrix-v2.mjs REVISION URL TOKEN PREFIX URIPREFIX NOTES MARKER FEATURES
+// A client of the second generation: node matrix-v2.mjs REVISION URL TOKEN PREFIX URIPREFIX NOTES MARKER FEATURES HOPELESS
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { address, answers, capabilities, headers, matrix, nothingSeen } from './matrix.mjs';
 

@@ -21,9 +21,9 @@ func (g *Gateway) Warnings() []string {
 				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
 		}
 		for _, tool := range view.Tools {
-			if needsTask(tool) {
+			if isStranded(tool) {
 				warnings = append(warnings, fmt.Sprintf(
-					"tenant %s: tool %q of server %s is left out, because it runs as a task only, which is not offered here; let the server allow calls without a task",
+					"tenant %s: tool %q of server %s is left out, because it runs as a task only, which its server does not offer; let the server declare tasks, or allow calls without one",
 					id, tool.Exposed, tool.Server))
 			}
 		}

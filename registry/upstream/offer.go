@@ -11,10 +11,11 @@ import (
 // item is what a call needs to know of what it is about. It is immutable.
 type item struct {
 	method   string
-	name     string      // or URI; of a completion, that of what its argument belongs to
+	name     string      // or URI, or id of a task; of a completion, that of what its argument belongs to
 	quoted   mcp.RawJSON // the same as JSON; of a completion, the whole reference
 	revision string      // that the server speaks
 	header   http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
+	asTask   bool        // the call asks for a task
 }
 
 func (c *connection) newItem(method, name string, quoted mcp.RawJSON) *item {
@@ -55,7 +56,11 @@ func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 	return registry.Offer{
 		Definition: definition,
 		Timeout:    timeout,
+		Tasks:      c.tasks(),
 		Call: func(ctx context.Context, call *registry.Call) (mcp.Object, error) {
+			if call.Task != "" {
+				return c.call(ctx, c.newItem(call.Method, call.Task, mcp.String(call.Task)), call)
+			}
 			return c.call(ctx, t, call)
 		},
 	}

@@ -72,7 +72,7 @@ func (s *Server) converse(ctx context.Context, c gateway.Caller, l *live, way *l
 	}
 	d := &dialogue{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-		Capabilities: asks, LogLevel: level, Notify: way.notify,
+		Capabilities: asks, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 	}}
 	result, told := d.run(ctx)
 	if told != nil {

@@ -151,7 +151,12 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	c.outcome = outcomeTask
 	made = made.Without("inputRequests", "result", "error", "requestState").With("taskId", mcp.String(id))
 	if c.tasks == mcp.TasksAsked {
-		made = mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("task")}, mcp.Member{Name: "task", Value: made.JSON()})
+		meta := result.Object("_meta").Without(mcp.MetaRelatedTask) // it may say what the model is told meanwhile
+		return mcp.NewObject(
+			mcp.Member{Name: "resultType", Value: mcp.String("task")},
+			mcp.Member{Name: "task", Value: made.JSON()},
+			mcp.Member{Name: "_meta", Value: meta.JSON()},
+		), nil
 	}
 	return made, nil
 }

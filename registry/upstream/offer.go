@@ -48,7 +48,10 @@ func (u *Upstream) offers(l *lists) []registry.Offer {
 
 func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
+	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
+	asTask := *t
+	asTask.asTask = true
 	timeout := u.cfg.Timeout
 	if own := u.cfg.ToolTimeouts[name]; own > 0 {
 		timeout = own
@@ -56,10 +59,13 @@ func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 	return registry.Offer{
 		Definition: definition,
 		Timeout:    timeout,
-		Tasks:      c.tasks(),
+		Tasks:      tasks,
 		Call: func(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-			if call.Task != "" {
+			switch {
+			case call.Task != "":
 				return c.call(ctx, c.newItem(call.Method, call.Task, mcp.String(call.Task)), call)
+			case call.Tasks == mcp.TasksAsked && tasks == mcp.TasksAsked:
+				return c.call(ctx, &asTask, call)
 			}
 			return c.call(ctx, t, call)
 		},

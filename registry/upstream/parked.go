@@ -61,6 +61,11 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 	if err != nil {
 		return mcp.Object{}, err
 	}
+	return p.talk(ctx, s, i, c)
+}
+
+// talk runs a call whose caller can be asked, on a session that it releases.
+func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (mcp.Object, error) {
 	owned, end := p.owned()
 	life, stop := context.WithTimeout(owned, lifeLimit)
 	cancel := func() {
@@ -77,7 +82,7 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 	began := p.start(func() {
 		defer cancel()
 		defer p.release(s)
-		d.run(life, i, c)
+		d.run(life, s, i, c)
 	})
 	if !began {
 		cancel()
@@ -89,8 +94,10 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 }
 
 // run runs the exchange to its end, and leaves no question without an answer.
-func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
-	d.result, d.err = d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call) {
+	d.result, d.err = d.pool.tracked(s, c, func() (mcp.Object, error) {
+		return d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+	})
 	switch {
 	case d.err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -158,10 +165,10 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 func asked(params mcp.Object) mcp.Object {
 	params = params.Without("task")
 	meta := params.Object("_meta")
-	if !meta.Has(mcp.MetaProgressToken) {
+	if !meta.Has(mcp.MetaProgressToken) && !meta.Has(mcp.MetaRelatedTask) {
 		return params
 	}
-	if meta = meta.Without(mcp.MetaProgressToken); meta.Len() == 0 {
+	if meta = meta.Without(mcp.MetaProgressToken, mcp.MetaRelatedTask); meta.Len() == 0 {
 		return params.Without("_meta")
 	}
 	return params.With("_meta", meta.JSON())

@@ -256,7 +256,7 @@ func (c *call) related(questions mcp.RawJSON) mcp.RawJSON {
 // sealTask returns the id of a task for its client.
 func (g *Gateway) sealTask(t *task) (string, error) {
 	plain := make([]byte, 0, 160+len(t.server)+len(t.tool)+len(t.callID)+len(t.own))
-	plain = append(append(plain, t.owner[:]...), byte(t.form))
+	plain = append(append(plain, t.owner[:]...), byte(t.form)) //nolint:gosec // there are two
 	plain = appendSized(appendSized(appendSized(plain, t.server), t.tool), t.callID)
 	return g.config.Seal.SealLong(purposeTask, append(plain, t.own...))
 }

@@ -74,6 +74,9 @@ func (s *Server) converse(ctx context.Context, c gateway.Caller, l *live, way *l
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 		Capabilities: asks, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 	}}
+	if m.Method == mcp.MethodTasksResult {
+		way.rest() // it waits as long as its task runs
+	}
 	result, told := d.run(ctx)
 	if told != nil {
 		return lowerError(m.Method, told)

@@ -103,7 +103,7 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 		Name: "drawbridge_upstream_tools", Help: "Tools that an upstream offers.",
 	}, []string{"server"})
 	m.upstreamRefused = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_tools_refused", Help: "Tools of an upstream that were left out of the catalogue.",
+		Name: "drawbridge_upstream_items_refused", Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists that could not be read.",
 	}, []string{"server", "reason"})
 	m.restarts = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
@@ -248,9 +248,9 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.repairs.DeletePartialMatch(label)
 }
 
-// ToolRefused sets how many definitions of a server were left out, by reason (name, schema, output_schema, header,
-// duplicate, size, collision). Of none there is no series: the server may be gone.
-func (m *Metrics) ToolRefused(server, reason string, n int) {
+// ItemsRefused sets how many items of a server were left out, by reason: that of a registry.Refusal, or collision. Of
+// none there is no series: the server may be gone.
+func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	if n == 0 {
 		m.upstreamRefused.DeleteLabelValues(server, reason)
 		return

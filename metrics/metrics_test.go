@@ -50,7 +50,7 @@ func record(m *metrics.Metrics) {
 	m.StreamOpened("acme", "get")
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
-	m.ToolRefused("files", "schema", 2)
+	m.ItemsRefused("files", "schema", 2)
 	m.Reloaded(true)
 	m.AuditDropped(4)
 	m.Panicked()
@@ -75,7 +75,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_streams_open{kind="get",tenant="acme"} 1`,
 		`drawbridge_upstream_up{server="files"} 1`,
 		`drawbridge_upstream_tools{server="files"} 12`,
-		`drawbridge_upstream_tools_refused{reason="schema",server="files"} 2`,
+		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
@@ -92,14 +92,14 @@ func TestEveryMetric(t *testing.T) {
 	}
 }
 
-// TestToolRefusedOfNoneLeavesNoSeries guards against servers that were removed and come back as a zero.
-func TestToolRefusedOfNoneLeavesNoSeries(t *testing.T) {
+// TestItemsRefusedOfNoneLeavesNoSeries guards against servers that were removed and come back as a zero.
+func TestItemsRefusedOfNoneLeavesNoSeries(t *testing.T) {
 	t.Parallel()
 	m, handler := newMetrics()
-	m.ToolRefused("files", "collision", 2)
-	m.ToolRefused("files", "collision", 0)
-	m.ToolRefused("gone", "collision", 0)
-	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_upstream_tools_refused{") {
+	m.ItemsRefused("files", "collision", 2)
+	m.ItemsRefused("files", "collision", 0)
+	m.ItemsRefused("gone", "collision", 0)
+	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_upstream_items_refused{") {
 		t.Errorf("got a series of none:\n%s", got)
 	}
 }

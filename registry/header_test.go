@@ -89,10 +89,10 @@ func TestNullAtHeaderIsNoArgument(t *testing.T) {
 	for arguments, want := range map[string]bool{
 		`{"must":"a","verbose":null}`:                        true,
 		`{"must":"a","verbose":null,"deep":{"region":null}}`: true,
-		`{"must":null}`:                                      false,
-		`{"must":"a","plain":null}`:                          false,
-		`{"must":"a","verbose":null,"plain":7}`:              false,
-		`{"must":"a","deep":null}`:                           false,
+		`{"must":null}`:                         false,
+		`{"must":"a","plain":null}`:             false,
+		`{"must":"a","verbose":null,"plain":7}`: false,
+		`{"must":"a","deep":null}`:              false,
 	} {
 		if err := tool.Validate([]byte(arguments)); (err == nil) != want {
 			t.Errorf("%s: got %v, want valid: %t", arguments, err, want)

@@ -78,8 +78,10 @@ type Source struct {
 type Refusal struct {
 	Server string
 	Kind   Kind
-	Item   string // its own name or URI, cut when it is long
-	Reason string // one word: name, uri, schema, output_schema, header, duplicate, size
+	Item   string // its own name or URI, cut when it is long; "" for a whole list
+	// Reason is one word, and a metric label: name, uri, schema, output_schema, header, duplicate or size for what is
+	// wrong with a definition; operation for one of an API that cannot be a tool; list for a list that cannot be read.
+	Reason string
 	Err    error
 }
 

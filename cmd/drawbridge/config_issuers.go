@@ -169,7 +169,7 @@ func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
 		}
 	}
 	if len(iss.Audiences) == 0 {
-		iss.Audiences = []string{cfg.publicAddress() + "/mcp"}
+		iss.Audiences = audiencesOf(cfg.publicAddress(), iss.Issuer)
 	}
 	if whole {
 		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}, Client: dial.Client(dial.Config{})})
@@ -178,6 +178,18 @@ func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
 		}
 	}
 	cfg.issuers = append(cfg.issuers, iss)
+}
+
+// audiencesOf returns what the metadata calls this gateway: the endpoint, and the paths of the tenants that the issuer's
+// tokens can be for.
+func audiencesOf(address string, iss auth.Issuer) []string {
+	audiences := []string{address + "/mcp"}
+	for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
+		if tenant != "" {
+			audiences = append(audiences, address+"/t/"+url.PathEscape(tenant)+"/mcp")
+		}
+	}
+	return audiences
 }
 
 // publicAddress is what clients type, without /mcp.

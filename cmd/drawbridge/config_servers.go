@@ -3,6 +3,7 @@ package main
 import (
 	"net/url"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ type serverConfig struct {
 	api apiConfig
 
 	timeout      time.Duration
+	idempotent   []string // patterns of tools
 	toolTimeouts map[string]time.Duration
 	private      bool // may be on a loopback or private address
 }
@@ -85,8 +87,14 @@ func (r *reader) server(s *serverConfig, n *node) {
 	if value := n.member("private_addresses"); value != nil && kind == "command" {
 		r.fault(value, "private_addresses goes with url, openapi or builtin, and this server has command")
 	}
-	if value := n.member("shared"); value != nil && kind != "url" && kind != "command" {
-		r.fault(value, "shared goes with url or command; this server keeps nothing of a caller")
+	if kind != "url" && kind != "command" {
+		for name, why := range map[string]string{
+			"shared": "this server keeps nothing of a caller", "idempotent": "calls of this server are not lost",
+		} {
+			if value := n.member(name); value != nil {
+				r.fault(value, "%s goes with url or command; %s", name, why)
+			}
+		}
 	}
 	if s.maxChildren == 1 && !s.shared {
 		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
@@ -119,6 +127,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
 		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
 		"shared":            func(n *node) { s.shared = r.boolean(n) },
+		"idempotent":        func(n *node) { s.idempotent = r.toolPatterns(n) },
 		"tool_timeouts": func(n *node) {
 			s.toolTimeouts = map[string]time.Duration{}
 			r.entries(n, "tool_timeouts", func(m member) { s.toolTimeouts[m.name] = r.duration(m.value) })
@@ -147,6 +156,18 @@ func (r *reader) prefix(n *node) string {
 	}
 	r.fault(n, "a prefix is \"\" or 1 to 16 of a-z, 0-9 and -")
 	return ""
+}
+
+// toolPatterns reads patterns of a server's own tool names.
+func (r *reader) toolPatterns(n *node) []string {
+	var out []string
+	r.eachText(n, "idempotent", func(at *node, pattern string) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			r.fault(at, "%s is not a pattern: a tool's own name, with * for any run of characters", at.raw)
+		}
+		out = append(out, pattern)
+	})
+	return out
 }
 
 func (r *reader) directory(n *node) string {

@@ -82,7 +82,7 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	if cfg.listen != "127.0.0.1:8080" || cfg.operator != "127.0.0.1:9090" || !cfg.legacySSE || cfg.logFormat != "json" {
 		t.Errorf("got %+v", cfg)
 	}
-	if got, want := cfg.issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8080/t/acme/mcp"}; !cmp.Equal(got, want) {
 		t.Errorf("audiences: got %v, want %v", got, want)
 	}
 	if got, want := cfg.audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
@@ -98,7 +98,7 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 
 func TestAudienceFollowsPublicURL(t *testing.T) {
 	cfg := parse(t, "public_url: https://mcp.example.com/\n"+minimal)
-	if got, want := cfg.issuers[0].Audiences, []string{"https://mcp.example.com/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.issuers[0].Audiences, []string{"https://mcp.example.com/mcp", "https://mcp.example.com/t/acme/mcp"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -159,6 +159,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Shared:       s.shared,
 		Timeout:      s.timeout,
 		ToolTimeouts: s.toolTimeouts,
+		Idempotent:   s.idempotent,
 		Version:      thisBuild().version,
 		Logger:       log,
 	}
@@ -218,7 +219,7 @@ func (f *fleet) countRefusals(before, now upstream.Status) {
 		counts[r.Reason]++
 	}
 	for reason, n := range counts {
-		f.metrics.ToolRefused(now.Server, reason, n)
+		f.metrics.ItemsRefused(now.Server, reason, n)
 	}
 }
 
@@ -249,8 +250,16 @@ func (f *fleet) warnings() []string {
 				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name, len(s.Refused)-i))
 				break
 			}
-			out = append(out, fmt.Sprintf("server %s: %s %q is left out: %s", name, r.Kind, r.Item, r.Reason))
+			out = append(out, fmt.Sprintf("server %s: %s", name, leftOut(r)))
 		}
 	}
 	return out
+}
+
+// leftOut says what a refusal left out.
+func leftOut(r registry.Refusal) string {
+	if r.Item == "" && r.Reason == "list" {
+		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
+	}
+	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, r.Reason)
 }

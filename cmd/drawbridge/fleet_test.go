@@ -42,13 +42,13 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
 	f.apply(t.Context(), []serverConfig{box})
 	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
-	if got := toolsRefused(t, registerer); got != 1 {
-		t.Fatalf("%v tools refused before, want 1", got)
+	if got := itemsRefused(t, registerer); got != 1 {
+		t.Fatalf("%v items refused before, want 1", got)
 	}
 	box.timeout = time.Second
 	f.apply(t.Context(), []serverConfig{box})
-	if got := toolsRefused(t, registerer); got != 0 {
-		t.Errorf("%v tools refused after the server came back whole, want 0", got)
+	if got := itemsRefused(t, registerer); got != 0 {
+		t.Errorf("%v items refused after the server came back whole, want 0", got)
 	}
 }
 
@@ -80,19 +80,46 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 		log.Reset()
 		f.note(t.Context(), upstream.Status{Server: "box", Up: true, Tried: true, Refused: test.refused})
 		if got := strings.Count(log.String(), "item left out"); got != test.want {
-			t.Errorf("%s: %d tools were logged, want %d", test.name, got, test.want)
+			t.Errorf("%s: %d items were logged, want %d", test.name, got, test.want)
 		}
 	}
 }
 
-func toolsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
+func TestWarningsNameWhatIsLeftOut(t *testing.T) {
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	refused := []registry.Refusal{
+		{Server: "box", Kind: registry.KindPrompt, Reason: "list"},
+		{Server: "box", Kind: registry.KindResource, Item: "file:///a", Reason: "duplicate"},
+	}
+	for i := range maxRefusalsShown {
+		refused = append(refused, registry.Refusal{Server: "box", Kind: registry.KindTool, Item: fmt.Sprint("t", i), Reason: "schema"})
+	}
+	f.note(t.Context(), upstream.Status{Server: "box", Tried: true, Problem: "gone", Refused: refused})
+	got := f.warnings()
+	if len(got) != maxRefusalsShown+2 {
+		t.Fatalf("got %d warnings, want %d", len(got), maxRefusalsShown+2)
+	}
+	for i, want := range map[int]string{
+		0:            "server box is down: gone",
+		1:            "server box: its list of prompts cannot be read",
+		2:            `server box: resource "file:///a" is left out: duplicate`,
+		len(got) - 1: "server box: 2 more items are left out",
+	} {
+		if got[i] != want {
+			t.Errorf("warning %d: got %q, want %q", i, got[i], want)
+		}
+	}
+}
+
+func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
 	t.Helper()
 	families, err := gatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != "drawbridge_upstream_tools_refused" {
+		if family.GetName() != "drawbridge_upstream_items_refused" {
 			continue
 		}
 		for _, series := range family.GetMetric() {

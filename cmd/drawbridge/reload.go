@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -74,11 +75,11 @@ func (c *config) keepAddress(started *config) {
 	if c.publicURL != "" {
 		return
 	}
-	wrong, right := c.publicAddress()+"/mcp", started.publicAddress()+"/mcp"
+	wrong, right := c.publicAddress()+"/", started.publicAddress()+"/"
 	for i := range c.issuers {
 		for j, audience := range c.issuers[i].Audiences {
-			if audience == wrong {
-				c.issuers[i].Audiences[j] = right
+			if rest, ok := strings.CutPrefix(audience, wrong); ok {
+				c.issuers[i].Audiences[j] = right + rest
 			}
 		}
 	}

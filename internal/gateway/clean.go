@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
@@ -15,6 +16,10 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		policy, notify := c.caller.Tenant.output, c.notify
 		c.notify = func(ctx context.Context, n mcp.Notification) error {
 			if !c.wants(n) {
+				return nil
+			}
+			if n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params) {
+				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
 				return nil
 			}
 			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
@@ -47,6 +52,21 @@ func (c *call) wants(n mcp.Notification) bool {
 		return c.request.LogLevel.Wants(n.Params.Text("level"))
 	}
 	return false
+}
+
+// Bounds of the log messages of one round of a call; further ones are dropped and counted.
+// https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#implementation-considerations
+const (
+	maxLogs     = 1_000
+	maxLogBytes = 1 << 20 // of their params, as JSON
+)
+
+// logs counts log messages. It is safe for concurrent use.
+type logs struct{ messages, bytes atomic.Int64 }
+
+// admit tells whether one more message may pass. Once a bound is passed, none does.
+func (l *logs) admit(params mcp.Object) bool {
+	return l.messages.Add(1) <= maxLogs && l.bytes.Add(int64(len(params.JSON()))) <= maxLogBytes
 }
 
 // cleanError cleans an error that the upstream worded; others are ours.

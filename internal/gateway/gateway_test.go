@@ -387,7 +387,7 @@ func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if got := counted(t, b.metrics, "drawbridge_upstream_tools_refused"); got != test.want {
+			if got := counted(t, b.metrics, "drawbridge_upstream_items_refused"); got != test.want {
 				t.Errorf("servers %v: %v tools counted as left out, want %v", test.servers, got, test.want)
 			}
 		}

@@ -476,6 +476,49 @@ func TestTrap27_OnlyWhatTheClientAskedFor(t *testing.T) {
 	}
 }
 
+func TestLogMessagesOfACallAreBounded(t *testing.T) {
+	b, l := newLibrary(t)
+	tests := []struct {
+		name    string
+		sent    int
+		text    string
+		told    int
+		dropped float64
+		last    string // progress that is sent after them, and told
+	}{
+		{"as many as allowed", maxLogs, "x", maxLogs, 0, ""},
+		{"too many", maxLogs + 3, "x", maxLogs, 3, ""},
+		{"too large together", 5, strings.Repeat("x", maxLogBytes/4), 3, 2, ""},
+		{"progress goes on", maxLogs + 1, "x", maxLogs + 1, 1, `{"progressToken":7,"progress":1}`},
+	}
+	for _, test := range tests {
+		l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+			params := mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String("info")}, mcp.Member{Name: "data", Value: mcp.String(test.text)})
+			for range test.sent {
+				if err := c.Notify(ctx, mcp.Notification{Method: mcp.NotifyMessage, Params: params}); err != nil {
+					return mcp.Object{}, err
+				}
+			}
+			if test.last != "" {
+				return object(`{"content":[]}`), c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: object(test.last)})
+			}
+			return object(`{"content":[]}`), nil
+		}
+		r := ask(mcp.MethodToolsCall, `{"name":"lib__other","_meta":{"progressToken":7}}`)
+		r.LogLevel, _ = mcp.LevelOf("debug")
+		told := 0
+		r.Notify = func(context.Context, mcp.Notification) error { told++; return nil }
+		before := counted(t, b.metrics, "drawbridge_upstream_anomalies_total")
+		if _, failure := b.handle(t, r); failure != nil {
+			t.Fatal(failure)
+		}
+		dropped := counted(t, b.metrics, "drawbridge_upstream_anomalies_total") - before
+		if told != test.told || dropped != test.dropped {
+			t.Errorf("%s: told %d and counted %v as dropped, want %d and %v", test.name, told, dropped, test.told, test.dropped)
+		}
+	}
+}
+
 func TestURIsAreNoLabels(t *testing.T) {
 	b, l := newLibrary(t)
 	l.answers()
@@ -514,6 +557,26 @@ func TestCollisionsOfEveryKindAreWarnedOf(t *testing.T) {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("warnings = %q, want %s in them", warnings, want)
 		}
+	}
+}
+
+func TestWarningsAreSaidOnceAndBounded(t *testing.T) {
+	acme, globex := everything(), everything()
+	globex.ID = "globex"
+	b, l := newLibrary(t, acme, globex)
+	s := l.source("lib")
+	s.Tools[0].Definition = s.Tools[0].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"required"}`))
+	b.replace(t, s)
+	if got := b.Warnings(); len(got) != 1 {
+		t.Errorf("one tool that two tenants see: warnings = %q, want one", got)
+	}
+	for i := range maxWarnings + 1 {
+		s.Tools = append(s.Tools, s.Tools[0])
+		s.Tools[len(s.Tools)-1].Definition = s.Tools[0].Definition.With("name", mcp.String(fmt.Sprint("t", i)))
+	}
+	b.replace(t, s)
+	if got := b.Warnings(); len(got) != maxWarnings+1 || got[maxWarnings] != "2 more of such warnings" {
+		t.Errorf("got %d warnings, the last %q", len(got), got[len(got)-1])
 	}
 }
 

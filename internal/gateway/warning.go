@@ -8,10 +8,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
+// maxWarnings is how many warnings are worded; further ones are counted.
+const maxWarnings = 100
+
 // Warnings returns what an operator should mend in the present catalogue, with the cure: items that are left out
 // because another server's has their name, and tools that nobody here can call.
 func (g *Gateway) Warnings() []string {
 	var warnings []string
+	said := make(map[*registry.Tool]bool)
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
 		view := g.look(directory.byID[id]).view
@@ -21,12 +25,16 @@ func (g *Gateway) Warnings() []string {
 				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
 		}
 		for _, tool := range view.Tools {
-			if isStranded(tool) {
+			if isStranded(tool) && !said[tool] {
+				said[tool] = true
 				warnings = append(warnings, fmt.Sprintf(
-					"tenant %s: tool %q of server %s is left out, because it runs as a task only, which its server does not offer; let the server declare tasks, or allow calls without one",
-					id, tool.Exposed, tool.Server))
+					"tool %q of server %s is left out, because it runs as a task only, which its server does not offer; let the server declare tasks, or allow calls without one",
+					tool.Exposed, tool.Server))
 			}
 		}
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		warnings = append(warnings[:maxWarnings], fmt.Sprintf("%d more of such warnings", more))
 	}
 	return warnings
 }
@@ -54,7 +62,7 @@ func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Coll
 		}
 	}
 	for server, n := range dropped {
-		g.config.Metrics.ToolRefused(server, "collision", n)
+		g.config.Metrics.ItemsRefused(server, "collision", n)
 	}
 	return now
 }

@@ -105,6 +105,7 @@ func allowances(modern bool) []*allowance {
 	return append(all,
 		&allowance{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
 		&allowance{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
+		&allowance{turn: "call test_input_required_result_list_roots", place: "0/params", reason: "may be left out: https://modelcontextprotocol.io/specification/2025-11-25/client/roots"},
 		&allowance{turn: "read test:~~no~such~resource", place: "0/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
 	)
 }

@@ -66,7 +66,7 @@ func passing(t *testing.T, up *hostile) (g *gateway, token string) {
 func TestTrap06_HarmlessOddThingsPassAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const (
-		schema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"text":{"type":"string","x-vendor":1.0},"flag":{"type":"boolean"},"where":{"$ref":"#/$defs/place"}},"$defs":{"place":{"$anchor":"place","type":"string"}}}`
+		schema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"text":{"type":"string","x-vendor":1.0},"flag":{"type":"boolean","x-mcp-header":"Flag"},"where":{"$ref":"#/$defs/place"}},"$defs":{"place":{"$anchor":"place","type":"string"}}}`
 		result = `{"content":[{"type":"image","mimeType":"image/png","data":"` + redPoint + `"},{"type":"resource_link","uri":"file:///a%20b?q=1&r=<x>","name":"l"}],"structuredContent":{"n":9007199254740993,"f":1.0}}`
 	)
 	up := ambush(t, &hostile{

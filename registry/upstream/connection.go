@@ -63,6 +63,9 @@ func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mc
 		return mcp.Object{}, c.server.unavailable(false, errGone)
 	}
 	result, err := c.run(ctx, i, call)
+	if err != nil && c.repeats(ctx, i, call, err) {
+		result, err = c.run(ctx, i, call)
+	}
 	if errors.Is(err, errBusy) {
 		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
 	}

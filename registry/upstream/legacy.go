@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -303,6 +304,22 @@ func (l *legacy) attended(again bool) {
 	l.streams.Do(func() { close(l.streaming) })
 	if again {
 		l.missed()
+	}
+}
+
+// awaitStream waits until what the server sends on its own is followed, since a question that it asks before that is
+// lost. It does not wait for long: some servers answer the request for a stream with its first event.
+func (l *legacy) awaitStream(ctx context.Context) {
+	if !l.link.attributes() {
+		return // all that it sends is on one stream
+	}
+	limit := time.NewTimer(streamLimit)
+	defer limit.Stop()
+	select {
+	case <-l.streaming:
+	case <-limit.C:
+	case <-l.ended:
+	case <-ctx.Done():
 	}
 }
 

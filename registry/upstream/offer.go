@@ -10,12 +10,13 @@ import (
 
 // item is what a call needs to know of what it is about. It is immutable.
 type item struct {
-	method   string
-	name     string      // or URI, or id of a task; of a completion, that of what its argument belongs to
-	quoted   mcp.RawJSON // the same as JSON; of a completion, the whole reference
-	revision string      // that the server speaks
-	header   http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
-	asTask   bool        // the call asks for a task
+	method     string
+	name       string      // or URI, or id of a task; of a completion, that of what its argument belongs to
+	quoted     mcp.RawJSON // the same as JSON; of a completion, the whole reference
+	revision   string      // that the server speaks
+	idempotent bool        // a tool that the operator says does no harm when called twice
+	header     http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
+	asTask     bool        // the call asks for a task
 }
 
 func (c *connection) newItem(method, name string, quoted mcp.RawJSON) *item {
@@ -50,8 +51,9 @@ func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
+	t.idempotent = isIdempotent(u.cfg.Idempotent, name)
 	asTask := *t
-	asTask.asTask = true
+	asTask.asTask, asTask.idempotent = true, false // another task would be left behind
 	timeout := u.cfg.Timeout
 	if own := u.cfg.ToolTimeouts[name]; own > 0 {
 		timeout = own

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 var alice = person{tenant: "a", name: "alice", asks: anyQuestion}
@@ -272,7 +274,7 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	for asks, want := range map[string]string{
 		`{"elicitation":{"form":{}}}`: "",
 		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}}`,
-		`{"roots":{}}`:                `{"method":"roots/list"}`,
+		`{"roots":{}}`:                `{"method":"roots/list","params":{}}`,
 		`{"sampling":{}}`:             `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
 	} {
 		s := &chat{}
@@ -383,4 +385,48 @@ func TestQuestionsOfACallHaveALimit(t *testing.T) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	})
+}
+
+// TestWhatIsSaidWhileACallIsParkedWaits lets a server log while nobody takes part in the call: its repeat hears it, up to a
+// number of messages and of bytes.
+func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {
+	t.Parallel()
+	bob := alice
+	bob.level = "info"
+	for _, test := range []struct {
+		name          string
+		lines, length int
+		heard         int
+	}{
+		{"few", 3, 1, 3},
+		{"as many as may wait", 256, 1, 256},
+		{"one too many", 257, 1, 256},
+		{"too long", 5, 30 << 10, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+				var heard notes
+				line := strings.Repeat("x", test.length)
+				first := bob.call(t, line, "", "", nil)
+				arguments := first.Params.Object("arguments").With("lines", mcp.String(strconv.Itoa(test.lines)))
+				first.Params = first.Params.With("arguments", arguments.JSON())
+				asked, state, _, err := r.round(t.Context(), "murmur", first)
+				if err != nil || asked.Len() != 1 {
+					t.Fatalf("got %s, %v, want a question", asked.JSON(), err)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if _, _, _, err = r.round(t.Context(), "murmur", bob.call(t, line, accept(asked, "x"), state, &heard)); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := heard.text(), strings.TrimSpace(strings.Repeat(line+" ", test.heard)); got != want {
+					t.Errorf("heard %d bytes, want %d lines of %d", len(got), test.heard, test.length)
+				}
+				if got, want := r.count(upstream.Flooded), test.lines-test.heard; got != want {
+					t.Errorf("%d messages are counted as dropped, want %d", got, want)
+				}
+			})
+		})
+	}
 }

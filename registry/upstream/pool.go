@@ -204,8 +204,8 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 			p.mu.Unlock()
 			return nil, p.server.unavailable(false, errGone)
 		}
-		s := p.find(k)
-		if s == nil && len(p.all) < p.max {
+		s, rivals := p.find(k), p.rivals(k)
+		if s == nil && rivals == nil {
 			s = p.begin(k)
 		}
 		if s != nil {
@@ -214,7 +214,7 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 			return p.ready(ctx, s, u)
 		}
 		p.queue++
-		p.makeRoom(k)
+		p.makeRoom(k, rivals)
 		freed := p.freed
 		p.mu.Unlock()
 		err := p.wait(ctx, freed)
@@ -270,6 +270,32 @@ func (p *pool) find(k key) *pooled {
 	return nil
 }
 
+// rivals returns which sessions may make room for another one for the key, nil when there is room. A caller who can be
+// asked may keep a session for long: one user has half of them at most, and one tenant leaves a quarter to others. Then
+// only their own make room. The mutex is held.
+func (p *pool) rivals(k key) func(*pooled) bool {
+	ofTenant := func(s *pooled) bool { return s.key.subject != "" && s.key.tenant == k.tenant }
+	ofUser := func(s *pooled) bool { return ofTenant(s) && s.key.issuer == k.issuer && s.key.subject == k.subject }
+	users, tenants := 0, 0
+	for s := range p.all {
+		if ofTenant(s) {
+			tenants++
+		}
+		if ofUser(s) {
+			users++
+		}
+	}
+	switch {
+	case k.subject != "" && users >= (p.max+1)/2:
+		return ofUser
+	case k.subject != "" && tenants >= p.max-(p.max+1)/4:
+		return ofTenant
+	case len(p.all) >= p.max:
+		return func(*pooled) bool { return true }
+	}
+	return nil
+}
+
 // begin opens a session. The mutex is held.
 func (p *pool) begin(k key) *pooled {
 	s := &pooled{
@@ -305,6 +331,7 @@ func (p *pool) open(s *pooled) {
 	session.attend = sync.OnceFunc(func() { p.follow(s) })
 	if !p.attributes || s.key.capabilities != "" {
 		session.attend()
+		session.awaitStream(ctx)
 	}
 }
 
@@ -446,10 +473,10 @@ func (p *pool) wake() {
 	}
 }
 
-// makeRoom closes the session that has been idle longest, one for each call that waits. Those with tasks, which are
-// lost, come late, and those on which resources are watched last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
+// makeRoom closes the one of the rivals that has been idle longest, one for each call that waits. Those with
+// tasks, which are lost, come late, and those on which resources are watched last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
 // use just now. The mutex is held.
-func (p *pool) makeRoom(k key) {
+func (p *pool) makeRoom(k key, rivals func(*pooled) bool) {
 	if p.closing >= p.queue {
 		return
 	}
@@ -460,7 +487,7 @@ func (p *pool) makeRoom(k key) {
 	var oldest *pooled
 	for _, sessions := range p.sessions {
 		for _, s := range sessions {
-			if s.calls == 0 && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
+			if s.calls == 0 && rivals(s) && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
 				oldest = s
 			}
 		}

@@ -13,6 +13,7 @@ const (
 	handshakeLimit = 10 * time.Second // from the first byte to a known era
 	listLimit      = 30 * time.Second // for all pages
 	aliveLimit     = 10 * time.Second // for the answer that proves life
+	streamLimit    = time.Second      // until a stream is open that a legacy server sends on by itself
 	closeLimit     = 2 * time.Second  // for saying good-bye over HTTP
 
 	stable     = time.Minute // a connection that lasted so long was good

@@ -36,6 +36,9 @@ type Config struct {
 
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
+	// Idempotent are patterns, as of path.Match, of the upstream's own tool names that the operator says do no harm when
+	// called twice: such a call is made once more when the upstream was lost before it answered.
+	Idempotent []string
 
 	Version string // of the gateway, told to upstreams
 

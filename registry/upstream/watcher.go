@@ -38,16 +38,7 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	if l.attend != nil {
 		l.attend()
 	}
-	if l.link.attributes() {
-		limited, cancel := context.WithTimeout(ctx, closeLimit)
-		defer cancel()
-		select {
-		case <-l.streaming:
-		case <-limited.Done(): // a change may come on another stream
-		case <-l.ended:
-			return l.conn.server.unavailable(false, errGone)
-		}
-	}
+	l.awaitStream(ctx)
 	if err := l.take(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,54 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// A call whose server went away before it answered is made once more only where the operator says that it may be.
+func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		idempotent []string
+		status     int // of the first answer; 0: the connection breaks
+		calls      int
+		ok         bool
+	}{
+		{"not said", nil, 0, 1, false},
+		{"another tool", []string{"other", "t*x"}, 0, 1, false},
+		{"named", []string{"tool"}, 0, 2, true},
+		{"by pattern", []string{"t*"}, 0, 2, true},
+		{"server failed", []string{"tool"}, http.StatusBadGateway, 2, true},
+		{"server refused", []string{"tool"}, http.StatusTooManyRequests, 1, false},
+	} {
+		for _, modern := range []bool{false, true} {
+			t.Run(test.name, func(t *testing.T) {
+				calls := 0
+				w := &web{modern: modern, call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+					switch calls++; {
+					case calls > 1:
+						sendJSON(w, m.ID, okResult)
+					case test.status > 0:
+						w.WriteHeader(test.status)
+					default:
+						panic(http.ErrAbortHandler)
+					}
+				}}
+				cfg := serve(t, w).config()
+				cfg.Idempotent = test.idempotent
+				r := start(t, cfg)
+				r.untilTool("tool")
+				result, err := r.call(t.Context(), "tool", `{}`, nil)
+				if (err == nil) != test.ok || calls != test.calls {
+					t.Errorf("modern %t: got %s, %v after %d calls; want ok: %t after %d", modern, text(result), err, calls, test.ok, test.calls)
+				}
+				if _, lost := errors.AsType[*registry.UnavailableError](err); err != nil && !lost {
+					t.Errorf("got %v, want that the server is not available", err)
+				}
+			})
+		}
+	}
+}

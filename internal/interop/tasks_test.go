@@ -3,23 +3,16 @@ package interop_test
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestTasksOfARealServer runs a tool that works as a task only, with the SDK's own client of tasks. Over HTTP the task
 // asks its user something.
 func TestTasksOfARealServer(t *testing.T) {
-	binary, modules := node(t)
-	port := freePort(t)
-	nodeProcess(t, []string{"PORT=" + strconv.Itoa(port)},
-		filepath.Join(modules, "@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp")
-	eventually(t, "server-everything listens", 20*time.Second, func() bool { return listening("127.0.0.1:" + strconv.Itoa(port)) })
-	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: \"http://127.0.0.1:%d/mcp\", private_addresses: true}\n",
-		stdio(t, "server-everything", "stdio"), port)))
+	binary, _ := node(t)
+	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
+		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
 	for server, asked := range map[string]bool{"web": true, "every": false} {
 		t.Run(server, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp", g.token(t), server+"__simulate-research-query")

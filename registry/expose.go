@@ -18,7 +18,7 @@ func (o *origin) exposedResult(result mcp.Object) mcp.Object {
 	mapped := result
 	for name, value := range result.Members {
 		switch name {
-		case "content", "contents", "messages", "inputRequests":
+		case "content", "contents", "messages", "inputRequests", "result":
 		default:
 			continue
 		}
@@ -69,6 +69,8 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 		return each(value, m.contents)
 	case "messages":
 		return each(value, m.message)
+	case "result": // of a task
+		return within(value, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 	}
 	return m.questions(value)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read or completion/complete.
+// Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read, completion/complete, or a
+// method of a task that a tool's call became.
 type Call struct {
 	Method    string
 	Principal auth.Principal
@@ -33,6 +34,10 @@ type Call struct {
 	// Hold keeps the call's place among those at once beyond the return of the Func, until release is called: for a
 	// call that asks for input while the server goes on with it. Nil: there is no place to keep.
 	Hold func() (release func())
+	// Tasks is the form of tasks that may take the place of this call's result; zero: none. The params have a task when,
+	// and only when, it is TasksAsked and the call is to become one.
+	Tasks mcp.Tasks
+	Task  string // of tasks/*: the id that the source gave out; else ""
 
 	Target  string        // what the source calls the item: its name, or the URI; set by the item
 	Headers []HeaderParam // of a tool; set by Tool.Call
@@ -48,6 +53,7 @@ type Offer struct {
 	Definition mcp.Object    // cleaned by the source, under the source's own name
 	Timeout    time.Duration // of one call; must be positive
 	Call       Func
+	Tasks      mcp.Tasks // what its calls may become, whose methods Call then serves too; zero: it has no tasks
 }
 
 // Source is everything one server offers.

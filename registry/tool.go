@@ -38,6 +38,7 @@ func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 type Tool struct {
 	Item
 	Headers []HeaderParam
+	Tasks   mcp.Tasks // the form of those that its calls may become; zero: none
 
 	input   *schema
 	output  *schema // nil when there is none
@@ -108,18 +109,25 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	return nil
 }
 
-// Call runs the tool.
+// Call runs the tool, or uses a task that it runs as.
 func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
-	c.Headers = t.Headers
+	switch {
+	case c.Task == "":
+		c.Headers = t.Headers
+	case t.Tasks == 0: // a server without tasks would take this for a call of the tool
+		return mcp.Object{}, &UnavailableError{Server: t.Server, Err: errNoTasks}
+	}
 	return t.Item.Call(ctx, c)
 }
+
+var errNoTasks = errors.New("the server has no tasks any more")
 
 // newTool makes a tool of an offer. Errors are *refusalError.
 func newTool(o *origin, offer *Offer) (*Tool, error) {
 	raw := offer.Definition.JSON()
 	t := &Tool{}
 	t.Kind, t.Server, t.Name, t.Timeout = KindTool, o.server, offer.Definition.Text("name"), offer.Timeout
-	t.origin, t.offered = o, sha256.Sum256(raw)
+	t.origin, t.offered, t.Tasks = o, sha256.Sum256(raw), offer.Tasks
 	t.callBy(offer.Call)
 	var err error
 	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {
@@ -171,10 +179,11 @@ func reasonOf(err error, otherwise string) string {
 	return otherwise
 }
 
-// with returns t for an offer of the same definition: t itself, or one that differs only in its time limit.
+// with returns t for an offer of the same definition: t itself, or one that differs only in its time limit and its
+// tasks.
 func (t *Tool) with(offer *Offer) *Tool {
-	if t.Timeout != offer.Timeout {
-		other := &Tool{Headers: t.Headers, input: t.input, output: t.output, inlined: t.inlined}
+	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
+		other := &Tool{Headers: t.Headers, Tasks: offer.Tasks, input: t.input, output: t.output, inlined: t.inlined}
 		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
 		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout
 		other.origin, other.offered = t.origin, t.offered

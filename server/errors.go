@@ -57,12 +57,16 @@ var (
 	errBatch           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: batches belong to revision 2025-03-26 only")
 	errResponse        = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a client sends no responses")
 	errURI             = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: uri must be a string")
-	errLevel           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, emergency")
-	errSubscriptions   = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: there are too many subscriptions, %d at most", maxSubscriptions)
-	errGone            = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
-	errNotAsked        = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
-	errUnknownMethod   = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
-	errPanic           = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
+	errTasks           = badRequest(&mcp.Error{
+		Code: mcp.CodeMissingCapability, Message: "Only clients that declare the extension can follow tasks",
+		Data: mcp.NewObject(mcp.Member{Name: "requiredCapabilities", Value: mcp.NeedsTasks(mcp.Object{}).JSON()}).JSON(),
+	})
+	errLevel         = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	errSubscriptions = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: there are too many subscriptions, %d at most", maxSubscriptions)
+	errGone          = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
+	errNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
+	errUnknownMethod = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
 
 func refuseWith(status int, stable, message string) *refusal {

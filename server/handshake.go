@@ -167,6 +167,9 @@ func (s *Server) welcome(revision string) mcp.Object {
 	if revision >= mcp.Revision2503 { // before, the method had no capability
 		capabilities = capabilities.With("completions", mcp.RawJSON("{}"))
 	}
+	if tasksIn(revision) != 0 { // there is no list of them: their ids are all that is known here
+		capabilities = capabilities.With("tasks", mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	}
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},
 		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},

@@ -25,7 +25,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 		return refused
 	}
 	switch m.Method {
-	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodSubscribe, mcp.MethodUnsubscribe: // belong to the other era, whatever the desk thinks of them
+	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodSubscribe, mcp.MethodUnsubscribe, mcp.MethodTasksResult: // belong to the other era, whatever the desk thinks of them
 		return &refusal{http.StatusNotFound, errUnknownMethod}
 	case mcp.MethodToolsCall:
 		return s.checkParams(x, h, m)
@@ -92,6 +92,8 @@ func checkNames(h http.Header, m *mcp.Message) *refusal {
 		about = "name"
 	case mcp.MethodResourcesRead:
 		about = "uri"
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
+		about = "taskId"
 	default:
 		return nil
 	}

@@ -114,9 +114,11 @@ func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.C
 // legacyAnswer runs one request of a session, and brings the result into the session's revision.
 func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
 	a := answer{id: m.ID}
-	switch m.Method {
-	case mcp.MethodDiscover, mcp.MethodListen: // belong to the other era
+	if !hasMethod(l.speaks(), m.Method) {
 		a.err = errUnknownMethod
+		return a
+	}
+	switch m.Method {
 	case mcp.MethodSetLevel:
 		a.err = s.setLevel(ctx, l, m.Params)
 	case mcp.MethodSubscribe:
@@ -135,6 +137,25 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		return answer{id: m.ID, silent: true}
 	}
 	return a
+}
+
+// hasMethod tells whether a session of that revision may have the method: some belong to others.
+func hasMethod(revision, method string) bool {
+	switch method {
+	case mcp.MethodDiscover, mcp.MethodListen:
+		return false
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate, mcp.MethodTasksResult:
+		return tasksIn(revision) != 0
+	}
+	return true
+}
+
+// tasksIn returns the form of tasks that clients of a revision know.
+func tasksIn(revision string) mcp.Tasks {
+	if revision == mcp.Revision2511 {
+		return mcp.TasksAsked
+	}
+	return 0
 }
 
 // get opens a stream of a session: a new one for what no request of the client caused, or the rest of one that broke.

@@ -14,7 +14,10 @@ import (
 func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch method {
-	case mcp.MethodToolsCall:
+	case mcp.MethodToolsCall, mcp.MethodTasksResult:
+		if result.Has("task") && tasksIn(revision) != 0 {
+			return result // it stands in place of one
+		}
 		return lowerCall(revision, result)
 	case mcp.MethodPromptsGet:
 		return lowerPrompt(revision, result)
@@ -58,7 +61,7 @@ func listOf(method string) string {
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
 func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
-	case told.Code == mcp.CodeMissingCapability && method == mcp.MethodToolsCall:
+	case told.Code == mcp.CodeMissingCapability && isOfTool(method):
 		return toolError("This tool needs to ask the user's client for something it cannot do: " + lacking(told) + ". The call was not carried out."), nil
 	case told.Code == mcp.CodeMissingCapability:
 		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: told.Message, Data: told.Data}
@@ -66,6 +69,11 @@ func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 		return mcp.Object{}, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: told.Message, Data: told.Data}
 	}
 	return mcp.Object{}, told
+}
+
+// isOfTool tells whether the method's result is one of a tool.
+func isOfTool(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodTasksResult
 }
 
 // lacking names the capabilities that an error asks for.
@@ -107,7 +115,7 @@ func lowerMeta(result mcp.Object) mcp.Object {
 
 // unanswerable is what becomes of a request whose questions have no answer: of a call the model learns it.
 func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
-	if method == mcp.MethodToolsCall {
+	if isOfTool(method) {
 		return toolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
 	}
 	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT", "This needs something from the client before it can go on, and "+reason(why))
@@ -316,8 +324,10 @@ func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
 	case kind != "tools":
 		return false
 	}
-	return bytes.Contains(items, []byte(`"execution"`)) ||
-		revision < mcp.Revision2607 && bytes.Contains(items, []byte(`"outputSchema"`))
+	if tasksIn(revision) != 0 {
+		return bytes.Contains(items, []byte(`"outputSchema"`))
+	}
+	return bytes.Contains(items, []byte(`"execution"`))
 }
 
 func lowerItems(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
@@ -349,9 +359,11 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 
 // lowerTool brings what only tools have into a revision: an output schema describes an object since 2025-06-18, and
 // whatever it likes since 2026-07-28; annotations came with 2025-03-26. How a tool runs as a task concerns clients of
-// one revision, and of a server that has tasks, which this one has not.
+// one revision.
 func lowerTool(revision string, tool mcp.Object) mcp.Object {
-	tool = tool.Without("execution")
+	if tasksIn(revision) == 0 {
+		tool = tool.Without("execution")
+	}
 	if revision < mcp.Revision2503 {
 		tool = tool.Without("annotations")
 	}

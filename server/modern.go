@@ -47,11 +47,20 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(x.meta.Text(mcp.MetaProtocolVersion), x.meta.Object(mcp.MetaClientCapabilities)),
 		LogLevel:     level,
+		Tasks:        tasksOf(x),
 		Notify:       t.notify,
 	})
 	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err}
 	x.outcome = a.word()
 	t.finish(&a)
+}
+
+// tasksOf returns the form of tasks that a client knows by its own word.
+func tasksOf(x *exchange) mcp.Tasks {
+	if mcp.DeclaresTasks(x.meta.Object(mcp.MetaClientCapabilities)) {
+		return mcp.TasksGiven
+	}
+	return 0
 }
 
 // trickle is the answer to one request: plain JSON while it can be, an event stream from the first notification on. A

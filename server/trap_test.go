@@ -149,8 +149,8 @@ func TestTrap21_ResultsFollowTheRevision(t *testing.T) {
 	w := newWorld(t)
 	w.asking()
 	unknown := map[string][]string{
-		mcp.Revision2511: {`"execution"`, `"outputSchema"`, `"resultType"`, `"ttlMs"`},
-		mcp.Revision2506: {`"icons"`},
+		mcp.Revision2511: {`"outputSchema"`, `"resultType"`, `"ttlMs"`},
+		mcp.Revision2506: {`"icons"`, `"execution"`},
 		mcp.Revision2503: {`"title"`, `"_meta"`, `"resource_link"`},
 		mcp.Revision2024: {`"annotations"`, `"type":"audio"`},
 	}

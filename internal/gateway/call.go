@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,6 +37,8 @@ type call struct {
 	tool     *granted           // when item is a tool
 	prompt   *registry.Prompt   // when it is a prompt
 	resource *registry.Resource // when it is a resource
+	tasks    mcp.Tasks          // the form of tasks that the call may become
+	task     *task              // that the call is about, nil for none
 
 	place   place         // taken by limited
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
@@ -47,7 +50,8 @@ type call struct {
 }
 
 func (g *Gateway) newCall(c Caller, r *Request) *call {
-	return &call{caller: c, request: r, method: g.methods[r.Method], params: r.Params, notify: r.Notify}
+	m := g.methods[r.Method]
+	return &call{caller: c, request: r, method: m, params: r.Params, notify: r.Notify, prepaid: m != nil && m.free}
 }
 
 // Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.
@@ -127,6 +131,9 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 	}
 	if c.state != nil || c.asking {
 		r.CallID = c.callID()
+	}
+	if c.task != nil {
+		r.Item, r.CallID = c.task.tool, c.task.callID
 	}
 	if arguments := c.params.Value("arguments"); arguments != nil {
 		digest := sha256.Sum256(arguments)
@@ -260,15 +267,15 @@ func (g *Gateway) validated(next Handler) Handler {
 // round runs.
 func (g *Gateway) timed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		started := time.Now()
+		started, whole := time.Now(), cmp.Or(c.method.time, c.item.Timeout)
 		if c.state != nil {
 			c.spent = c.state.spent
 		}
-		if c.spent >= c.item.Timeout {
+		if c.spent >= whole {
 			c.noteOpen(c.params)
 			return mcp.Object{}, errTimeout
 		}
-		limited, cancel := context.WithTimeout(ctx, c.item.Timeout-c.spent)
+		limited, cancel := context.WithTimeout(ctx, whole-c.spent)
 		defer cancel()
 		result, err := next(limited, c)
 		c.spent += time.Since(started)

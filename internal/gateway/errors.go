@@ -19,6 +19,7 @@ const (
 	outcomeInvalid   = "invalid_arguments"
 	outcomeBadOutput = "bad_output"
 	outcomeAsks      = "input_required"
+	outcomeTask      = "task"
 )
 
 var (
@@ -57,7 +58,12 @@ type stateError struct{ reason string }
 
 func (e *stateError) Error() string { return e.reason }
 
-// capabilityError is a question that this client cannot be asked.
+// taskError is the id of a task that is none, or not of this caller.
+type taskError struct{ reason string }
+
+func (e *taskError) Error() string { return e.reason }
+
+// capabilityError is a question that this client cannot be asked, or a method for which it lacks a capability.
 type capabilityError struct{ required mcp.Object }
 
 func (e *capabilityError) Error() string { return "the client cannot be asked" }
@@ -95,6 +101,7 @@ func explain(err error) failure {
 		worded      *upstreamError
 		unknown     *unknownError
 		state       *stateError
+		task        *taskError
 		capability  *capabilityError
 		limit       limitError
 		exceeded    *ratelimit.ExceededError
@@ -118,6 +125,9 @@ func explain(err error) failure {
 	case errors.As(err, &state):
 		return failure{kind: "invalid_request", reason: state.reason, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
 			"Invalid params: requestState is not of this request, or is no longer good; call again without it")}
+	case errors.As(err, &task):
+		return failure{kind: "unknown", reason: task.reason, refusal: task.reason != taskGone, told: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
+			"Invalid params: this client has no task with this taskId, or not any more")}
 	case errors.As(err, &capability):
 		return failure{kind: "missing_capability", told: missingCapability(capability)}
 	case errors.Is(err, errSubscriptions):
@@ -196,7 +206,7 @@ func clip(name string, n int) string {
 }
 
 func missingCapability(err *capabilityError) *mcp.Error {
-	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY", "This needs input for which the client does not declare the capability")
+	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY", "This needs a capability that the client does not declare")
 	data, _ := mcp.ObjectOf(told.Data)
 	told.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
 	return told

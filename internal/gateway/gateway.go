@@ -22,7 +22,7 @@ type Config struct {
 	Limiter  ratelimit.Limiter
 	Audit    *audit.Log // nil: nothing is recorded
 	Metrics  *metrics.Metrics
-	Seal     *seal.Ring // of cursors and requestState
+	Seal     *seal.Ring // of cursors, requestState and ids of tasks
 	Logger   *slog.Logger
 	PageSize int    // items in one answer of a list; zero: 1000
 	Version  string // told to clients
@@ -44,6 +44,7 @@ type Request struct {
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
 	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
+	Tasks        mcp.Tasks  // the form that this client knows; zero: none
 	// Refusals are the questions of the round before, by their key, that the client answered with an error.
 	Refusals map[string]*mcp.Error
 	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle returned.
@@ -99,8 +100,12 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 	switch r.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
 		return g.call(ctx, g.newCall(c, r))
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		if r.taskMethod() {
+			return g.call(ctx, g.newCall(c, r))
+		}
 	case mcp.MethodToolsList:
-		return g.list(c, listedTools, r.Params)
+		return g.list(c, g.grantOf(c).toolsFor(r.Tasks), r.Params)
 	case mcp.MethodPromptsList:
 		return g.list(c, listedPrompts, r.Params)
 	case mcp.MethodResourcesList:

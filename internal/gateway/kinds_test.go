@@ -273,7 +273,7 @@ func TestDigestsTellTheKindsApart(t *testing.T) {
 func TestDiscoverDeclaresEverything(t *testing.T) {
 	b := newBench(t)
 	result, _ := b.handle(t, &Request{Method: mcp.MethodDiscover})
-	want := `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`
+	want := `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	if got := string(result.Value("capabilities")); got != want {
 		t.Errorf("capabilities = %s, want %s", got, want)
 	}

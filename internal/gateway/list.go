@@ -13,7 +13,8 @@ type listKind int
 
 // The lists.
 const (
-	listedTools listKind = iota
+	listedTools    listKind = iota
+	listedAllTools          // with those that run as tasks only
 	listedPrompts
 	listedResources
 	listedTemplates
@@ -22,15 +23,16 @@ const (
 
 // member is what the list is called in a result.
 func (k listKind) member() string {
-	return [listKinds]string{"tools", "prompts", "resources", "resourceTemplates"}[k]
+	return [listKinds]string{"tools", "tools", "prompts", "resources", "resourceTemplates"}[k]
 }
 
 // purpose is what cursors of the list are sealed for: they serve no other list.
 func (k listKind) purpose() string {
-	return [listKinds]string{"cursor", "cursor of prompts", "cursor of resources", "cursor of templates"}[k]
+	return [listKinds]string{"cursor", "cursor of all tools", "cursor of prompts", "cursor of resources", "cursor of templates"}[k]
 }
 
-// discover returns the answer to server/discover, the same for everybody.
+// discover returns the answer to server/discover, the same for everybody. With tasks it declares that a call may become
+// one and how that goes on: which do is for their servers to say, call by call.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/discover
 func (g *Gateway) discover() mcp.Object {
 	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
@@ -40,7 +42,7 @@ func (g *Gateway) discover() mcp.Object {
 	return g.finish(hinted(mcp.NewObject(
 		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
 		mcp.Member{Name: "capabilities", Value: mcp.RawJSON(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
-			`"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`)},
+			`"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{},"extensions":{"` + mcp.ExtensionTasks + `":{}}}`)},
 	)))
 }
 

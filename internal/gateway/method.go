@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -19,6 +20,8 @@ const (
 // method is what one method does within the stages that all calls share.
 type method struct {
 	asks   bool                                                     // its result may ask for input
+	free   bool                                                     // it belongs to a call that was paid for, and costs no token of calls
+	time   time.Duration                                            // of one use; zero: the item's
 	label  string                                                   // of metrics; with a star for the item's name where that is bounded
 	spelt  func(params mcp.Object) string                           // how the client names the item; for records
 	find   func(*Gateway, *call) error                              // sets the item, when the caller may use it
@@ -46,6 +49,24 @@ func methods() map[string]*method {
 		mcp.MethodComplete: {
 			label: "completion", spelt: speltReference, find: (*Gateway).findReference, check: checkCompletion,
 			settle: settleCompletion, rescue: rescueCompletion, use: useItem,
+		},
+		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once for each. They cost a request of
+		// the tenant at the door, like all else, and no call: that was paid for when the task was made.
+		mcp.MethodTasksGet: {
+			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			settle: settleTask, rescue: rescueTask, use: useTool,
+		},
+		mcp.MethodTasksUpdate: {
+			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: checkUpdate,
+			settle: settleEmpty, use: useTool,
+		},
+		mcp.MethodTasksCancel: {
+			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			settle: settleCancel, use: useTool,
+		},
+		mcp.MethodTasksResult: {
+			asks: true, free: true, time: resultTime, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			settle: settleTaskResult, use: useTool,
 		},
 	}
 }
@@ -78,9 +99,9 @@ func (g *Gateway) findTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.tool = g.grantOf(c.caller).byName[name]; c.tool != nil {
-		c.item = &c.tool.tool.Item
-		return nil
+	if found := g.grantOf(c.caller).byName[name]; found != nil && (c.request.Tasks == mcp.TasksAsked || !needsTask(found.tool)) {
+		c.tool, c.item = found, &found.tool.Item
+		return c.runAs()
 	}
 	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
 	if err != nil || needsTask(tool) {
@@ -291,6 +312,10 @@ func (c *call) use() *registry.Call {
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
 		Notify:       c.notify,
+		Tasks:        c.tasks,
+	}
+	if c.task != nil {
+		use.Tasks, use.Task = c.task.form, c.task.own
 	}
 	if c.method.asks && !c.kept {
 		use.Hold = c.place.hold

@@ -33,6 +33,8 @@ func (g *Gateway) settled(next Handler) Handler {
 			return c.method.settle(g, c, result)
 		case "input_required":
 			return c.asks(result)
+		case "task":
+			return g.makeTask(c, result)
 		}
 		return mcp.Object{}, c.broken("a result of an unknown type")
 	}
@@ -57,6 +59,9 @@ func (c *call) asks(result mcp.Object) (mcp.Object, error) {
 	if questions != nil {
 		if err := c.askable(questions); err != nil {
 			return mcp.Object{}, err
+		}
+		if c.task != nil {
+			result = result.With("inputRequests", c.related(questions))
 		}
 	}
 	c.asking, c.outcome = true, outcomeAsks

@@ -30,6 +30,7 @@ type sight struct {
 type grant struct {
 	byName  map[string]*granted // tools
 	lists   [listKinds]list
+	tasked  bool // there are tools that run as tasks only
 	digests Digests
 }
 
@@ -72,12 +73,21 @@ func (g *Gateway) grantOf(c Caller) *grant {
 
 func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	made := &grant{byName: make(map[string]*granted)}
-	tools := &made.lists[listedTools]
+	var all []*registry.Item
 	for _, tool := range view.Tools {
-		if t.allows(rules, registry.KindTool, tool.Exposed) && !needsTask(tool) {
-			tools.items = append(tools.items, &tool.Item)
-			made.byName[tool.Exposed] = &granted{tool: tool, buckets: t.bucketsOf(tool)}
+		if !t.allows(rules, registry.KindTool, tool.Exposed) || isStranded(tool) {
+			continue
 		}
+		all = append(all, &tool.Item)
+		made.byName[tool.Exposed] = &granted{tool: tool, buckets: t.bucketsOf(tool)}
+		if needsTask(tool) {
+			made.tasked = true
+			continue
+		}
+		made.lists[listedTools].items = append(made.lists[listedTools].items, &tool.Item)
+	}
+	if made.tasked {
+		made.lists[listedAllTools].items = all
 	}
 	for _, prompt := range view.Prompts {
 		made.lists[listedPrompts].add(t, rules, &prompt.Item)
@@ -89,7 +99,7 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 		made.lists[listedTemplates].add(t, rules, &template.Item)
 	}
 	made.digests = Digests{
-		Tools:     digest(view, tools.items),
+		Tools:     digest(view, all),
 		Prompts:   digest(view, made.lists[listedPrompts].items),
 		Resources: digest(view, made.lists[listedResources].items, made.lists[listedTemplates].items),
 	}
@@ -103,10 +113,12 @@ func (l *list) add(t *Tenant, rules ruleSet, item *registry.Item) {
 	}
 }
 
-// needsTask tells whether the tool runs as a task only, which nobody here can ask for: it cannot be called.
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
-func needsTask(tool *registry.Tool) bool {
-	return tool.Definition.Has("execution") && tool.Definition.Object("execution").Text("taskSupport") == "required"
+// toolsFor returns the list of tools for clients that know that form of tasks.
+func (m *grant) toolsFor(form mcp.Tasks) listKind {
+	if m.tasked && form == mcp.TasksAsked {
+		return listedAllTools
+	}
+	return listedTools
 }
 
 // digest identifies lists of items, and the announcements of their servers.
@@ -152,7 +164,8 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 }
 
 // Digests identify the lists that a caller sees: each changes when, and only when, its list does, or a server of which
-// the caller sees something in it says so.
+// the caller sees something in it says so. That of the tools is for all clients of the caller, also those that know no
+// tasks.
 type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
 
 // Lists returns the digests of what the caller sees now.
@@ -161,7 +174,7 @@ func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
 // HeaderParams returns the Mcp-Param-* headers that repeat arguments of the named tool, none when the caller does not
 // see it.
 func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
-	if found := g.grantOf(c).byName[tool]; found != nil {
+	if found := g.grantOf(c).byName[tool]; found != nil && !needsTask(found.tool) {
 		return found.tool.Headers
 	}
 	return nil

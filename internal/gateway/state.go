@@ -86,7 +86,7 @@ func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 	}
 	c.state = s
 	if g.used.first(s.nonce, now) {
-		c.prepaid, c.kept = s.rounds <= freeRounds, s.held
+		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
 	}
 	c.params = c.params.Without("requestState")
 	if s.hasInner {

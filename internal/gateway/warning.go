@@ -25,10 +25,10 @@ func (g *Gateway) Warnings() []string {
 				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
 		}
 		for _, tool := range view.Tools {
-			if needsTask(tool) && !said[tool] {
+			if isStranded(tool) && !said[tool] {
 				said[tool] = true
 				warnings = append(warnings, fmt.Sprintf(
-					"tool %q of server %s is left out, because it runs as a task only, which is not offered here; let the server allow calls without a task",
+					"tool %q of server %s is left out, because it runs as a task only, which its server does not offer; let the server declare tasks, or allow calls without one",
 					tool.Exposed, tool.Server))
 			}
 		}

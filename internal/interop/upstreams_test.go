@@ -36,13 +36,20 @@ func tenant(servers string) string {
 		strings.Join(names, ", "), generous, servers)
 }
 
+// everythingOverHTTP runs server-everything over Streamable HTTP and returns its address.
+func everythingOverHTTP(t *testing.T) string {
+	t.Helper()
+	_, modules := node(t)
+	addr := "127.0.0.1:" + strconv.Itoa(freePort(t))
+	nodeProcess(t, []string{"PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},
+		filepath.Join(modules, "@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp")
+	eventually(t, "server-everything listens", 20*time.Second, func() bool { return listening(addr) })
+	return "http://" + addr + "/mcp"
+}
+
 func TestRealUpstreamsSideBySide(t *testing.T) {
 	t.Parallel()
-	_, modules := node(t)
-	port := freePort(t)
-	nodeProcess(t, []string{"PORT=" + strconv.Itoa(port)},
-		filepath.Join(modules, "@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp")
-	eventually(t, "server-everything listens", 20*time.Second, func() bool { return listening("127.0.0.1:" + strconv.Itoa(port)) })
+	web := everythingOverHTTP(t)
 	legacy := goUpstream(t, false)
 	modern := goUpstream(t, true)
 	files := t.TempDir()
@@ -50,12 +57,12 @@ func TestRealUpstreamsSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := serve(t, tenant(fmt.Sprintf(`  every: %s
-  web: {url: "http://127.0.0.1:%d/mcp", private_addresses: true}
+  web: {url: %q, private_addresses: true}
   files: %s
   memory: %s
   gold: {url: %q, private_addresses: true}
   gonew: {url: %q, private_addresses: true}
-`, stdio(t, "server-everything", "stdio"), port, stdio(t, "server-filesystem", files), stdio(t, "server-memory"), legacy, modern)))
+`, stdio(t, "server-everything", "stdio"), web, stdio(t, "server-filesystem", files), stdio(t, "server-memory"), legacy, modern)))
 	token := g.token(t)
 
 	calls := []struct{ tool, arguments, want string }{

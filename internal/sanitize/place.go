@@ -58,7 +58,7 @@ func ofEnvelope(name []byte) place {
 		return block
 	case "contents":
 		return contents
-	case "messages", "params", "icons", "elicitations", "serverInfo", "task":
+	case "messages", "params", "icons", "elicitations", "serverInfo", "task", "result":
 		return envelope
 	case "inputRequests":
 		return requests

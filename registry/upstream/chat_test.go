@@ -22,12 +22,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true}}`
+const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
 	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
-	"huge", "verbose", "murmur",
+	"huge", "verbose", "murmur", "job",
 }
 
 // turn is one call as such a server serves it.
@@ -77,7 +77,18 @@ func (t *turn) serve() {
 	log := func(level string) {
 		t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":%q}}`, level, token)
 	}
+	if t.m.Method != "tools/call" {
+		t.serveTask()
+		return
+	}
 	switch t.m.Params.Text("name") {
+	case "job":
+		task := t.m.Params.Object("task")
+		if !t.m.Params.Has("task") {
+			answer("at once")
+			return
+		}
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"%s of %s","status":"working","ttl":%s},"_meta":{"x":1}}}`, t.m.ID, token, t.name, task.Value("ttl"))
 	case "who":
 		log("info")
 		got := t.ask(t.send, "elicitation/create", elicit(token))()
@@ -164,6 +175,21 @@ func (t *turn) serve() {
 	}
 }
 
+// serveTask serves what is asked about a task, which is known in its session alone.
+func (t *turn) serveTask() {
+	id := t.m.Params.Text("taskId")
+	token, session, _ := strings.Cut(id, " of ")
+	switch {
+	case session != t.name:
+		t.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such task"}}`, t.m.ID)
+	case t.m.Method != "tasks/result":
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"taskId":%q,"status":"working","ttl":null}}`, t.m.ID, id)
+	default:
+		text := t.ask(t.send, "elicitation/create", strings.Replace(elicit(token), "{", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},`, 1))()
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID, quote(text))
+	}
+}
+
 func chatReply(m *mcp.Message) (string, bool) {
 	switch m.Method {
 	case "initialize":
@@ -172,6 +198,9 @@ func chatReply(m *mcp.Message) (string, bool) {
 		tools := make([]string, len(chatTools))
 		for i, name := range chatTools {
 			tools[i] = `{"name":"` + name + `","inputSchema":{"type":"object"}}`
+			if name == "job" {
+				tools[i] = `{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`
+			}
 		}
 		return `{"tools":[` + strings.Join(tools, ",") + `]}`, true
 	case "resources/list":
@@ -261,7 +290,7 @@ func serveChat() {
 			l.take(m, text)
 		case known:
 			send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, reply)
-		case m.Method == "tools/call":
+		case m.Method == "tools/call" || strings.HasPrefix(m.Method, "tasks/"):
 			t := &turn{m: m, send: send, side: send, put: l.ask, name: fmt.Sprint(os.Getpid()), gone: l.begin(m.ID)}
 			go t.serve()
 		default:

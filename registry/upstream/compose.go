@@ -18,8 +18,7 @@ func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 // about, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
 // legacy servers.
 //
-// What the server's revision does not know stays behind, and so does what asks for a task: no capability for that is
-// declared. Answers and state of a dialogue pass byte for byte.
+// What the server's revision does not know stays behind. Answers and state of a dialogue pass byte for byte.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
@@ -51,7 +50,7 @@ func (i *item) knows(member string) bool {
 	case "context":
 		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
 	}
-	return member != "task"
+	return member != "task" || i.asTask
 }
 
 // subject returns the member of the params that says what a call is about.
@@ -61,6 +60,8 @@ func subject(method string) string {
 		return "uri"
 	case mcp.MethodComplete:
 		return "ref"
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		return "taskId"
 	}
 	return "name"
 }

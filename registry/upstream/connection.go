@@ -82,10 +82,15 @@ func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp
 		return c.pool.call(ctx, i, call)
 	}
 	result, err := c.peer.call(ctx, i, call)
-	if err == nil {
-		result, err = c.server.complete(i.method, c.version, result)
+	switch {
+	case err != nil:
+		return result, err
+	case i.method == mcp.MethodToolsCall && c.gives(call) && result.Text("resultType") == "task":
+		return withoutServerInfo(result), nil
+	case call.Task != "":
+		return c.server.taskState(i.method, result)
 	}
-	return result, err
+	return c.server.complete(i.method, c.version, result)
 }
 
 // question takes a request of the server. It returns the answer when there is one at once, nil when it follows. out is

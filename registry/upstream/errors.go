@@ -18,6 +18,7 @@ var (
 	errTooLarge = errors.New("message too large")
 	errBusy     = errors.New("all sessions for calls are busy")
 	errCrowded  = errors.New("too many calls wait for input")
+	errTasks    = errors.New("too many tasks are open")
 	errLong     = errors.New("call took longer than any may, with all its rounds")
 	errEnded    = errors.New("stream ended without the answer")
 )

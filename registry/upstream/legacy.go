@@ -119,6 +119,9 @@ func (l *legacy) run(
 	if err != nil {
 		return mcp.Object{}, err
 	}
+	if i.asTask && result.Value("task").IsObject() {
+		return withoutServerInfo(result.With("resultType", mcp.String("task"))), nil
+	}
 	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
 }
 

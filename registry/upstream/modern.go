@@ -44,10 +44,14 @@ func newModern(c *connection, link transport, version string, base http.Header) 
 // wants.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
 func (m *modern) ownFor(c *registry.Call) string {
-	if c.Capabilities.Len() == 0 && c.LogLevel == 0 {
+	if c.Capabilities.Len() == 0 && c.LogLevel == 0 && c.Tasks == 0 {
 		return m.own
 	}
-	own := c.Capabilities.AppendJSON(append(make([]byte, 0, len(m.own)+256), m.head...))
+	capabilities := c.Capabilities
+	if m.conn.gives(c) {
+		capabilities = mcp.NeedsTasks(capabilities)
+	}
+	own := capabilities.AppendJSON(append(make([]byte, 0, len(m.own)+256), m.head...))
 	if level := c.LogLevel.String(); level != "" {
 		own = append(append(append(own, `,"`+mcp.MetaLogLevel+`":"`...), level...), '"')
 	}

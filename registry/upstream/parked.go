@@ -19,6 +19,7 @@ const (
 	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
 	parkedMax    = 1000                  // calls of one upstream that wait for answers
 	questionsMax = 64                    // of one call
+	roundMax     = 32                    // of one round
 	askedMax     = 4 << 20               // bytes of the open questions of one call
 	keptMax      = 64 << 10              // bytes of notifications that wait while a call is parked
 )
@@ -64,6 +65,11 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 	if err != nil {
 		return mcp.Object{}, err
 	}
+	return p.talk(ctx, s, i, c)
+}
+
+// talk runs a call whose caller can be asked, on a session that it releases.
+func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (mcp.Object, error) {
 	owned, end := p.owned()
 	life, stop := context.WithTimeout(owned, lifeLimit)
 	cancel := func() {
@@ -80,7 +86,7 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 	began := p.start(func() {
 		defer cancel()
 		defer p.release(s)
-		d.run(life, i, c)
+		d.run(life, s, i, c)
 	})
 	if !began {
 		cancel()
@@ -92,8 +98,10 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 }
 
 // run runs the exchange to its end, and leaves no question without an answer.
-func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
-	d.result, d.err = d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call) {
+	d.result, d.err = d.pool.tracked(s, c, func() (mcp.Object, error) {
+		return d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+	})
 	switch {
 	case d.err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -173,10 +181,10 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 func asked(params mcp.Object) mcp.Object {
 	params = params.Without("task", "elicitationId")
 	meta := params.Object("_meta")
-	if !meta.Has(mcp.MetaProgressToken) {
+	if !meta.Has(mcp.MetaProgressToken) && !meta.Has(mcp.MetaRelatedTask) {
 		return params
 	}
-	if meta = meta.Without(mcp.MetaProgressToken); meta.Len() == 0 {
+	if meta = meta.Without(mcp.MetaProgressToken, mcp.MetaRelatedTask); meta.Len() == 0 {
 		return params.Without("_meta")
 	}
 	return params.With("_meta", meta.JSON())
@@ -282,8 +290,9 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	if release != nil {
 		d.held, d.release = true, release
 	}
-	members := make([]mcp.Member, len(d.open))
-	for i, q := range d.open {
+	asked := d.open[:min(len(d.open), roundMax)] // the others come in the next round
+	members := make([]mcp.Member, len(asked))
+	for i, q := range asked {
 		members[i] = mcp.Member{Name: q.key, Value: q.request}
 	}
 	d.attached = false
@@ -429,7 +438,7 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	}
 	data, _ := mcp.ObjectOf(answered.Data)
 	elicitations, _ := data.Value("elicitations").Elements()
-	elicitations = elicitations[:min(len(elicitations), questionsMax)]
+	elicitations = elicitations[:min(len(elicitations), roundMax)]
 	var (
 		requests mcp.Object
 		text     = answered.Message

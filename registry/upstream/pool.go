@@ -41,6 +41,7 @@ type pool struct {
 	retiring int                  // those that will when their last call has ended
 	queue    []*ticket            // those who wait for room, in the order in which they came
 	parked   map[string]*dialogue
+	tasks    map[string]*task
 }
 
 // caller is who calls. Nobody else answers the questions of the call.
@@ -70,6 +71,7 @@ type pooled struct {
 	since        time.Time // when it was opened; zero: it is not yet
 	idle         time.Time // since when there are no calls
 	examined     bool      // a proof of life is asked for
+	needed       time.Time // until when its tasks want it; zero: there are none
 	lost         bool      // it takes no more calls
 	retired      bool      // so that another gets its place
 	leaving      bool      // it is being closed
@@ -116,7 +118,7 @@ func newPool(ctx context.Context, control *legacy, cfg Config, dial func(context
 		control: control, server: control.conn.server, dial: dial, shared: cfg.Shared,
 		attributes: control.link.attributes(), max: maxSessions, end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
-		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{},
+		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{}, tasks: map[string]*task{},
 	}
 	if cfg.URL == "" {
 		p.max = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
@@ -139,6 +141,10 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state = ""
 	}
+	if c.Tasks == mcp.TasksAsked && !p.attributes { // nothing would tie a question of a task to it, so nobody is there to be asked
+		mute := *c
+		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
+	}
 	var (
 		result mcp.Object
 		err    error
@@ -146,6 +152,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	switch {
 	case state != "":
 		result, err = p.resume(ctx, c, state)
+	case c.Task != "":
+		result, err = p.useTask(ctx, i, c)
 	case c.Capabilities.Len() > 0 && mayAsk(i.method):
 		result, err = p.converse(ctx, i, c)
 	default:
@@ -161,14 +169,14 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	k := p.keyOf(c, i.method)
 	if p.shared && k == (key{}) && (c.LogLevel == 0 || !p.control.conn.has("logging")) {
-		return p.control.call(ctx, i, c)
+		return p.tracked(nil, c, func() (mcp.Object, error) { return p.control.call(ctx, i, c) })
 	}
 	s, err := p.acquire(ctx, k, aCall)
 	if err != nil {
 		return mcp.Object{}, err
 	}
 	defer p.release(s)
-	return s.session().call(ctx, i, c)
+	return p.tracked(s, c, func() (mcp.Object, error) { return s.session().call(ctx, i, c) })
 }
 
 // keyOf says which sessions may run the call.
@@ -392,6 +400,7 @@ func (p *pool) leave(s *pooled) {
 		return
 	}
 	p.forget(s)
+	p.lose(s)
 	s.leaving = true
 	if s.retired {
 		p.retiring--
@@ -415,6 +424,9 @@ func (s *pooled) before(other *pooled) bool {
 	if (s.loans == 0) != (other.loans == 0) {
 		return s.loans == 0
 	}
+	if s.needed.IsZero() != other.needed.IsZero() {
+		return s.needed.IsZero()
+	}
 	return s.idle.Before(other.idle)
 }
 
@@ -422,9 +434,10 @@ func (s *pooled) before(other *pooled) bool {
 func (p *pool) sweep(ctx context.Context) {
 	for wait(ctx, idleCheck) {
 		p.mu.Lock()
+		p.expireTasks()
 		for _, sessions := range p.sessions {
 			for _, s := range slices.Clone(sessions) {
-				if s.calls == 0 && s.loans == 0 && time.Since(s.idle) >= idleLimit {
+				if s.calls == 0 && s.loans == 0 && s.needed.IsZero() && time.Since(s.idle) >= idleLimit {
 					p.leave(s)
 				}
 			}

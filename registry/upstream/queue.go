@@ -127,8 +127,8 @@ func (s *pooled) add(u use) {
 	s.calls++
 }
 
-// makeRoom closes the one of the rivals that has been idle longest. Those on which resources are watched come last; the
-// watchers find another. Who has sessions already, which are busy, leaves one alone that was in use just now. There is no
+// makeRoom closes the one of the rivals that has been idle longest. Those with tasks, which are lost then, come late, and
+// those on which resources are watched last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in use just now. There is no
 // room for the key. The mutex is held.
 func (p *pool) makeRoom(k key) bool {
 	var grace time.Duration
@@ -173,7 +173,8 @@ func (p *pool) retire(k key) {
 	}
 }
 
-// hadTurn tells whether a session may retire. One whose callers can be asked may not: it could be busy long after that.
+// hadTurn tells whether a session may retire. One whose callers can be asked may not, as it could be busy long after that,
+// and neither may one that has tasks.
 func (s *pooled) hadTurn() bool {
-	return s.key.capabilities == "" && !s.since.IsZero() && time.Since(s.since) >= turnLimit
+	return s.key.capabilities == "" && s.needed.IsZero() && !s.since.IsZero() && time.Since(s.since) >= turnLimit
 }

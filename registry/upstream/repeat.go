@@ -28,7 +28,7 @@ func (c *connection) repeats(ctx context.Context, i *item, call *registry.Call, 
 	switch {
 	case !lost, c.gone.Load(), call.Params.Has("requestState"),
 		errors.As(err, &refused) && refused.status < http.StatusInternalServerError,
-		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err, errCrowded):
+		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err, errCrowded), errors.Is(err, errTasks):
 		return false
 	}
 	return (i.idempotent || !unavailable.Sent) && wait(ctx, repeatAfter)

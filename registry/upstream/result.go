@@ -26,7 +26,7 @@ func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object,
 	switch {
 	case asks:
 		return f.question(method, result)
-	case method == mcp.MethodToolsCall:
+	case method == mcp.MethodToolsCall, method == mcp.MethodTasksResult:
 		return f.content(result)
 	case method == mcp.MethodPromptsGet:
 		return f.holding(method, result, "messages")
@@ -40,7 +40,11 @@ func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object,
 
 // mayAsk tells whether a method may answer with questions.
 func mayAsk(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodTasksResult:
+		return true
+	}
+	return false
 }
 
 // question returns a result that asks as it is, if it asks or says when to come back.

@@ -1,0 +1,279 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+const (
+	purposeTask = "task 1"
+	maxTaskID   = 512              // bytes of the id that a server gives a task
+	resultTime  = 30 * time.Minute // that one tasks/result waits for its task
+)
+
+// task is what the id of a task says that clients have. The task itself is its server's; here nothing is kept, so its
+// id is good at every replica and for as long as its server has the task. It serves who made the call, for as long as
+// that caller may use the tool.
+// https://modelcontextprotocol.io/extensions/tasks
+type task struct {
+	owner        [sha256.Size]byte
+	form         mcp.Tasks
+	server, tool string // the tool as exposed
+	callID       string // the id of the request that made it
+	own          string // its id at the server
+}
+
+// Why an id of a task does not serve, in records. The client is told the same for all.
+const (
+	taskForged    = "task_forged"
+	taskForeign   = "task_foreign"
+	taskMismatch  = "task_mismatch"
+	taskForbidden = "task_forbidden"
+	taskGone      = "task_gone" // says its server
+)
+
+// taskMethod tells whether the form of tasks that the client knows has this method of theirs. Of clients that know
+// none, the extension wants to tell the capability.
+func (r *Request) taskMethod() bool {
+	switch r.Method {
+	case mcp.MethodTasksUpdate:
+		return r.Tasks != mcp.TasksAsked
+	case mcp.MethodTasksResult:
+		return r.Tasks == mcp.TasksAsked
+	}
+	return true
+}
+
+// taskSupport returns whether calls of the tool can become tasks that clients ask for: "optional", "required", "" when
+// they cannot.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
+func taskSupport(tool *registry.Tool) string {
+	support := tool.Definition.Object("execution").Text("taskSupport")
+	if tool.Tasks != mcp.TasksAsked || support != "optional" && support != "required" {
+		return ""
+	}
+	return support
+}
+
+// needsTask tells whether the tool runs only as a task that its client asks for.
+func needsTask(tool *registry.Tool) bool {
+	return tool.Definition.Has("execution") && tool.Definition.Object("execution").Text("taskSupport") == "required"
+}
+
+// isStranded tells whether the tool runs only as a task, and its server has none: nobody can call it.
+func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
+
+// runAs settles whether the call of a tool may become a task, and of which form. What asks for one means something to
+// clients of one revision alone.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
+func (c *call) runAs() error {
+	wanted := c.params.Value("task")
+	if c.request.Tasks != mcp.TasksAsked {
+		c.tasks = c.request.Tasks
+		if wanted != nil {
+			c.params = c.params.Without("task")
+		}
+		return nil
+	}
+	support := taskSupport(c.tool.tool)
+	switch {
+	case wanted == nil && support == "required":
+		return mcp.Stable(mcp.CodeMethodNotFound, "DB-TASK-REQUIRED", "This tool runs as a task only")
+	case wanted == nil:
+		return nil
+	case support == "":
+		return mcp.Stable(mcp.CodeMethodNotFound, "DB-TASK-UNSUPPORTED", "This tool does not run as a task")
+	case !wanted.IsObject():
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: task must be an object")
+	}
+	c.tasks = mcp.TasksAsked
+	return nil
+}
+
+// findTask opens the id of a task and finds its tool, when the caller may still use that.
+func (g *Gateway) findTask(c *call) error {
+	if c.request.Tasks == 0 {
+		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
+	}
+	id, err := text(c.params, "taskId")
+	if err != nil {
+		return err
+	}
+	t, err := g.openTask(id)
+	switch {
+	case err != nil:
+		return err
+	case t.owner != c.owner():
+		return &taskError{taskForeign}
+	case t.form != c.request.Tasks:
+		return &taskError{taskMismatch}
+	}
+	found := g.grantOf(c.caller).byName[t.tool]
+	if found == nil || found.tool.Server != t.server {
+		return g.missing(c, t)
+	}
+	c.task, c.tool, c.item = t, found, &found.tool.Item
+	return nil
+}
+
+// missing tells why the tool of a task is not there: its server may be away for a while.
+func (g *Gateway) missing(c *call, t *task) error {
+	_, err := g.look(c.caller.Tenant).view.Lookup(t.tool)
+	if err == nil || !slices.Contains(c.caller.Tenant.servers, t.server) {
+		return &taskError{taskForbidden}
+	}
+	return &registry.UnavailableError{Server: t.server, Err: err}
+}
+
+// makeTask lets a task out in place of a result, under an id of ours.
+func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
+	if c.tasks == 0 || c.task != nil {
+		return mcp.Object{}, c.broken("a task that the client cannot take")
+	}
+	made := result
+	if c.tasks == mcp.TasksAsked {
+		made = result.Object("task")
+	}
+	own := made.Text("taskId")
+	if own == "" || len(own) > maxTaskID || !isStatus(made) {
+		return mcp.Object{}, c.broken("a task without a usable id or status")
+	}
+	id, err := g.sealTask(&task{
+		owner: c.owner(), form: c.tasks, server: c.item.Server, tool: c.item.Exposed, callID: c.callID(), own: own,
+	})
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	c.outcome = outcomeTask
+	made = made.Without("inputRequests", "result", "error", "requestState").With("taskId", mcp.String(id))
+	if c.tasks == mcp.TasksAsked {
+		meta := result.Object("_meta").Without(mcp.MetaRelatedTask) // it may say what the model is told meanwhile
+		return mcp.NewObject(
+			mcp.Member{Name: "resultType", Value: mcp.String("task")},
+			mcp.Member{Name: "task", Value: made.JSON()},
+			mcp.Member{Name: "_meta", Value: meta.JSON()},
+		), nil
+	}
+	return made, nil
+}
+
+func isStatus(t mcp.Object) bool {
+	return slices.Contains([]string{"working", "input_required", "completed", "failed", "cancelled"}, t.Text("status"))
+}
+
+// settleTask lets the state of a task out: with what it asks of this client, or with the result or error in the forms
+// that those of a call have.
+func settleTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	if result.Text("taskId") != c.task.own || !isStatus(result) {
+		return mcp.Object{}, c.broken("the state of another task, or of none")
+	}
+	told := result.Without("inputRequests", "result", "error", "requestState").With("taskId", c.params.Value("taskId"))
+	if c.task.form == mcp.TasksAsked {
+		return told, nil
+	}
+	switch result.Text("status") {
+	case "input_required":
+		questions := result.Value("inputRequests")
+		if questions == nil {
+			return mcp.Object{}, c.broken("input is required, but none is asked for")
+		}
+		if err := c.askable(questions); err != nil {
+			return mcp.Object{}, err
+		}
+		return told.With("inputRequests", questions), nil
+	case "completed":
+		done, ok := mcp.ObjectOf(result.Value("result"))
+		if !ok {
+			return mcp.Object{}, c.broken("a completed task without a result")
+		}
+		return told.With("result", g.outputChecked(c, done).JSON()), nil
+	case "failed":
+		failed, ok := mcp.ObjectOf(result.Value("error"))
+		code, isCode := failed.Value("code").Int()
+		if !ok || !isCode {
+			return mcp.Object{}, c.broken("a failed task without an error")
+		}
+		said := passable(&mcp.Error{Code: int(code), Message: failed.Text("message"), Data: failed.Value("data")})
+		return told.With("error", said.Object().JSON()), nil
+	}
+	return told, nil
+}
+
+// rescueTask tells in this gateway's words that a server has no such task any more.
+func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
+	if said.told.Code == mcp.CodeInvalidParams {
+		return mcp.Object{}, &taskError{taskGone}
+	}
+	return mcp.Object{}, said
+}
+
+func checkUpdate(c *call) error {
+	if !c.params.Value("inputResponses").IsObject() {
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: inputResponses must be an object")
+	}
+	return nil
+}
+
+// settleEmpty answers that a server took what it was told, and nothing else.
+func settleEmpty(*Gateway, *call, mcp.Object) (mcp.Object, error) { return mcp.Object{}, nil }
+
+// settleCancel lets out what the form of the task answers to its end: its state, or nothing.
+func settleCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	if c.task.form == mcp.TasksAsked {
+		return settleTask(g, c, result)
+	}
+	return mcp.Object{}, nil
+}
+
+// settleTaskResult lets the result of a task out, which is one of its tool.
+func settleTaskResult(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	result = g.outputChecked(c, result)
+	return result.With("_meta", c.relate(result.Object("_meta")).JSON()), nil
+}
+
+// relate adds to metadata which task they belong to.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#associating-task-related-messages
+func (c *call) relate(meta mcp.Object) mcp.Object {
+	return meta.With(mcp.MetaRelatedTask, mcp.NewObject(mcp.Member{Name: "taskId", Value: c.params.Value("taskId")}).JSON())
+}
+
+// related adds to the questions of a task that they belong to it.
+func (c *call) related(questions mcp.RawJSON) mcp.RawJSON {
+	all, _ := mcp.ObjectOf(questions)
+	for key, raw := range all.Members {
+		question, _ := mcp.ObjectOf(raw)
+		params := question.Object("params")
+		params = params.With("_meta", c.relate(params.Object("_meta")).JSON())
+		all = all.With(key, question.With("params", params.JSON()).JSON())
+	}
+	return all.JSON()
+}
+
+// sealTask returns the id of a task for its client.
+func (g *Gateway) sealTask(t *task) (string, error) {
+	plain := make([]byte, 0, 160+len(t.server)+len(t.tool)+len(t.callID)+len(t.own))
+	plain = append(append(plain, t.owner[:]...), byte(t.form)) //nolint:gosec // there are two
+	plain = appendSized(appendSized(appendSized(plain, t.server), t.tool), t.callID)
+	return g.config.Seal.SealLong(purposeTask, append(plain, t.own...))
+}
+
+// openTask reads what sealTask wrote.
+func (g *Gateway) openTask(id string) (*task, error) {
+	plain, err := g.config.Seal.OpenLong(purposeTask, id)
+	if err != nil {
+		return nil, &taskError{taskForged}
+	}
+	r := &stateReader{rest: plain, ok: true}
+	t := &task{}
+	copy(t.owner[:], r.next(len(t.owner)))
+	t.form = mcp.Tasks(append(r.next(1), 0)[0])
+	t.server, t.tool, t.callID = r.sized(), r.sized(), r.sized()
+	if t.own = string(r.rest); !r.ok {
+		return nil, &taskError{taskForged}
+	}
+	return t, nil
+}

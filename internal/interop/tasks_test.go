@@ -1,0 +1,40 @@
+package interop_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestTasksOfARealServer runs a tool that works as a task only, with the SDK's own client of tasks. Over HTTP the task
+// asks its user something.
+func TestTasksOfARealServer(t *testing.T) {
+	binary, _ := node(t)
+	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
+		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
+	for server, asked := range map[string]bool{"web": true, "every": false} {
+		t.Run(server, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp", g.token(t), server+"__simulate-research-query")
+			told := follow(t, cmd, func() {})
+			related, answer := "nothing", "technical"
+			if asked {
+				related, answer = "the task", "(snake)"
+			}
+			if got := told["listed"].Text; got != "required" {
+				t.Errorf("listed with task support %q, want required", got)
+			}
+			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") || strings.Contains(got.Text, answer) != asked {
+				t.Errorf("the result is %q", got.Text)
+			}
+			if got := told["statuses"].Names; len(got) == 0 {
+				t.Error("no status was told")
+			}
+			for step, want := range map[string]string{"related": related, "after": "completed", "cancelled": "cancelled"} {
+				if got := told[step].Text; got != want {
+					t.Errorf("%s: %q, want %q", step, got, want)
+				}
+			}
+		})
+	}
+}

@@ -35,10 +35,11 @@ const mostDecodings = 3
 
 // isPlain tells whether an own URI that is in no list has one reading only. One that a server may read as another URI
 // could pass by a pattern that denies that one: a URI with dot segments, also encoded, with empty segments, with
-// backslashes or controls, with an encoded slash, or with the encoding of a character that needs none.
+// backslashes or controls, with an encoded slash, with the encoding of a character that needs none, or with a second
+// spelling of its scheme and host.
 // https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
 func isPlain(uri string) bool {
-	if !validURI(uri) || encodesNeedlessly(uri) {
+	if !validURI(uri) || encodesNeedlessly(uri) || !hasOneOrigin(uri) {
 		return false
 	}
 	rest := strings.TrimPrefix(uri[len(schemeOf(uri))+1:], "//")
@@ -56,6 +57,32 @@ func isPlain(uri string) bool {
 		rest = decoded
 	}
 	return false
+}
+
+// hasOneOrigin tells whether scheme and host are spelt in the one way that all readers agree on. Those of the web know a
+// host's case, default ports, user names and a local host for the same; what other schemes call a host is a name.
+// https://url.spec.whatwg.org/#special-scheme
+func hasOneOrigin(uri string) bool {
+	scheme := schemeOf(uri)
+	if strings.ToLower(scheme) != scheme {
+		return false
+	}
+	defaultPort := ""
+	switch scheme {
+	case "file":
+	case "http", "ws", "https", "wss", "ftp":
+		defaultPort = map[string]string{"http": ":80", "ws": ":80", "https": ":443", "wss": ":443", "ftp": ":21"}[scheme]
+	default:
+		return true
+	}
+	rest, isAbsolute := strings.CutPrefix(uri[len(scheme)+1:], "//")
+	host := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		host = rest[:end]
+	}
+	return isAbsolute && (scheme != "file" || host != "localhost") && strings.ToLower(host) == host && !strings.ContainsAny(host, "@%") &&
+		!strings.HasSuffix(host, ":") && !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:") &&
+		(defaultPort == "" || !strings.HasSuffix(host, defaultPort))
 }
 
 // decode replaces every percent-encoding, and leaves what is none.

@@ -115,6 +115,9 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		`file:///a\..\secret`, "file:///a%5c..%5csecret", `file:///a\b`, "file:///a%255cb", "file:///a?path=../b", "file:///a#..", "file:///a;/../b",
 		"file:///a\x00", "file:///a\nb", "file:///a b", "file:///a%00", "file:///a%0d", "file:///a%7f", "file:///a\u200bb", "file:///a%e2%80%8bb", "file:///\xff", "file:///%ff",
 		"file:////secret", "file:///secret//x", "file:///s%65cret/x", "file:///secret%2Fx", "file:///secret%2fx", "file:///a%2Db", "file:///a%", "file:///a%4", "file:///a%zz",
+		"FILE:///secret", "File:///secret", "file:/secret", "file:secret", "file://localhost/secret", "file://LOCALHOST/secret",
+		"https://API.test/x", "https://api.test:443/x", "http://api.test:80/x", "https://u@api.test/x", "https://api.test./x", "https://api.test.:8443/x",
+		"https://api.test:/x", "https://%61pi.test/x", "https:api.test/x", "https:/api.test/x", "Test://host",
 		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" + strings.Repeat("a", 2041),
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
@@ -125,6 +128,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 	}
 	for _, uri := range []string{
 		"file:///public/a.txt", "file:///a/...", "file:///.hidden/x..y", "test://host", "test://host/", "urn:isbn:0451450523", "file:///a%20b", "file:///100%25", "file:///100%25/b",
+		"https://api.test/x", "https://api.test:8443/x", "http://localhost:8080/x", "file://nas/share", "db://Customers/1", "note:x",
 		"file:///caf%C3%A9", "file:///caf\u00e9", "docs://https://example.com/a?b=c//d", "db://t?q=a%26b", "test://u@h:80/a;b=c,d", "file:///" + strings.Repeat("a", 2040),
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {

@@ -16,7 +16,6 @@ import (
 const (
 	maxRounds    = 8               // of questions
 	maxQuestions = 32              // in one round
-	maxAsking    = 256             // calls of one tenant that wait for answers
 	roundTime    = 5 * time.Minute // for the answers of one round
 
 	// A request that is to be tried again later is tried this often in a row, after pauses that double.
@@ -35,7 +34,8 @@ var (
 
 // line is the way to the client of a session while a request is in work.
 type line struct {
-	asks bool // it can carry questions
+	asks bool  // it can carry questions
+	body int64 // bytes of the body that the request came in
 	// send sends a message. The error is errNoLine when this client takes no stream.
 	send func(ctx context.Context, message []byte) error
 	// rest gives back the request's place among those in work: a human may take long, and what follows has a place of
@@ -102,7 +102,7 @@ func (d *dialogue) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 			next = next.With("inputResponses", answers.JSON())
 		} else {
 			pauses++
-			err = pause(ctx, pauses)
+			err = d.pause(ctx, pauses)
 		}
 		d.request.Params = next
 		if err != nil {
@@ -110,7 +110,7 @@ func (d *dialogue) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		}
 		caller, ok := d.server.resolve(d.caller.Principal)
 		if !ok {
-			_, _ = d.giveUp(ctx, errGone) // the client learns less
+			_, _ = d.giveUp(ctx, errSessionEnded)
 			return mcp.Object{}, errGone
 		}
 		d.caller = caller
@@ -132,10 +132,16 @@ func (d *dialogue) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.Erro
 }
 
 // pause waits before the nth try in a row.
-func pause(ctx context.Context, n int) error {
+func (d *dialogue) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return errPauses
 	}
+	leave := d.server.asking.enter(d.caller, d.line.body)
+	if leave == nil {
+		return errPauses
+	}
+	defer leave()
+	d.line.rest()
 	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
 	defer timer.Stop()
 	select {
@@ -165,15 +171,14 @@ func (d *dialogue) put(ctx context.Context, round int, requests mcp.Object) (ans
 	defer stop()
 	questions := make([]question, 0, requests.Len())
 	defer func() { d.close(ctx, questions) }()
-	sessions, tenant := d.server.sessions, d.session.tenant
-	mayAsk := sessions.enterAsking(tenant)
-	if mayAsk {
-		defer sessions.leaveAsking(tenant)
+	leave := d.server.asking.enter(d.caller, d.line.body)
+	if leave != nil {
+		defer leave()
 	}
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
 		questions = append(questions, question{key: key, method: request.Text("method"), stream: newQuestion()})
-		if !mayAsk {
+		if leave == nil {
 			continue
 		}
 		if err := d.ask(ctx, &questions[len(questions)-1], request.Object("params")); err != nil {

@@ -117,17 +117,18 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		defer s.calls.finish(c)
 		defer l.leave(c)
 		defer func() { s.giveBack(taken) }()
-		s.answerSSE(ctx, x, l, m, func() { s.rest(&taken) })
+		s.answerSSE(ctx, x, l, m, &line{asks: true, body: taken.body, rest: func() { s.rest(&taken) }})
 	}()
 	x.writeStatus(http.StatusAccepted)
 }
 
-// answerSSE runs one request and appends what comes of it to the session's stream. rest gives back its place early.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, rest func()) {
+// answerSSE runs one request and appends what comes of it to the session's stream, which way is made to lead to.
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) {
 	push := func(ctx context.Context, message []byte) error {
 		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
 		return err
 	}
+	way.send = push
 	var a answer
 	switch m.Method {
 	case mcp.MethodInitialize:
@@ -135,7 +136,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	case mcp.MethodPing:
 		a = answer{id: m.ID}
 	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{asks: true, send: push, rest: rest})
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, way)
 	}
 	if a.silent {
 		return

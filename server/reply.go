@@ -57,7 +57,8 @@ func (p *reply) line(connection context.Context) *line {
 		_, err := p.server.config.Log.Append(ctx, p.session.name, stream, message, false)
 		return err
 	}
-	return &line{p.x.acceptsStream, send, sync.OnceFunc(func() { p.server.rest(&p.x.held) })}
+	rest := sync.OnceFunc(func() { p.server.rest(&p.x.held) })
+	return &line{asks: p.x.acceptsStream, body: p.x.held.body, send: send, rest: rest}
 }
 
 // follow makes a stream of the answer, unless that was decided before, and lets the connection follow it.

@@ -83,6 +83,7 @@ type Server struct {
 	sessions *sessions
 	lists    *loweredLists
 	calls    *calls
+	asking   *asking
 
 	instance string        // begins the ids of this process's requests
 	requests atomic.Uint64 // counted since the start
@@ -114,6 +115,7 @@ func newServer(cfg Config, desk desk) *Server {
 		sessions: newSessions(&cfg, instance),
 		lists:    newLoweredLists(),
 		calls:    newCalls(),
+		asking:   newAsking(),
 		instance: hex.EncodeToString(instance[:4]),
 		draining: make(chan struct{}),
 	}

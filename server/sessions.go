@@ -39,7 +39,6 @@ type sessions struct {
 
 	mu       sync.Mutex // guards the fields below
 	byTenant map[string]map[sessionKey]*live
-	asking   map[string]int // calls that wait for answers of their clients, by tenant
 }
 
 // live is one session.
@@ -69,26 +68,7 @@ type live struct {
 func newSessions(cfg *Config, generation [generationSize]byte) *sessions {
 	return &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		byTenant: make(map[string]map[sessionKey]*live), asking: make(map[string]int),
-	}
-}
-
-// enterAsking takes a place among the calls of a tenant that wait for answers. It is false when there is none.
-func (ss *sessions) enterAsking(tenant string) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.asking[tenant] >= maxAsking {
-		return false
-	}
-	ss.asking[tenant]++
-	return true
-}
-
-func (ss *sessions) leaveAsking(tenant string) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.asking[tenant]--; ss.asking[tenant] == 0 {
-		delete(ss.asking, tenant)
+		byTenant: make(map[string]map[sessionKey]*live),
 	}
 }
 

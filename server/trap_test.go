@@ -320,28 +320,36 @@ func TestQuestionHasNoPlace(t *testing.T) {
 	}
 }
 
-// TestCallsThatWaitAreBounded lets calls of one tenant wait for answers until there are too many: one more is answered
-// for its client. They take no place of requests in work.
+// TestCallsThatWaitAreBounded lets calls of one user wait for answers until there are too many: one more is answered for
+// its client, and others of the tenant still have their places. They take no place of requests in work.
 func TestCallsThatWaitAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)
-		for n := range 256 {
-			w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
+		ask := func(id, token string, n int) <-chan string {
+			stream := w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)).as(token))
 			synctest.Wait()
+			return stream
 		}
-		if got := w.do(t, inSession("POST", id, askRoots)).Body.String(); !strings.Contains(got, "where refused: The client cannot be asked this") {
+		for n := range 128 {
+			ask(id, "alice", n)
+		}
+		const refused = "where refused: The client cannot be asked this"
+		if got := w.do(t, inSession("POST", id, askRoots)).Body.String(); !strings.Contains(got, refused) {
 			t.Errorf("one more: got %s, want its question refused", got)
 		}
-		other := w.do(t, initialize(mcp.Revision2511).as("alice-globex"))
-		if got := w.do(t, legacyCall(other.Header().Get(mcp.HeaderSessionID), "echo").as("alice-globex")); got.Code != http.StatusOK {
-			t.Errorf("another tenant: got %d %s, want 200", got.Code, got.Body)
+		m := initialize(mcp.Revision2511).as("bob")
+		m.body = strings.Replace(m.body, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1)
+		other := w.do(t, m).Header().Get(mcp.HeaderSessionID)
+		last := ask(other, "bob", 0)
+		w.do(t, inSession("DELETE", other, "").as("bob"))
+		if got := <-last; !strings.Contains(got, mcp.MethodRoots) {
+			t.Errorf("another user: got %s, want the question", got)
 		}
 		w.do(t, inSession("DELETE", id, ""))
 		synctest.Wait()
 		id = w.openAsking(t, mcp.Revision2511)
-		again := w.follow(t, inSession("POST", id, askRoots))
-		synctest.Wait()
+		again := ask(id, "alice", 0)
 		w.do(t, inSession("DELETE", id, ""))
 		if got := <-again; !strings.Contains(got, mcp.MethodRoots) {
 			t.Errorf("after that: got %s, want the question", got)
@@ -350,6 +358,64 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 		many := 1000
 		w.config.MaxCalls, w.tenants[0].Limits.Streams = 8, &many
 	})
+}
+
+// TestCallsThatWaitLeaveRoomForBodies lets one user's calls with large bodies wait for answers: they must not take what
+// the bodies of all tenants have together. Those that find no room are answered for their client.
+func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		large := strings.Replace(askRoots, `"arguments":{`, `"arguments":{"pad":"`+strings.Repeat("x", 3<<20)+`",`, 1)
+		var waiting int
+		for n := range 8 {
+			stream := w.follow(t, inSession("POST", id, strings.Replace(large, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
+			synctest.Wait()
+			select {
+			case <-stream:
+			default:
+				waiting++
+			}
+		}
+		if waiting != 5 {
+			t.Errorf("%d calls of 3 MiB wait, want 5", waiting)
+		}
+		w.do(t, inSession("DELETE", id, ""))
+	})
+}
+
+// TestCallEndsWithItsIssuer takes the issuer of a caller out of force who is asked something: whoever waits for the
+// answer is told that none comes.
+func TestCallEndsWithItsIssuer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		asker, _ := w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		stream := w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"rounds":[{`, `"rounds":[{},{`, 1)))
+		synctest.Wait()
+		w.settings.Issuers = nil
+		wait(t)
+		if got := <-stream; strings.Contains(got, mcp.MethodRoots) || asker.endings() != 1 {
+			t.Errorf("got %s, the desk told %d times of the end; want once, and no question", got, asker.endings())
+		}
+	})
+}
+
+// TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready, as many as are answered at once.
+func TestPausesAreNoPlacesInWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		later := strings.Replace(askRoots, `{"where":{"method":"roots/list"}}`, `{},{},{},{}`, 1)
+		for n := range 8 {
+			w.follow(t, inSession("POST", id, strings.Replace(later, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
+			synctest.Wait()
+		}
+		other := w.do(t, initialize(mcp.Revision2511).as("alice-globex"))
+		if other.Code != http.StatusOK {
+			t.Errorf("another tenant: got %d %s, want 200", other.Code, other.Body)
+		}
+		w.do(t, inSession("DELETE", id, ""))
+	}, func(w *world) { w.config.MaxCalls = 8 })
 }
 
 // TestPanicInSubscribe shows that a desk that panics ends one request.

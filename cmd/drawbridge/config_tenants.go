@@ -139,6 +139,8 @@ func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern 
 	case strings.Contains(name, "*"):
 	case !found:
 		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and its URIs, like resource:files:*", at.raw)
+	case strings.HasPrefix(name, "mcp."):
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and the URI as the server has it, without mcp.", at.raw)
 	case !slices.Contains(t.Servers, name):
 		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server", at.raw)
 	}

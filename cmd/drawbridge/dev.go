@@ -37,7 +37,7 @@ type trial struct {
 
 func runDev(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
-		"Runs on loopback without any file: one tenant dev that may call every tool, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
+		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
 	cfg := defaultConfig()
 	flags.StringVar(&cfg.listen, "listen", cfg.listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.operator, "operator", cfg.operator, "`address` of /metrics, /healthz and /readyz")
@@ -131,7 +131,7 @@ func newTrial(cfg *config, l listeners, now time.Time) (*trial, error) {
 	for i := range cfg.servers {
 		names[i] = cfg.servers[i].name
 	}
-	cfg.tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*"}}}}}
+	cfg.tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}}
 	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
 	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
 }
@@ -153,7 +153,7 @@ func (t *trial) text(l listeners) string {
 	for _, s := range t.skipped {
 		row("skipped", "%s: %s", s.name, s.reason)
 	}
-	row("token", "tenant %s, may call every tool, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
+	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
 	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
 	fmt.Fprintf(&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
 	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")

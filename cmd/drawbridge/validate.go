@@ -145,6 +145,9 @@ func tryServer(ctx context.Context, srv serverConfig) check {
 	c := check{Name: "server " + srv.name}
 	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), registry.New()).Probe(ctx)
 	if err != nil {
+		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
+			err = unavailable.Err // which server stands before it
+		}
 		c.Message = err.Error()
 		return c
 	}

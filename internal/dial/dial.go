@@ -66,25 +66,30 @@ func newRest(d *net.Dialer) *http.Transport {
 // dialer returns a dialer that asks resolver (nil: the system's) and checks each address that comes of it right before
 // it connects there, so that a second look-up cannot bring another one.
 func dialer(private bool, resolver *net.Resolver) *net.Dialer {
-	guard := guardian(private)
+	guard, relaxed := guardian(private), guardian(true)
 	return &net.Dialer{
 		Timeout:  connectTimeout,
 		Resolver: resolver,
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
-			return check(guard, network, address)
+			return check(guard, relaxed, network, address)
 		},
 	}
 }
 
-func check(guard *ssrf.Guardian, network, address string) error {
-	if err := guard.Safe(network, address, nil); err != nil {
-		return fmt.Errorf("%w: %w", ErrProhibited, err)
-	}
+// check tells whether guard lets a connection through. relaxed is the one that allows private addresses.
+func check(guard, relaxed *ssrf.Guardian, network, address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || slices.Contains(metadata(), target.Addr().Unmap()) {
 		return fmt.Errorf("%w: %s is a metadata service", ErrProhibited, address)
 	}
-	return nil
+	err = guard.Safe(network, address, nil)
+	switch {
+	case err == nil:
+		return nil
+	case relaxed.Safe(network, address, nil) == nil:
+		return fmt.Errorf("%w without private_addresses: true: %w", ErrProhibited, err)
+	}
+	return fmt.Errorf("%w: %w", ErrProhibited, err)
 }
 
 // guardian allows every address that is reachable over the whole internet, and with private also those of this host

@@ -103,6 +103,9 @@ func (b *bench) source(name string) registry.Source {
 	add("poses", input, func(context.Context, *registry.Call) (mcp.Object, error) {
 		return mcp.Object{}, mcp.Stable(mcp.CodeLimited, "DB-LIMIT-TENANT", "as if the gateway had said it")
 	})
+	add("opens", input, func(context.Context, *registry.Call) (mcp.Object, error) {
+		return mcp.Object{}, mcp.Errorf(mcp.CodeURLElicitation, "open an address first")
+	})
 	add("tells", input, func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		params, _ := mcp.ParseObject([]byte(`{"progressToken":1,"progress":1,"message":"half\u202eway"}`))
 		return texts("done"), c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: params})

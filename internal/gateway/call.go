@@ -38,6 +38,7 @@ type call struct {
 	resource *registry.Resource // when it is a resource
 
 	place   place         // taken by limited
+	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration // of the item's time in all rounds; set by timed
 	asking  bool          // set by settled: the result asks for input
 	outcome string        // set by whoever decides it; "" is a plain result
@@ -87,7 +88,11 @@ func (g *Gateway) audited(next Handler) Handler {
 				"item", record.Item, "error", err)
 		}
 		// The client may be gone; what happened is recorded all the same.
-		if !g.kept(context.WithoutCancel(ctx), record) {
+		kept := g.kept(context.WithoutCancel(ctx), record)
+		if c.open != nil && (failure.told != nil || !kept) {
+			g.abandon(ctx, c)
+		}
+		if !kept {
 			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT", "The call cannot be recorded, so its outcome is withheld").After(time.Second)
 		}
 		if failure.told != nil {
@@ -260,6 +265,7 @@ func (g *Gateway) timed(next Handler) Handler {
 			c.spent = c.state.spent
 		}
 		if c.spent >= c.item.Timeout {
+			c.noteOpen(c.params)
 			return mcp.Object{}, errTimeout
 		}
 		limited, cancel := context.WithTimeout(ctx, c.item.Timeout-c.spent)
@@ -274,7 +280,27 @@ func (g *Gateway) timed(next Handler) Handler {
 }
 
 // invoke uses the item: the inside of the chain.
-func invoke(ctx context.Context, c *call) (mcp.Object, error) { return c.method.use(ctx, c) }
+func invoke(ctx context.Context, c *call) (mcp.Object, error) {
+	result, err := c.method.use(ctx, c)
+	c.noteOpen(result)
+	return result, err
+}
+
+// noteOpen keeps the state under which the source keeps the call open, which its place tells.
+func (c *call) noteOpen(from mcp.Object) {
+	if c.place.shared() || c.state != nil && c.state.held {
+		c.open = from.Value("requestState")
+	}
+}
+
+// abandon lets the source end what it keeps open in wait for answers, when its questions do not reach the client:
+// otherwise the call's place would stay taken until nobody is waited for any more.
+func (g *Gateway) abandon(ctx context.Context, c *call) {
+	ended, end := context.WithCancel(ctx)
+	end()
+	c.params = c.params.Without("inputResponses").With("requestState", c.open)
+	_, _ = g.guarded(ended, c, c.method.use) // what it says is known
+}
 
 // toolError returns a result that tells the model what went wrong.
 func toolError(text string) mcp.Object {

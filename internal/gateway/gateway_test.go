@@ -42,6 +42,7 @@ func TestErrorsTellTheClientNothingInternal(t *testing.T) {
 		{"box__broken", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
 		{"box__words", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
 		{"box__poses", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
+		{"box__opens", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"}, // -32042 is not of all revisions
 		{"box__panics", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
 	}
 	for _, test := range tests {
@@ -206,8 +207,8 @@ func TestListPagesAndCursors(t *testing.T) {
 	b := newBench(t)
 	b.config.PageSize = 5
 	caller := b.caller(t, alice)
-	if got := names(t, b, caller); len(got) != 14 || !slices.IsSorted(got) {
-		t.Errorf("tools over all pages = %v, want 14 in order", got)
+	if got := names(t, b, caller); len(got) != 15 || !slices.IsSorted(got) {
+		t.Errorf("tools over all pages = %v, want 15 in order", got)
 	}
 	first, err := b.Handle(t.Context(), caller, &Request{Method: mcp.MethodToolsList})
 	if err != nil {

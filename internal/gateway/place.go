@@ -38,5 +38,8 @@ func (p *place) release() {
 	}
 }
 
+// shared tells whether anybody but the call itself holds the place.
+func (p *place) shared() bool { return p.holders.Load() > 1 }
+
 // held tells whether anybody holds the place.
 func (p *place) held() bool { return p.holders.Load() > 0 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -44,6 +45,54 @@ func (p *patterns) match(kind registry.Kind, name string) bool {
 	return false
 }
 
+// denies tells whether the rule denies the item of that kind with that policy name. A URI is denied in every spelling:
+// its server may decode it before it looks, and look without the fragment, the query and what ends the path.
+func (r *rule) denies(kind registry.Kind, name string) bool {
+	if kind != registry.KindResource && kind != registry.KindTemplate {
+		return r.deny.match(kind, name)
+	}
+	if len(r.deny.resources) == 0 {
+		return false
+	}
+	for range maxDecodings + 1 {
+		if r.deniesBeginning(kind, name) {
+			return true
+		}
+		decoded, err := url.PathUnescape(name)
+		if err != nil || decoded == name {
+			return false
+		}
+		name = decoded
+	}
+	return false
+}
+
+// deniesBeginning tells whether the rule denies a URI, or what is left of it without its last parts.
+func (r *rule) deniesBeginning(kind registry.Kind, uri string) bool {
+	for _, end := range []string{"", "#", "?", ";"} {
+		if end != "" {
+			uri, _, _ = strings.Cut(uri, end)
+		}
+		if r.deny.match(kind, uri) || r.deny.match(kind, strings.TrimRight(uri, "/. ")) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxDecodings is how many layers of percent-encoding a pattern that denies looks through.
+const maxDecodings = 3
+
+// decoded returns patterns of URIs together with their decoded forms.
+func decoded(patterns []string) []string {
+	for _, pattern := range slices.Clone(patterns) {
+		if text, err := url.PathUnescape(pattern); err == nil && text != pattern {
+			patterns = append(patterns, text)
+		}
+	}
+	return patterns
+}
+
 // ruleSet names the rules of a tenant that match a caller: one byte a rule, 1 for a match. Callers with equal sets see
 // the same.
 type ruleSet string
@@ -57,6 +106,7 @@ func compileRule(cfg *Rule) (rule, error) {
 	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
 		return rule{}, err
 	}
+	r.deny.resources = decoded(r.deny.resources)
 	if len(cfg.Allow)+len(cfg.Deny) == 0 {
 		return rule{}, fmt.Errorf("it neither allows nor denies anything")
 	}
@@ -120,7 +170,7 @@ func (t *Tenant) allows(set ruleSet, kind registry.Kind, name string) bool {
 		if set[i] == 0 {
 			continue
 		}
-		if t.rules[i].deny.match(kind, name) {
+		if t.rules[i].denies(kind, name) {
 			return false
 		}
 		allowed = allowed || t.rules[i].allow.match(kind, name)
@@ -131,7 +181,7 @@ func (t *Tenant) allows(set ruleSet, kind registry.Kind, name string) bool {
 // missingScopes returns the scopes with which the caller could use the item, when a rule says that it may be told.
 func (t *Tenant) missingScopes(c Caller, kind registry.Kind, name string) []string {
 	for i := range t.rules {
-		if c.rules[i] == 1 && t.rules[i].deny.match(kind, name) {
+		if c.rules[i] == 1 && t.rules[i].denies(kind, name) {
 			return nil
 		}
 	}

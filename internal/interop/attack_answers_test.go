@@ -20,7 +20,6 @@ type odd struct {
 func oddAnswers() []odd {
 	const fine = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"leak"}]}}`
 	all := []odd{
-		{"a question", "application/json", `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required","requestState":"leak","inputRequests":{"leak":{"method":"elicitation/create","params":{"mode":"url","message":"leak","url":"https://leak.test/","elicitationId":"leak"}}}}}`, 200},
 		{"unknown kind of result", "application/json", `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"leak","content":[{"type":"text","text":"leak"}]}}`, 200},
 		{"no content", "application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":"leak"}}`, 200},
 		{"wrong id", "application/json", strings.Replace(fine, "ID", "9999", 1), 200},
@@ -88,6 +87,49 @@ func TestT9OddAnswersNeverPass(t *testing.T) {
 	}
 }
 
+// What a modern upstream asks that the client does not declare it can be asked stays inside; the client is told which
+// capability it would take.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+func TestT9QuestionsNobodyDeclaredNeverPass(t *testing.T) {
+	t.Parallel()
+	const question = `{"resultType":"input_required","requestState":"leak","inputRequests":{"leak":{"method":"elicitation/create","params":{"mode":"url","message":"leak","url":"https://leak.test/","elicitationId":"leak"}}}}`
+	for _, modern := range []bool{false, true} {
+		up := ambush(t, &hostile{tools: tool("odd"), modern: modern, answer: func(w http.ResponseWriter, id json.RawMessage, _ execution, _ json.RawMessage) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, question)
+		}})
+		g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
+		for _, revision := range revisions() {
+			s := g.speak(t, g.mint(who{tenant: "acme", subject: "alice"}), revision)
+			m := s.ask(t, "1", "tools/call", "up__odd", `"name":"up__odd","arguments":{}`)
+			text := fmt.Sprintf("%s %+v", m.Result, m.Error)
+			if m.Error != nil {
+				text += string(m.Error.Data)
+			}
+			if strings.Contains(text, "leak") {
+				t.Errorf("%s before modern %v: the question passed: %s", revision, modern, text)
+			}
+			switch {
+			case !modern: // no legacy server asks so
+				if m.Error == nil || m.Error.Code != -32603 {
+					t.Errorf("%s: got %s, want an error of the gateway", revision, text)
+				}
+			case revision == modernRevision:
+				if m.Error == nil || m.Error.Code != -32021 || !strings.Contains(string(m.Error.Data), `"requiredCapabilities":{"elicitation":{"url":{}}}`) {
+					t.Errorf("got %s, want -32021 with what is required", text)
+				}
+			case !strings.Contains(string(m.Result), `"isError":true`): // legacy revisions have no such error
+				t.Errorf("%s: got %s, want a tool error", revision, text)
+			}
+		}
+		a := g.modern(t, g.mint(who{tenant: "acme", subject: "alice"}), "tools/call", "up__odd", `"name":"up__odd","arguments":{}`)
+		if want := map[bool]int{false: http.StatusOK, true: http.StatusBadRequest}[modern]; a.status != want {
+			t.Errorf("before modern %v: status %d, want %d", modern, a.status, want)
+		}
+		g.unhurt(t)
+	}
+}
+
 func TestUpstreamErrorsSpeakForTheUpstreamOnly(t *testing.T) {
 	t.Parallel()
 	codes := []int{401, 403, 404, 413, 429, 503, 200, 0, 1, -1, -32603, -32602, -32601, -32700, -32600, -32001, -32020, -32021, -32022, -32042}
@@ -109,6 +151,14 @@ func TestUpstreamErrorsSpeakForTheUpstreamOnly(t *testing.T) {
 				}
 			}
 			m := s.ask(t, fmt.Sprint(1000+code*code), "tools/call", "up__fail", params)
+			if code == -32021 && revision != modernRevision || code == -32042 {
+				// Only 2026-07-28 has the first, and no client here can open an address, which the second is about: both calls end
+				// in a result, from which the model learns why.
+				if text := string(m.Result); m.Error != nil || !strings.Contains(text, `"isError":true`) || strings.Contains(text, "DB-SCOPE") {
+					t.Errorf("%s: an upstream's error %d became %s %+v, want a tool error", revision, code, text, m.Error)
+				}
+				continue
+			}
 			if m.Error == nil {
 				t.Fatalf("%s: an upstream's error %d became %s", revision, code, m.Result)
 			}

@@ -49,7 +49,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 	paths := []string{
 		"/mcp", "/mcp/", "//mcp", "/mcp?x=1", "/MCP", "/%6dcp", "/mcp%2f", "/./mcp", "/t/acme/mcp", "/t/globex/mcp", "/t/umbrella/mcp", "/t//mcp",
 		"/t/acme%2fmcp", "/t/..%2fmcp", "/sse", "/sse/", "/messages", "/messages?sessionId=x", "/", "/metrics", "/healthz", "/readyz", "/admin",
-		"/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/.well-known/oauth-protected-resource/t/acme/mcp", "/favicon.ico", "/mcp/../metrics",
+		"/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/.well-known/oauth-protected-resource/t/acme/mcp/x", "/favicon.ico", "/mcp/../metrics",
 		"/.well-known/../mcp", "/.well-known/oauth-protected-resource/../../mcp", "/mcp;x=1", "/mcp%00",
 	}
 	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "PROPFIND", "mcp"}
@@ -73,8 +73,43 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 	if m := s.ask(t, "1", "ping", "", ""); m.Error != nil {
 		t.Errorf("the session was hurt: %+v", m.Error)
 	}
+	publicMetadata(t, g, methods)
 	g.unhurt(t)
 	t.Logf("%d cells", cells)
+}
+
+// publicMetadata checks the one thing that everyone may read: where tokens for a path come from. It does not tell which
+// tenants there are.
+// https://datatracker.ietf.org/doc/html/rfc9728#section-3.1
+func publicMetadata(t *testing.T, g *gateway, methods []string) {
+	t.Helper()
+	const path = "/.well-known/oauth-protected-resource"
+	if a := get(t, http.MethodGet, "http://"+g.addr+path+"/mcp"); a.status != http.StatusOK || !strings.Contains(string(a.body), g.url) {
+		t.Errorf("GET %s/mcp: %d %s", path, a.status, a.body)
+	}
+	for why, token := range badTokens(g) {
+		for _, method := range methods {
+			var got [2]answer
+			for i, tenant := range []string{"acme", "umbrella"} { // there is no umbrella
+				var headers []string
+				if token != "" {
+					headers = []string{"Authorization", token}
+				}
+				a := get(t, method, "http://"+g.addr+path+"/t/"+tenant+"/mcp", headers...)
+				a.body = []byte(strings.ReplaceAll(string(a.body), tenant, "TENANT"))
+				a.header.Del("Content-Length")
+				a.header.Del("Date")
+				got[i] = a
+			}
+			there, not := fmt.Sprint(got[0].status, got[0].header, string(got[0].body)), fmt.Sprint(got[1].status, got[1].header, string(got[1].body))
+			if there != not {
+				t.Errorf("%s with %s token tells a tenant that is there from one that is not:\n%s\n%s", method, why, there, not)
+			}
+			if method == http.MethodGet && (got[0].status != http.StatusOK || !strings.Contains(string(got[0].body), "/t/TENANT/mcp")) {
+				t.Errorf("GET with %s token: %s", why, there)
+			}
+		}
+	}
 }
 
 func TestT15RulesHoldUnderEveryRevision(t *testing.T) {

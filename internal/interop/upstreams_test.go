@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -97,50 +98,62 @@ func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
 	}
 }
 
+// TestStdioChildKilledMidCallIsSaidAndReplaced kills a child while a call is in work: the one that runs it, and the one that
+// lists and watches, with which all sessions of the server end.
 func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
-	g := serve(t, tenant("  every: "+stdio(t, "server-everything", "stdio")+"\n"))
-	token := g.token(t)
-	answered := make(chan message, 1)
-	go func() {
-		answered <- g.call(t, token, "every__trigger-long-running-operation", `{"duration":30,"steps":30}`)
-	}()
-	var child int
-	eventually(t, "the child runs", 10*time.Second, func() bool {
-		child = childOf(t, g.cmd.Process.Pid)
-		return child != 0
-	})
-	eventually(t, "the call is in work", 10*time.Second, func() bool { return strings.Contains(metric(t, g, "drawbridge_calls_in_flight"), " 1") })
-	killed, err := os.FindProcess(child)
+	t.Parallel()
+	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := killed.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case m := <-answered:
-		if m.Error == nil || m.Error.Code != -32603 || !strings.Contains(string(m.Error.Data), "DB-UPSTREAM-LOST") {
-			t.Errorf("the interrupted call gave %+v with result %s, want -32603 DB-UPSTREAM-LOST", m.Error, m.Result)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the interrupted call was not answered")
-	}
-	eventually(t, "a new child serves", 30*time.Second, func() bool {
-		return slices.Contains(g.tools(t, token), "every__echo")
-	})
-	if text, _ := g.text(t, token, "every__echo", `{"message":"again"}`); !strings.Contains(text, "again") {
-		t.Errorf("echo after the restart = %q", text)
-	}
-	if zombies := zombiesOf(t, g.cmd.Process.Pid); zombies != 0 {
-		t.Errorf("%d zombies below the gateway, want none", zombies)
+	for _, test := range []struct {
+		name    string
+		listing bool
+	}{{"the child of the call", false}, {"the child that lists", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			notes := t.TempDir()
+			g := serve(t, tenant(fmt.Sprintf("  kid: {command: %q, env: {%s: matrix-legacy, %s: %q}}\n", binary, childRole, notesFolder, notes)))
+			token := g.token(t)
+			lister := childOf(t, g.cmd.Process.Pid, 0)
+			answered := make(chan message, 1)
+			go func() { answered <- g.call(t, token, "kid__hang", `{"marker":"x"}`) }()
+			eventually(t, "the call is in work", 30*time.Second, func() bool {
+				_, err := os.Stat(filepath.Join(notes, "hanging-x"))
+				return err == nil
+			})
+			victim := lister
+			if !test.listing {
+				victim = childOf(t, g.cmd.Process.Pid, lister)
+			}
+			if victim == 0 {
+				t.Fatal("there is no such child")
+			}
+			if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case m := <-answered:
+				if m.Error == nil || m.Error.Code != -32603 || !strings.Contains(string(m.Error.Data), "DB-UPSTREAM-LOST") {
+					t.Errorf("the interrupted call gave %+v with result %s, want -32603 DB-UPSTREAM-LOST", m.Error, m.Result)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("the interrupted call was not answered")
+			}
+			eventually(t, "a new child serves", 30*time.Second, func() bool {
+				m := g.call(t, token, "kid__echo", `{"marker":"again"}`)
+				return m.Error == nil && strings.Contains(string(m.Result), "echo again")
+			})
+			eventually(t, "no zombies are below the gateway", 10*time.Second, func() bool { return zombiesOf(t, g.cmd.Process.Pid) == 0 })
+		})
 	}
 }
 
-// childOf returns the process id of a child of pid, 0 when it has none.
-func childOf(t *testing.T, pid int) int {
+// childOf returns the process id of a living child of pid that is not the other one, 0 when it has none.
+func childOf(t *testing.T, pid, other int) int {
 	t.Helper()
 	for id, stat := range children(t, pid) {
-		if stat != "Z" {
+		if stat != "Z" && id != other {
 			return id
 		}
 	}

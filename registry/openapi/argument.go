@@ -21,17 +21,18 @@ type argument struct {
 	style     string
 	explode   bool
 	asJSON    bool // its text is the value as JSON
+	slashes   bool // it may hold them although it is in the path
 	required  bool
 	schema    mcp.RawJSON
 }
 
 // newArgument returns the argument for a parameter, nil for one that the caller is not to set.
 func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
-	a := &argument{parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath}
+	a := &argument{parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath, slashes: p.AllowReserved}
 	switch p.In {
 	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
 	case openapi3.ParameterInHeader:
-		if ignoredHeader(p.Name) || own.Get(p.Name) != "" {
+		if ignoredHeader(p.Name) || sets(own, p.Name) {
 			return nil, nil
 		}
 		if !mayBeArgument(p.Name) {
@@ -108,10 +109,23 @@ func ignoredHeader(name string) bool {
 	return false
 }
 
+// folded returns the form of a header's name in which it is unique: some servers take - and _ for the same.
+func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+// sets tells whether the operator sets a header of that name.
+func sets(own http.Header, name string) bool {
+	for other := range own {
+		if folded(other) == folded(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // mayBeArgument tells whether a model may set a header: none that carries credentials, says where the request goes or
 // from whom it comes, or frames the message.
 func mayBeArgument(name string) bool {
-	folded := strings.ReplaceAll(strings.ToLower(name), "_", "-") // some servers take one for the other
+	folded := folded(name)
 	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return false
 	}

@@ -66,7 +66,7 @@ func TestStyles(t *testing.T) {
 		if test.in == "path" {
 			path = "/p/{v}"
 		}
-		document := operation(path, `"parameters":[{"name":"v","in":"`+test.in+`","required":`+(map[bool]string{true: "true", false: "false"})[test.in == "path"]+test.how+`,"schema":{}}]`)
+		document := operation(path, `"parameters":[{"name":"v","in":"`+test.in+`","allowReserved":true,"required":`+(map[bool]string{true: "true", false: "false"})[test.in == "path"]+test.how+`,"schema":{}}]`)
 		if got, refused := asked(t, a, document, `{"v":`+test.value+`}`); got != test.want {
 			t.Errorf("%s%s %s: got %s%s, want %s", test.in, test.how, test.value, got, refused, test.want)
 		}
@@ -84,7 +84,7 @@ func TestContentParametersAreJSON(t *testing.T) {
 // TestT3HostilePaths shows the bytes that arrive, or that nothing does.
 func TestT3HostilePaths(t *testing.T) {
 	a := newAPI(t)
-	document := operation("/users/{id}/keys", `"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`)
+	document := operation("/users/{id}/keys", `"parameters":[{"name":"id","in":"path","required":true,"allowReserved":true,"schema":{}}]`)
 	for value, want := range map[string]string{
 		"a/b":                          "/v3/users/a%2Fb/keys",
 		`a\b`:                          "/v3/users/a%5Cb/keys",
@@ -133,6 +133,34 @@ func TestT3HostilePaths(t *testing.T) {
 	for _, value := range []string{`null`, `[]`, `{}`, `[".."]`, `["a",null]`, `[["a"]]`, `{"..":"a"}`, `{"a":".."}`} {
 		if got, _ := asked(t, a, document, `{"id":`+value+`}`); got != "" {
 			t.Errorf("%s: got %s, want nothing", value, got)
+		}
+	}
+}
+
+// Many servers decode a path before they look which operation it is: an argument with a slash would reach one that was
+// not included.
+func TestSlashesReachNoOtherOperation(t *testing.T) {
+	a := newAPI(t)
+	document := operation("/users/{id}", `"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`)
+	for _, value := range []string{`"1/secrets"`, `"1\\secrets"`, `"1%2fsecrets"`, `"1%252Fsecrets"`, `"1%5csecrets"`, `["1","2/x"]`, `{"a":"b/c"}`, `{"a/b":"c"}`} {
+		if got, _ := asked(t, a, document, `{"id":`+value+`}`); got != "" {
+			t.Errorf("%s: got %s, want nothing", value, got)
+		}
+	}
+	if got, refused := asked(t, a, document, `{"id":"1-secrets"}`); got != "/v3/users/1-secrets" {
+		t.Errorf("got %s%s", got, refused)
+	}
+}
+
+// Some servers take the underscore in a header's name for a hyphen, so that an argument could replace a credential.
+func TestArgumentsReplaceNoHeaderOfTheOperator(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config(withParameter(`{"name":"X_Api_Key","in":"header","schema":{"type":"string"}}`), "*")
+	cfg.Headers = map[string]string{"X-Api-Key": "s3cret-value"}
+	tools, _ := load(t, cfg)
+	for name, tool := range tools {
+		if strings.Contains(string(tool.Raw), "X_Api_Key") {
+			t.Errorf("%s has the argument: %s", name, tool.Raw)
 		}
 	}
 }

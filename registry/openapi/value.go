@@ -109,6 +109,9 @@ func (a *argument) pathText(v value) (string, error) {
 		if !harmless(text) {
 			return "", usagef("arguments.%s must not be . or .., have them or nothing between slashes, have control characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
 		}
+		if !a.slashes && hasSlash(text) {
+			return "", usagef("arguments.%s must not have slashes: it is one part of the address", a.name)
+		}
 	}
 	equals := ","
 	if a.explode {
@@ -225,8 +228,7 @@ func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text
 const maxPathText = 4096
 
 // harmless tells whether a text leads nowhere else for any server on the way: also for one that decodes it twice, takes
-// a backslash for a slash or cuts at a semicolon, it holds no dot segment and no empty one. Slashes between others may
-// stand in it, encoded: some APIs take paths as parameters.
+// a backslash for a slash or cuts at a semicolon, it holds no dot segment and no empty one.
 func harmless(text string) bool {
 	if len(text) > maxPathText {
 		return false
@@ -244,6 +246,23 @@ func harmless(text string) bool {
 		decoded := unescape(text)
 		if decoded == text {
 			return true
+		}
+		text = decoded
+	}
+}
+
+// hasSlash tells whether a text is more than one segment of a path for some server on the way. Many decode a path before
+// they look which operation it is, so that an encoded slash would lead to another one: only parameters that the document
+// allows reserved characters take paths.
+// https://spec.openapis.org/oas/v3.2.0.html#parameter-allow-reserved
+func hasSlash(text string) bool {
+	for {
+		if strings.ContainsAny(text, `/\`) {
+			return true
+		}
+		decoded := unescape(text)
+		if decoded == text {
+			return false
 		}
 		text = decoded
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
 	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
+	"huge", "verbose", "murmur",
 }
 
 // turn is one call as such a server serves it.
@@ -135,6 +137,24 @@ func (t *turn) serve() {
 			last = t.put(t.send, "elicitation/create", elicit("again"))
 		}
 		answer(<-last.answer)
+	case "huge":
+		first, got := t.ask(t.send, "elicitation/create", elicit(strings.Repeat("x", 3<<20))), ""
+		got += t.ask(t.send, "elicitation/create", elicit(strings.Repeat("y", 1<<20)))()
+		first()
+		answer(got)
+	case "verbose":
+		for range 100 {
+			t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q},"pad":%q}`, strings.Repeat("x", 100<<10), token)
+		}
+		answer("said")
+	case "murmur":
+		got := t.ask(t.send, "elicitation/create", elicit("a"))
+		wait(context.Background(), time.Second)
+		lines, _ := strconv.Atoi(t.m.Params.Object("arguments").Text("lines"))
+		for range lines {
+			log("info")
+		}
+		answer(got())
 	case "hang":
 		<-t.gone
 	case "answers":

@@ -57,7 +57,7 @@ func signal(channel chan<- struct{}) {
 	}
 }
 
-// call serves one call. Errors are those of the package comment's kinds only.
+// call serves one call. Errors are of the kinds that errors.go names.
 func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, errGone)

@@ -127,6 +127,57 @@ func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestBusySessionIsExamined has a server forget the session of the calls in its own way, while one of them goes on: the
+// others get another session.
+func TestBusySessionIsExamined(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Value // the session
+	broken.Store("")
+	busy := make(chan string, 1)
+	s := &web{session: "s"}
+	unless := func(sound http.HandlerFunc) func(http.ResponseWriter, *http.Request, wire) {
+		return func(w http.ResponseWriter, r *http.Request, m wire) {
+			if r.Header.Get("Mcp-Session-Id") == broken.Load() {
+				sendError(w, http.StatusBadRequest, m.ID, -32000, "Bad Request: no valid session ID provided")
+				return
+			}
+			sound(w, r)
+		}
+	}
+	s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
+		"ping": func(w http.ResponseWriter, r *http.Request, m wire) {
+			unless(func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, m.ID, `{}`) })(w, r, m)
+		},
+	}
+	s.call = func(w http.ResponseWriter, r *http.Request, m wire) {
+		unless(func(w http.ResponseWriter, r *http.Request) {
+			if m.Params.Arguments["wait"] == true {
+				busy <- r.Header.Get("Mcp-Session-Id")
+				<-r.Context().Done()
+				return
+			}
+			sendJSON(w, m.ID, okResult)
+		})(w, r, m)
+	}
+	r := start(t, serve(t, s).config())
+	r.untilTool("tool")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.call(ctx, "tool", `{"arguments":{"wait":true}}`, nil)
+		ended <- err
+	}()
+	broken.Store(await(t, busy))
+	eventually(t, "another session serves", func() bool {
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		return err == nil
+	})
+	cancel()
+	if err := await(t, ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that went on: got %v, want that its caller left", err)
+	}
+}
+
 // TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the answer on the third.
 func TestBrokenStreamIsResumed(t *testing.T) {
 	t.Parallel()

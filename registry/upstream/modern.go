@@ -274,8 +274,8 @@ func (m *modern) watchResource(ctx context.Context, uri string, live func(), upd
 			refused = true
 			cancel()
 		case mcp.NotifyResourceUpdated:
-			if confirmed {
-				updated(message.Params.Text("uri"))
+			if changed := message.Params.Text("uri"); confirmed && covers(uri, changed) {
+				updated(changed)
 			}
 		}
 	}

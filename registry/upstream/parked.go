@@ -19,6 +19,8 @@ const (
 	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
 	parkedMax    = 1000                  // calls of one upstream that wait for answers
 	questionsMax = 64                    // of one call
+	askedMax     = 4 << 20               // bytes of the open questions of one call
+	keptMax      = 64 << 10              // bytes of notifications that wait while a call is parked
 )
 
 // dialogue is a call whose caller can be asked. Its exchange goes on in a goroutine of its own while its caller comes
@@ -31,7 +33,7 @@ type dialogue struct {
 	cancel  context.CancelFunc // ends the exchange
 	held    bool               // the call's place is kept; only the present round touches this
 	news    chan struct{}      // a question came
-	notes   chan *mcp.Message  // for the present round
+	notes   chan *mcp.Message  // for the present round, or the next one
 	done    chan struct{}      // closed when the exchange ended, after the next two were set
 	result  mcp.Object
 	err     error
@@ -39,6 +41,7 @@ type dialogue struct {
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // of the present round's caller, or the last one's
 	attached     bool       // a round is going on
+	kept         int        // bytes of notifications that came since the last round
 	ended        bool
 	seen         map[mcp.ID]bool // questions so far
 	open         []question      // without an answer, in the order in which they came
@@ -113,19 +116,22 @@ func (d *dialogue) run(ctx context.Context, i *item, c *registry.Call) {
 	close(d.done)
 }
 
-// note gives a notification to the present round. Without one it is dropped.
+// note gives a notification to the present round. Without one it waits for the next. It never waits itself.
 func (d *dialogue) note(m *mcp.Message) {
-	d.mu.Lock()
-	attached := d.attached
-	d.mu.Unlock()
-	if !attached {
-		return
-	}
-	select {
-	case d.notes <- m:
-	default:
+	if !d.keeps(m) || !keep(d.notes, m) {
 		d.pool.control.conn.count(Flooded, 1)
 	}
+}
+
+// keeps tells whether there is room for the bytes of a notification. A round that goes on passes them all on.
+func (d *dialogue) keeps(m *mcp.Message) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.attached {
+		return true
+	}
+	d.kept += weight(m.Params)
+	return d.kept <= keptMax
 }
 
 // ask takes a question. The error is the answer when it is not asked.
@@ -143,6 +149,13 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 	case len(d.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
+	size := weight(params)
+	for _, q := range d.open {
+		size += len(q.request)
+	}
+	if size > askedMax {
+		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
+	}
 	d.seen[m.ID] = true
 	request := mcp.NewObject(
 		mcp.Member{Name: "method", Value: mcp.String(m.Method)},
@@ -154,9 +167,11 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 	return nil
 }
 
-// asked returns the params of a question without what only means something between the server and this client.
+// asked returns the params of a question in modern form: without what only means something between the server and this
+// client.
+// https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
-	params = params.Without("task")
+	params = params.Without("task", "elicitationId")
 	meta := params.Object("_meta")
 	if !meta.Has(mcp.MetaProgressToken) {
 		return params
@@ -178,7 +193,7 @@ func (d *dialogue) withdraw(id mcp.ID) {
 func (d *dialogue) attach(c *registry.Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.attached, d.capabilities = true, c.Capabilities
+	d.attached, d.kept, d.capabilities = true, 0, c.Capabilities
 }
 
 // round passes notifications on until there is something to return: the questions of the server, or its result. A

@@ -2,7 +2,9 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 var alice = person{tenant: "a", name: "alice", asks: anyQuestion}
@@ -236,6 +239,38 @@ func TestCallerWhoLeavesEndsTheCall(t *testing.T) {
 	})
 }
 
+// TestRepeatOfWhoHasLeftEndsTheCall repeats a call for somebody who gave up: the server is told at once, with what the
+// call kept, and another repeat comes too late.
+func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []string{"", `{}`} {
+		s := &chat{}
+		inBubble(t, s, nil, func(t *testing.T, r *rig) {
+			var released atomic.Int32
+			c := alice.call(t, "", "", "", nil)
+			c.Hold = func() func() { return func() { released.Add(1) } }
+			asked, state, _, err := r.round(t.Context(), "late", c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			began := time.Now()
+			if _, _, _, err = r.round(left, "late", alice.call(t, "", answers, state, nil)); !errors.Is(err, context.Canceled) {
+				t.Errorf("answers %q: got %v, want what the caller's context says", answers, err)
+			}
+			synctest.Wait()
+			if told := s.sights("notifications/cancelled"); len(told) != 1 || released.Load() != 1 || time.Since(began) != 0 {
+				t.Errorf("answers %q: got %d cancellations and %d places released after %v, want one each at once",
+					answers, len(told), released.Load(), time.Since(began))
+			}
+			if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); !isInvalidParams(err) {
+				t.Errorf("answers %q: another repeat: got %v, want invalid params", answers, err)
+			}
+		})
+	}
+}
+
 // TestParkedCallsHaveALimit parks as many calls as may wait, and one more.
 func TestParkedCallsHaveALimit(t *testing.T) {
 	t.Parallel()
@@ -271,7 +306,7 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	t.Parallel()
 	for asks, want := range map[string]string{
 		`{"elicitation":{"form":{}}}`: "",
-		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","elicitationId":"1","message":"m"}}`,
+		`{"elicitation":{"url":{}}}`:  `{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test","message":"m"}}`,
 		`{"roots":{}}`:                `{"method":"roots/list","params":{}}`,
 		`{"sampling":{}}`:             `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
 	} {
@@ -326,7 +361,7 @@ func TestAddressesToOpenFirst(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		asked, state, _, err := r.round(t.Context(), "url", alice.call(t, "always", "", "", nil))
-		want := `{"method":"elicitation/create","params":{"mode":"url","elicitationId":"e1","url":"https://one.test","message":"one"}}`
+		want := `{"method":"elicitation/create","params":{"mode":"url","url":"https://one.test","message":"one"}}`
 		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want {
 			t.Fatalf("got %s, %v, want %s", asked.JSON(), err, want)
 		}
@@ -383,4 +418,48 @@ func TestQuestionsOfACallHaveALimit(t *testing.T) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	})
+}
+
+// TestWhatIsSaidWhileACallIsParkedWaits lets a server log while nobody takes part in the call: its repeat hears it, up to a
+// number of messages and of bytes.
+func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {
+	t.Parallel()
+	bob := alice
+	bob.level = "info"
+	for _, test := range []struct {
+		name          string
+		lines, length int
+		heard         int
+	}{
+		{"few", 3, 1, 3},
+		{"as many as may wait", 256, 1, 256},
+		{"one too many", 257, 1, 256},
+		{"too long", 5, 30 << 10, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+				var heard notes
+				line := strings.Repeat("x", test.length)
+				first := bob.call(t, line, "", "", nil)
+				arguments := first.Params.Object("arguments").With("lines", mcp.String(strconv.Itoa(test.lines)))
+				first.Params = first.Params.With("arguments", arguments.JSON())
+				asked, state, _, err := r.round(t.Context(), "murmur", first)
+				if err != nil || asked.Len() != 1 {
+					t.Fatalf("got %s, %v, want a question", asked.JSON(), err)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if _, _, _, err = r.round(t.Context(), "murmur", bob.call(t, line, accept(asked, "x"), state, &heard)); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := heard.text(), strings.TrimSpace(strings.Repeat(line+" ", test.heard)); got != want {
+					t.Errorf("heard %d bytes, want %d lines of %d", len(got), test.heard, test.length)
+				}
+				if got, want := r.count(upstream.Flooded), test.lines-test.heard; got != want {
+					t.Errorf("%d messages are counted as dropped, want %d", got, want)
+				}
+			})
+		})
+	}
 }

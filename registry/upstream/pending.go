@@ -1,13 +1,17 @@
 package upstream
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// notesMax is how many notifications wait for one caller who is slow to take them.
-const notesMax = 256
+// Notifications that wait for one caller who is slow to take them.
+const (
+	notesMax = 256
+	noteMax  = 64 << 10 // bytes of one behind another
+)
 
 // pending holds the requests that wait for an answer on a connection that all share.
 type pending struct {
@@ -18,7 +22,8 @@ type pending struct {
 // waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
 type waiter struct {
 	notes  chan *mcp.Message
-	answer chan answer // holds one
+	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
+	answer chan answer        // holds one
 }
 
 // answer is how a request ended.
@@ -29,15 +34,18 @@ type answer struct {
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
-// add begins to wait for the answer to the request with that id; notes tells whether notifications are wanted.
-func (p *pending) add(id mcp.ID, notes bool) *waiter {
+// add begins to wait for the answer to a request.
+func (p *pending) add(out *outgoing) *waiter {
 	w := &waiter{answer: make(chan answer, 1)}
-	if notes {
+	switch {
+	case out.asks != nil:
+		w.hear = out.asks.note // so that they come in one order with its questions
+	case out.notify != nil:
 		w.notes = make(chan *mcp.Message, notesMax)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiters[id] = w
+	p.waiters[out.id] = w
 	return w
 }
 
@@ -75,13 +83,38 @@ func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	p.mu.Lock()
 	w := p.waiters[id]
 	p.mu.Unlock()
-	if w == nil || w.notes == nil {
+	switch {
+	case w != nil && w.hear != nil:
+		w.hear(m)
+		return true
+	case w == nil || w.notes == nil:
 		return true // nobody wants it
 	}
+	return keep(w.notes, m)
+}
+
+// keep lets a notification wait. It returns false when there is no room: for a large one, when another waits. What waits
+// has memory of its own, because the text that it came in may be a thousand times as long.
+func keep(notes chan<- *mcp.Message, m *mcp.Message) bool {
+	if weight(m.Params) > noteMax && len(notes) > 0 {
+		return false
+	}
+	members := make([]mcp.Member, 0, m.Params.Len())
+	for name, value := range m.Params.Members {
+		members = append(members, mcp.Member{Name: name, Value: bytes.Clone(value)})
+	}
 	select {
-	case w.notes <- m:
+	case notes <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}:
 		return true
 	default:
 		return false
 	}
+}
+
+// weight returns about how many bytes an object has.
+func weight(o mcp.Object) (n int) {
+	for name, value := range o.Members {
+		n += len(name) + len(value)
+	}
+	return n
 }

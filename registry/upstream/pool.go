@@ -18,7 +18,6 @@ const (
 	maxSessions     = 64               // over HTTP
 	idleLimit       = 5 * time.Minute  // until a session that nobody uses is closed
 	idleCheck       = 30 * time.Second // between two looks for such sessions
-	idleGrace       = time.Second      // before a session makes room for who has one already
 )
 
 // pool keeps the sessions that run the calls of a legacy server, so that what a server says to one caller reaches no
@@ -39,8 +38,8 @@ type pool struct {
 	sessions map[key][]*pooled
 	all      map[*pooled]struct{} // those that are being opened or closed, or take no calls, included
 	closing  int                  // sessions that make room
-	queue    int                  // calls that wait for room
-	freed    chan struct{}        // closed when some may find it
+	retiring int                  // those that will when their last call has ended
+	queue    []*ticket            // those who wait for room, in the order in which they came
 	parked   map[string]*dialogue
 }
 
@@ -68,8 +67,11 @@ type pooled struct {
 
 	// Guarded by the pool's mutex.
 	calls, loans int
+	since        time.Time // when it was opened; zero: it is not yet
 	idle         time.Time // since when there are no calls
+	examined     bool      // a proof of life is asked for
 	lost         bool      // it takes no more calls
+	retired      bool      // so that another gets its place
 	leaving      bool      // it is being closed
 }
 
@@ -114,7 +116,7 @@ func newPool(ctx context.Context, control *legacy, cfg Config, dial func(context
 		control: control, server: control.conn.server, dial: dial, shared: cfg.Shared,
 		attributes: control.link.attributes(), max: maxSessions, end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
-		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, freed: make(chan struct{}), parked: map[string]*dialogue{},
+		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{},
 	}
 	if cfg.URL == "" {
 		p.max = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
@@ -175,80 +177,16 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.capabilities = string(c.Capabilities.JSON())
 	}
-	speaks := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
-	k.alone = !p.attributes && (k.capabilities != "" || speaks)
+	logs := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
+	k.alone = !p.attributes && (k.capabilities != "" || logs)
 	switch {
 	case p.shared:
-	case k.capabilities != "" || speaks:
+	case k.capabilities != "" || logs:
 		k.caller = callerOf(c)
 	default:
 		k.tenant = c.TenantID
 	}
 	return k
-}
-
-// acquire returns a session for the key. Where there is no room it waits; a call that does not find any has not left.
-func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
-	for {
-		p.mu.Lock()
-		if p.ended {
-			p.mu.Unlock()
-			return nil, p.server.unavailable(false, errGone)
-		}
-		s := p.find(k)
-		if s == nil && len(p.all) < p.max {
-			s = p.begin(k)
-		}
-		if s != nil {
-			s.add(u)
-			p.mu.Unlock()
-			return p.ready(ctx, s, u)
-		}
-		p.queue++
-		p.makeRoom(k)
-		freed := p.freed
-		p.mu.Unlock()
-		err := p.wait(ctx, freed)
-		p.mu.Lock()
-		p.queue--
-		p.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (s *pooled) add(u use) {
-	if u == aLoan {
-		s.loans++
-		return
-	}
-	s.calls++
-}
-
-// wait waits for room, as long as ctx lets it.
-func (p *pool) wait(ctx context.Context, freed <-chan struct{}) error {
-	if p.max < 1 {
-		return p.server.unavailable(false, errors.New("max_children leaves no child for calls"))
-	}
-	again := time.NewTimer(idleGrace)
-	defer again.Stop()
-	select {
-	case <-freed:
-		return nil
-	case <-again.C:
-		return nil
-	case <-ctx.Done():
-		return p.late(ctx)
-	}
-}
-
-// late returns the error of a call whose time ended before it left. One whose caller has gone is owed none.
-func (p *pool) late(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return p.server.unavailable(false, errBusy)
-	}
-	return ctx.Err()
 }
 
 // find returns a session that may take another call. The mutex is held.
@@ -257,6 +195,32 @@ func (p *pool) find(k key) *pooled {
 		if !k.alone || s.calls == 0 {
 			return s
 		}
+	}
+	return nil
+}
+
+// rivals returns which sessions may make room for another one for the key, nil when there is room. A caller who can be
+// asked may keep a session for long: one user has half of them at most, and one tenant leaves a quarter to others. Then
+// only their own make room. The mutex is held.
+func (p *pool) rivals(k key) func(*pooled) bool {
+	ofTenant := func(s *pooled) bool { return s.key.subject != "" && s.key.tenant == k.tenant }
+	ofUser := func(s *pooled) bool { return ofTenant(s) && s.key.issuer == k.issuer && s.key.subject == k.subject }
+	users, tenants := 0, 0
+	for s := range p.all {
+		if ofTenant(s) {
+			tenants++
+		}
+		if ofUser(s) {
+			users++
+		}
+	}
+	switch {
+	case k.subject != "" && users >= (p.max+1)/2:
+		return ofUser
+	case k.subject != "" && tenants >= p.max-(p.max+1)/4:
+		return ofTenant
+	case len(p.all) >= p.max:
+		return func(*pooled) bool { return true }
 	}
 	return nil
 }
@@ -287,10 +251,13 @@ func (p *pool) open(s *pooled) {
 		p.forget(s)
 		s.leaving = true
 		delete(p.all, s)
-		p.wake()
+		p.serve()
 		p.mu.Unlock()
 		return
 	}
+	p.mu.Lock()
+	s.since = time.Now()
+	p.mu.Unlock()
 	session := s.session()
 	session.alone = s.key.alone
 	session.attend = sync.OnceFunc(func() { p.follow(s) })
@@ -349,9 +316,9 @@ func (p *pool) ready(ctx context.Context, s *pooled, u use) (*pooled, error) {
 
 // release ends a call.
 func (p *pool) release(s *pooled) {
-	doubted := len(s.conn.doubts) > 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.doubt(s)
 	if s.calls--; s.calls > 0 {
 		return
 	}
@@ -359,13 +326,20 @@ func (p *pool) release(s *pooled) {
 	if s.lost {
 		p.leave(s)
 	}
-	p.wake()
-	if doubted && !s.lost && !p.ended {
-		select {
-		case <-s.conn.doubts:
-		default:
-		}
+	p.serve()
+}
+
+// doubt has a session examined on which a call failed so that the session may be dead, also when others go on. The mutex
+// is held.
+func (p *pool) doubt(s *pooled) {
+	if s.lost || s.examined || p.ended {
+		return
+	}
+	select {
+	case <-s.conn.doubts:
+		s.examined = true
 		p.work.Go(func() { p.examine(s) })
+	default:
 	}
 }
 
@@ -377,7 +351,11 @@ func (p *pool) examine(s *pooled) {
 	defer cancel()
 	if err := s.session().alive(ctx); err != nil {
 		p.discard(s)
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.examined = false
 }
 
 // giveBack ends a loan.
@@ -386,7 +364,7 @@ func (p *pool) giveBack(s *pooled) {
 	defer p.mu.Unlock()
 	s.loans--
 	s.idle = time.Now()
-	p.wake()
+	p.serve()
 }
 
 // discard takes a session that is dead out of use. It is closed when its last call has ended.
@@ -415,6 +393,9 @@ func (p *pool) leave(s *pooled) {
 	}
 	p.forget(s)
 	s.leaving = true
+	if s.retired {
+		p.retiring--
+	}
 	p.closing++
 	s.stop()
 	p.work.Go(func() {
@@ -425,40 +406,8 @@ func (p *pool) leave(s *pooled) {
 		defer p.mu.Unlock()
 		p.closing--
 		delete(p.all, s)
-		p.wake()
+		p.serve()
 	})
-}
-
-// wake lets who waits for room look again. The mutex is held.
-func (p *pool) wake() {
-	if p.queue > 0 {
-		close(p.freed)
-		p.freed = make(chan struct{})
-	}
-}
-
-// makeRoom closes the session that has been idle longest, one for each call that waits. Those on which resources are
-// watched come last; the watchers find another. Who has sessions already, which are busy, leaves one alone that was in
-// use just now. The mutex is held.
-func (p *pool) makeRoom(k key) {
-	if p.closing >= p.queue {
-		return
-	}
-	var grace time.Duration
-	if len(p.sessions[k]) > 0 {
-		grace = idleGrace
-	}
-	var oldest *pooled
-	for _, sessions := range p.sessions {
-		for _, s := range sessions {
-			if s.calls == 0 && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
-				oldest = s
-			}
-		}
-	}
-	if oldest != nil {
-		p.leave(oldest)
-	}
 }
 
 // before tells whether s makes room before other does.
@@ -528,18 +477,18 @@ func (p *pool) claim(state string, d *dialogue) bool {
 func (p *pool) close(ctx context.Context, polite bool) {
 	p.mu.Lock()
 	p.ended = true
-	if p.queue > 0 {
-		close(p.freed)
-		p.freed = make(chan struct{})
+	for _, t := range p.queue {
+		close(t.served)
 	}
+	p.queue = nil
 	parked := p.parked
 	p.parked = map[string]*dialogue{}
 	p.mu.Unlock()
-	for _, d := range parked {
-		d.stopExpiry()
-	}
 	p.end()
 	p.work.Wait()
+	for _, d := range parked {
+		d.stopExpiry() // no round begins to wait any more
+	}
 	var open sync.WaitGroup
 	for s := range p.all { // nobody changes them any more
 		open.Go(func() { s.conn.end(ctx, polite) })

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -14,7 +15,7 @@ func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 		name       string
 		idempotent []string
 		status     int // of the first answer; 0: the connection breaks
-		calls      int
+		calls      int64
 		ok         bool
 	}{
 		{"not said", nil, 0, 1, false},
@@ -26,10 +27,10 @@ func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 	} {
 		for _, modern := range []bool{false, true} {
 			t.Run(test.name, func(t *testing.T) {
-				calls := 0
+				var calls atomic.Int64
 				w := &web{modern: modern, call: func(w http.ResponseWriter, _ *http.Request, m wire) {
-					switch calls++; {
-					case calls > 1:
+					switch {
+					case calls.Add(1) > 1:
 						sendJSON(w, m.ID, okResult)
 					case test.status > 0:
 						w.WriteHeader(test.status)
@@ -42,8 +43,8 @@ func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 				r := start(t, cfg)
 				r.untilTool("tool")
 				result, err := r.call(t.Context(), "tool", `{}`, nil)
-				if (err == nil) != test.ok || calls != test.calls {
-					t.Errorf("modern %t: got %s, %v after %d calls; want ok: %t after %d", modern, text(result), err, calls, test.ok, test.calls)
+				if (err == nil) != test.ok || calls.Load() != test.calls {
+					t.Errorf("modern %t: got %s, %v after %d calls; want ok: %t after %d", modern, text(result), err, calls.Load(), test.ok, test.calls)
 				}
 				if _, lost := errors.AsType[*registry.UnavailableError](err); err != nil && !lost {
 					t.Errorf("got %v, want that the server is not available", err)

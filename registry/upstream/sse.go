@@ -167,7 +167,7 @@ func (l *sseLink) begin(string, string) { l.conn.told.Store(true) }
 // exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
 // answered it, so both are waited for at once.
 func (l *sseLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
-	w := l.waiting.add(out.id, out.notify != nil)
+	w := l.waiting.add(out)
 	defer l.waiting.remove(out.id)
 	posting, cancel := context.WithCancel(ctx)
 	defer cancel()

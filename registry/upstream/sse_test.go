@@ -242,12 +242,15 @@ func TestLostStreamLosesItsCalls(t *testing.T) {
 // TestAnswersToPOST shows what the status of a POST means for its call.
 func TestAnswersToPOST(t *testing.T) {
 	t.Parallel()
+	answer := func(s *streamed, r *http.Request, m wire) {
+		s.mu.Lock()
+		session := s.sessions[r.URL.Query().Get("session")]
+		s.mu.Unlock()
+		session.text(m.ID, "ok")
+	}
 	answerFirst := func(s *streamed, hold bool) func(http.ResponseWriter, *http.Request, wire) {
 		return func(w http.ResponseWriter, r *http.Request, m wire) {
-			s.mu.Lock()
-			session := s.sessions[r.URL.Query().Get("session")]
-			s.mu.Unlock()
-			session.text(m.ID, "ok")
+			answer(s, r, m)
 			if hold {
 				<-r.Context().Done()
 				return
@@ -260,7 +263,7 @@ func TestAnswersToPOST(t *testing.T) {
 			return func(w http.ResponseWriter, r *http.Request, m wire) {
 				w.WriteHeader(status)
 				fmt.Fprintf(w, body, m.ID)
-				answerFirst(s, false)(w, r, m)
+				answer(s, r, m)
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func (k *child) begin(string, string) { k.conn.told.Store(true) }
 
 // exchange queues a request and waits for its answer.
 func (k *child) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
-	w := k.waiting.add(out.id, out.notify != nil)
+	w := k.waiting.add(out)
 	defer k.waiting.remove(out.id)
 	if err := k.enqueue(ctx, out.body); err != nil {
 		return mcp.Object{}, err

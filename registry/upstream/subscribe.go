@@ -11,7 +11,7 @@ import (
 
 // Limits of subscriptions to resources.
 const (
-	maxWatches = 1000             // of one upstream at once
+	maxWatches = 1000             // of one upstream at once, one tenant half of them
 	liveLimit  = 10 * time.Second // until the server has confirmed one
 	maxURI     = 8 << 10          // bytes of the URI in a notification
 )
@@ -86,7 +86,7 @@ func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watc
 	switch {
 	case t.ended:
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
-	case w == nil && len(t.byKey) >= maxWatches:
+	case w == nil && !t.room(key.tenantID):
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errWatches)
 	case w == nil || w.ending:
 		// It is for all who ask later too, so it ends with the last of them and not with the first.
@@ -112,6 +112,17 @@ func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watc
 		signal(w.hurry)
 	}
 	return w, done, nil
+}
+
+// room tells whether a tenant may follow one more resource. The caller holds the lock.
+func (t *watches) room(tenantID string) bool {
+	of := 0
+	for key := range t.byKey {
+		if key.tenantID == tenantID {
+			of++
+		}
+	}
+	return len(t.byKey) < maxWatches && (tenantID == "" || of < maxWatches/2)
 }
 
 // leave takes a listener out. The last one ends the watch.

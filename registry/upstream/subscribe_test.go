@@ -155,7 +155,9 @@ func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
 	eventually(t, "the server has it", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
 	began := time.Now()
-	one.send <- updated(watchedURI, "424242")     // of another subscription
+	one.send <- updated(watchedURI, "424242") // of another subscription
+	one.send <- updated("mcp.other+"+watchedURI, one.id)
+	one.send <- updated(watchedURI+"2", one.id)
 	one.send <- updated(watchedURI+"#p1", one.id) // of a part
 	if got := await(t, w.got); got != watchedURI+"#p1" {
 		t.Errorf("updated: got %q, want the part and nothing before it", got)
@@ -314,7 +316,7 @@ func TestSubscriptionsHaveALimit(t *testing.T) {
 		for i := range most {
 			one := r.resource(fmt.Sprintf("file:///%d", i))
 			go func() {
-				_, err := one.Subscribe(ctx, "t", func(string) {})
+				_, err := one.Subscribe(ctx, []string{"t", "u"}[i%2], func(string) {})
 				results <- err
 			}()
 		}
@@ -331,6 +333,35 @@ func TestSubscriptionsHaveALimit(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("gave up after %v, want 10 s", took)
 		}
+	})
+}
+
+// TestSubscriptionsOfATenantLeaveRoomToOthers follows as many resources as one tenant may, and one of another's.
+func TestSubscriptionsOfATenantLeaveRoomToOthers(t *testing.T) {
+	t.Parallel()
+	s := &wired{web: *full(true)}
+	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() } // never confirms
+	bubble(t, s, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var work sync.WaitGroup
+		subscribe := func(tenant string, n int) (took time.Duration) {
+			began := time.Now()
+			_, _ = r.resource(fmt.Sprintf("file:///%d", n)).Subscribe(ctx, tenant, func(string) {})
+			return time.Since(began)
+		}
+		for i := range 500 {
+			work.Go(func() { subscribe("greedy", i) })
+		}
+		synctest.Wait()
+		if took := subscribe("greedy", 500); took != 0 {
+			t.Errorf("one more: took %v, want it refused at once", took)
+		}
+		if took := subscribe("other", 500); took == 0 {
+			t.Error("another tenant is refused at once, want it asked for")
+		}
+		cancel()
+		work.Wait()
 	})
 }
 

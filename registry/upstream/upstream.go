@@ -1,6 +1,14 @@
 // Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
-// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. It carries results as raw JSON and does not
-// know who may call what, nor how clients are served.
+// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. A call in the middle of which its server asks
+// something waits here for the answers. It carries results as raw JSON and does not know who may call what, nor how
+// clients are served.
+//
+// Each server has one control connection, for its lists and for proofs of life. A modern server's serves all calls. The
+// calls of a legacy server run on sessions beside it, in a pool that keeps callers apart, because a session may ask or
+// tell its client something; Config.Shared gives that up. The pool lives and dies with the control connection. When that
+// is lost, the server is taken as lost: all sessions are closed, calls on them end with an error that says that they may
+// have taken effect, and the repeats of parked ones are refused. The price is that sessions which still answer are given
+// up; the gain is that no call goes on at a server that nobody supervises.
 package upstream
 
 import (
@@ -18,7 +26,7 @@ import (
 // Config of one upstream. Exactly one of Command and URL is set.
 type Config struct {
 	Name   string // of the server in the config
-	Prefix string // before the exposed names of its tools
+	Prefix string // before the exposed names of what it offers
 
 	Command string
 	Args    []string
@@ -42,7 +50,7 @@ type Config struct {
 
 	Version string // of the gateway, told to upstreams
 
-	// Status is told whenever the upstream goes up or down or its list changes, none of which is logged. May be nil.
+	// Status is told whenever the upstream goes up or down or one of its lists changes, none of which is logged. May be nil.
 	Status func(Status)
 	// Count is told what was mended or dropped of what the upstream sent, and how often. May be nil; called from any
 	// goroutine.
@@ -92,7 +100,7 @@ type Upstream struct {
 	next   chan struct{} // closed when there is another connection
 }
 
-// New returns an upstream that puts its tools into reg when run.
+// New returns an upstream that puts what it offers into reg when run.
 func New(cfg Config, reg *registry.Registry) *Upstream {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
@@ -129,7 +137,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// Probe connects once, lists the tools and disconnects, for `validate -online`.
+// Probe connects once, reads all lists and disconnects, for `validate -online`.
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.connect(ctx)
 	if err != nil {

@@ -181,7 +181,6 @@ func sendError(w http.ResponseWriter, status int, id json.RawMessage, code int, 
 // events starts an event stream and returns what writes to it.
 func events(w http.ResponseWriter) func(format string, args ...any) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
 	flusher := http.NewResponseController(w)
 	_ = flusher.Flush()
 	return func(format string, args ...any) {

@@ -384,22 +384,6 @@ func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 	})
 }
 
-// TestCallEndsWithItsIssuer takes the issuer of a caller out of force who is asked something: whoever waits for the
-// answer is told that none comes.
-func TestCallEndsWithItsIssuer(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		asker, _ := w.asking()
-		id := w.openAsking(t, mcp.Revision2511)
-		stream := w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"rounds":[{`, `"rounds":[{},{`, 1)))
-		synctest.Wait()
-		w.settings.Issuers = nil
-		wait(t)
-		if got := <-stream; strings.Contains(got, mcp.MethodRoots) || asker.endings() != 1 {
-			t.Errorf("got %s, the desk told %d times of the end; want once, and no question", got, asker.endings())
-		}
-	})
-}
-
 // TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready, as many as are answered at once.
 func TestPausesAreNoPlacesInWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -97,6 +97,7 @@ func allowances(modern bool) []*allowance {
 			&allowance{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
 			&allowance{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
 			&allowance{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
+			&allowance{turn: "discover", place: "0/result/capabilities/extensions/io.modelcontextprotocol~tasks", reason: "tasks of other servers pass through: https://modelcontextprotocol.io/extensions/tasks"},
 			&allowance{turn: "complete of nothing", place: "0/result/resultType", reason: "as above, an error has no result"},
 			&allowance{turn: "unknown method", place: "0/error/message", reason: ownUnwise},
 			&allowance{turn: "unknown method", place: "0/error/data/code", reason: ownCode},

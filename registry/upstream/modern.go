@@ -37,6 +37,7 @@ func newModern(c *connection, link transport, version string, base http.Header) 
 	)
 	text := meta.JSON()
 	own := string(text[1 : len(text)-1])
+	meta = meta.With(mcp.MetaClientCapabilities, everything().JSON()) // a server may list some tools only then
 	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
 }
 

@@ -46,6 +46,24 @@ func (u *Upstream) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
+// declared is what the control connection says that a client can be asked: all there is, because some servers list certain
+// tools only then. Nobody is asked on it. A shared one serves calls whose callers cannot be asked, and tells the truth.
+func (u *Upstream) declared() mcp.Object {
+	if u.cfg.Shared {
+		return mcp.Object{}
+	}
+	return everything()
+}
+
+// everything returns all that a client can be asked, in canonical form.
+func everything() mcp.Object {
+	return mcp.NewObject(
+		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},
+		mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "sampling", Value: mcp.RawJSON(`{"context":{},"tools":{}}`)},
+	)
+}
+
 // open opens one more connection to a legacy server that was found before, of the same kind, and declares the
 // capabilities on it. It does not probe.
 func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Object) error {
@@ -110,7 +128,7 @@ func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
 	if u.cfg.Type == typeSSE {
-		return u.openAs(ctx, c, kindSSE, mcp.Object{})
+		return u.openAs(ctx, c, kindSSE, u.declared())
 	}
 	says, m, err := u.ask(ctx, c)
 	switch {
@@ -122,12 +140,12 @@ func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	}
 	m.close(ctx, false)
 	if u.known() == kindSSE {
-		if err = u.openAs(ctx, c, kindSSE, mcp.Object{}); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, mcp.Object{}) == nil {
+		if err = u.openAs(ctx, c, kindSSE, u.declared()); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, u.declared()) == nil {
 			return nil
 		}
 		return err
 	}
-	if err = u.openAs(ctx, c, kindLegacy, mcp.Object{}); refused(err) && u.cfg.Type == "" && u.openAs(ctx, c, kindSSE, mcp.Object{}) == nil {
+	if err = u.openAs(ctx, c, kindLegacy, u.declared()); refused(err) && u.cfg.Type == "" && u.openAs(ctx, c, kindSSE, u.declared()) == nil {
 		return nil
 	}
 	return err
@@ -179,7 +197,7 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 // way at once; so is, from then on, every further one. When that fails, the next child is asked again.
 func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	if u.known() == kindShy {
-		err := u.openAs(ctx, c, kindShy, mcp.Object{})
+		err := u.openAs(ctx, c, kindShy, u.declared())
 		if err != nil && ctx.Err() == nil {
 			u.remember(kindUnknown)
 		}
@@ -202,7 +220,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 		k = kindShy
 		fallthrough
 	case err == nil:
-		if err = u.openOn(limited, c, link, k, mcp.Object{}); err == nil {
+		if err = u.openOn(limited, c, link, k, u.declared()); err == nil {
 			return nil
 		}
 	default:
@@ -211,7 +229,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	if ctx.Err() != nil || errors.Is(err, errNoCommon) {
 		return err
 	}
-	return u.openAs(ctx, c, kindShy, mcp.Object{})
+	return u.openAs(ctx, c, kindShy, u.declared())
 }
 
 // became makes the connection one to a modern server.

@@ -62,7 +62,7 @@ func listOf(method string) string {
 func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
 	case told.Code == mcp.CodeMissingCapability && isOfTool(method):
-		return toolError("This tool needs to ask the user's client for something it cannot do: " + lacking(told) + ". The call was not carried out."), nil
+		return mcp.ToolError("This tool needs to ask the user's client for something it cannot do: " + lacking(told) + ". The call was not carried out."), nil
 	case told.Code == mcp.CodeMissingCapability:
 		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: told.Message, Data: told.Data}
 	case told.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead || method == mcp.MethodSubscribe) && isNotFound(told):
@@ -116,7 +116,7 @@ func lowerMeta(result mcp.Object) mcp.Object {
 // unanswerable is what becomes of a request whose questions have no answer: of a call the model learns it.
 func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 	if isOfTool(method) {
-		return toolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
+		return mcp.ToolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
 	}
 	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT", "This needs something from the client before it can go on, and "+reason(why))
 }
@@ -131,17 +131,6 @@ func reason(why error) string {
 	return "it could not be asked"
 }
 
-func toolError(text string) mcp.Object {
-	return mcp.NewObject(
-		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{textBlock(text)})},
-		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
-	)
-}
-
-func textBlock(text string) mcp.RawJSON {
-	return mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)}).JSON()
-}
-
 // lowerCall brings the result of tools/call into a revision: structured content is an object since 2025-06-18, which
 // also brought links to resources; audio came with 2025-03-26.
 func lowerCall(revision string, result mcp.Object) mcp.Object {
@@ -151,7 +140,7 @@ func lowerCall(revision string, result mcp.Object) mcp.Object {
 	if structured != nil && (revision < mcp.Revision2506 || !structured.IsObject()) {
 		result = result.Without("structuredContent")
 		if len(content) == 0 { // or the client would learn nothing
-			content, changed = append(content, textBlock(string(structured))), true
+			content, changed = append(content, mcp.TextBlock(string(structured))), true
 		}
 	}
 	if lowerBlocks(revision, content) {
@@ -267,9 +256,9 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 		if name := block.Text("name"); name != "" {
 			text = name + ": " + text
 		}
-		return textBlock(text)
+		return mcp.TextBlock(text)
 	case kind == "audio" && revision < mcp.Revision2503:
-		return textBlock("[audio of type " + block.Text("mimeType") + ", which this connection cannot carry]")
+		return mcp.TextBlock("[audio of type " + block.Text("mimeType") + ", which this connection cannot carry]")
 	}
 	return nil
 }

@@ -88,14 +88,6 @@ func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) 
 		f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error()})
 		return func() {}
 	}
-	for i := range offers {
-		if own := s.toolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
-			offers[i].Timeout = own
-		}
-	}
-	beyond := f.catalogue.Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})
-	f.note(ctx, upstream.Status{
-		Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(beyond), Refused: append(refused, beyond...),
-	})
+	f.offer(ctx, s, offers, refused)
 	return func() { f.catalogue.Remove(s.name) }
 }

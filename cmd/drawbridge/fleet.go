@@ -117,19 +117,27 @@ func (f *fleet) startBuiltin(ctx context.Context, s serverConfig) (stop func()) 
 		f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error()})
 		return func() {}
 	}
-	for i := range offers {
-		if own := s.toolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
-			offers[i].Timeout = own
-		}
-	}
-	refused := f.catalogue.Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})
-	f.note(ctx, upstream.Status{Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(refused), Refused: refused})
+	f.offer(ctx, s, offers, nil)
 	return func() {
 		f.catalogue.Remove(s.name)
 		if err := release(); err != nil {
 			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.name), slog.Any("error", err))
 		}
 	}
+}
+
+// offer puts the tools of a server that is not connected to into the catalogue, and notes which were left out with those
+// that were before.
+func (f *fleet) offer(ctx context.Context, s serverConfig, offers []registry.Offer, refused []registry.Refusal) {
+	for i := range offers {
+		if own := s.toolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
+			offers[i].Timeout = own
+		}
+	}
+	left := f.catalogue.Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})
+	f.note(ctx, upstream.Status{
+		Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(left), Refused: append(refused, left...),
+	})
 }
 
 func builtinConfig(s serverConfig) builtin.Config {

@@ -85,7 +85,7 @@ func (b *bench) source(name string) registry.Source {
 	add("plain", input, says("hello"))
 	add("hidden", input, says("pay\u202Eload\x1b[31m"))
 	add("fails", input, func(context.Context, *registry.Call) (mcp.Object, error) {
-		return toolError("it did not work"), nil
+		return mcp.ToolError("it did not work"), nil
 	})
 	add("slow", input, func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
 		<-ctx.Done()

@@ -259,7 +259,7 @@ func (g *Gateway) validated(next Handler) Handler {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}
 		c.outcome = outcomeInvalid
-		return toolError(wrong.Text), nil
+		return mcp.ToolError(wrong.Text), nil
 	}
 }
 
@@ -307,13 +307,4 @@ func (g *Gateway) abandon(ctx context.Context, c *call) {
 	end()
 	c.params = c.params.Without("inputResponses").With("requestState", c.open)
 	_, _ = g.guarded(ended, c, c.method.use) // what it says is known
-}
-
-// toolError returns a result that tells the model what went wrong.
-func toolError(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
-	return mcp.NewObject(
-		mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})},
-		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
-	)
 }

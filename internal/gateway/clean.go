@@ -94,11 +94,11 @@ func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
 	structured := result.Value("structuredContent")
 	if structured == nil {
 		c.outcome = outcomeBadOutput
-		return toolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments.")
+		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments.")
 	}
 	if err := c.tool.tool.ValidateOutput(structured); err != nil {
 		c.outcome = outcomeBadOutput
-		return toolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments.")
+		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments.")
 	}
 	return result
 }

@@ -18,16 +18,11 @@ func structuredResult(v any) (mcp.Object, error) {
 	if err != nil {
 		return mcp.Object{}, fmt.Errorf("encode result: %w", err)
 	}
-	return textResult(string(text)).With("structuredContent", mcp.RawJSON(text)), nil
-}
-
-func textResult(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
-	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
+	return mcp.TextResult(string(text)).With("structuredContent", mcp.RawJSON(text)), nil
 }
 
 // errorResult is the answer to a call that was used wrongly or cannot be served now. Its text is for the model: what
 // was wrong and what to do instead.
 func errorResult(format string, args ...any) mcp.Object {
-	return textResult(fmt.Sprintf(format, args...)).With("isError", mcp.Bool(true))
+	return mcp.ToolError(fmt.Sprintf(format, args...))
 }

@@ -26,7 +26,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	switch {
 	case response.StatusCode >= 300 && response.StatusCode < 400:
-		return failure("The API answered " + status + ", which leads to another address. It was not followed."), nil
+		return mcp.ToolError("The API answered " + status + ", which leads to another address. It was not followed."), nil
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return c.refused(status, response), nil
 	}
@@ -35,9 +35,9 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 	case err != nil:
 		return mcp.Object{}, c.unavailable(ctx, true, err)
 	case len(data) > maxAnswer:
-		return failure(fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status, maxAnswer>>20)), nil
+		return mcp.ToolError(fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status, maxAnswer>>20)), nil
 	case len(data) == 0:
-		return text("Done: the API answered " + status + "."), nil
+		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
 	data = c.redact(data)
 	switch kind, mediaType := kindOf(response.Header); kind {
@@ -45,11 +45,11 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 		return structured(status, data), nil
 	case kindText:
 		if utf8.Valid(data) {
-			return text(string(data)), nil
+			return mcp.TextResult(string(data)), nil
 		}
-		return failure("The API answered " + status + " with text that is not UTF-8."), nil
+		return mcp.ToolError("The API answered " + status + " with text that is not UTF-8."), nil
 	default:
-		return failure(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType)), nil
+		return mcp.ToolError(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType)), nil
 	}
 }
 
@@ -64,9 +64,9 @@ func structured(status string, data []byte) mcp.Object {
 		raw = compact
 	}
 	if err != nil {
-		return failure("The API answered " + status + ", but its JSON cannot be read.")
+		return mcp.ToolError("The API answered " + status + ", but its JSON cannot be read.")
 	}
-	result := text(string(raw))
+	result := mcp.TextResult(string(raw))
 	if raw.IsNull() {
 		return result
 	}
@@ -78,13 +78,13 @@ func (c *caller) refused(status string, response *http.Response) mcp.Object {
 	said := "The API answered " + status
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // as much as came
 	if kind, _ := kindOf(response.Header); kind == kindOther {
-		return failure(said + ".")
+		return mcp.ToolError(said + ".")
 	}
 	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(c.redact(data)), "\uFFFD"), maxExcerpt))
 	if excerpt == "" {
-		return failure(said + ".")
+		return mcp.ToolError(said + ".")
 	}
-	return failure(said + ": " + excerpt)
+	return mcp.ToolError(said + ": " + excerpt)
 }
 
 // kind is a kind of content.
@@ -159,10 +159,3 @@ func cut(text string, limit int) string {
 	}
 	return text[:end] + "…"
 }
-
-func text(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
-	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
-}
-
-func failure(message string) mcp.Object { return text(message).With("isError", mcp.Bool(true)) }

@@ -186,7 +186,7 @@ func (o *operation) outputSchema(doc *document) (mcp.RawJSON, error) {
 func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	result, err := c.run(ctx, call.Params.Object("arguments"))
 	if usage, ok := asUsage(err); ok {
-		return failure(usage.text), nil
+		return mcp.ToolError(usage.text), nil
 	}
 	return result, err
 }

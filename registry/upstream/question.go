@@ -7,6 +7,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
+// question is a request of the server that waits for an answer.
+type question struct {
+	id      mcp.ID
+	key     string      // ours, and of this question only
+	request mcp.RawJSON // as the caller gets it
+}
+
 // errUnasked answers a question that nobody can be asked.
 var errUnasked = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")
 

@@ -101,30 +101,16 @@ func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) 
 		return mcp.Object{}, first
 	}
 	text := "The client answered a question of this tool with an error: " + first.Error()
-	return failure(text), nil
-}
-
-// failure is the result of a tool that failed.
-func failure(text string) mcp.Object {
-	return mcp.NewObject(
-		mcp.Member{Name: "content", Value: textContent(mcp.String(text))},
-		mcp.Member{Name: "isError", Value: mcp.Bool(true)},
-	)
-}
-
-// textContent is content of one text, given as JSON.
-func textContent(text mcp.RawJSON) mcp.RawJSON {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: text})
-	return mcp.Array([]mcp.RawJSON{block.JSON()})
+	return mcp.ToolError(text), nil
 }
 
 // fromToolResult converts the result form of the drafts before 2024-11-05, in which toolResult was the whole result.
 func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
-	text := old
-	if _, isText := old.Text(); !isText {
-		text = mcp.String(string(old))
+	text, isText := old.Text()
+	if !isText {
+		text = string(old)
 	}
-	result = result.Without("toolResult").With("content", textContent(text))
+	result = result.Without("toolResult").With("content", mcp.TextResult(text).Value("content"))
 	if old.IsObject() && !result.Has("structuredContent") {
 		result = result.With("structuredContent", old)
 	}

@@ -1,0 +1,15 @@
+package mcp
+
+// TextBlock returns a content block of text.
+func TextBlock(text string) RawJSON {
+	return NewObject(Member{"type", String("text")}, Member{"text", String(text)}).JSON()
+}
+
+// TextResult returns the result of a tool that says text.
+func TextResult(text string) Object {
+	return NewObject(Member{"content", Array([]RawJSON{TextBlock(text)})})
+}
+
+// ToolError returns the result of a tool that failed. The text is for the model: what was wrong, and what to do instead.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
+func ToolError(text string) Object { return TextResult(text).With("isError", Bool(true)) }

@@ -155,6 +155,19 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	}
 }
 
+func TestConfigInTheREADMEIsGood(t *testing.T) {
+	_, text, found := strings.Cut(read(t, "../README.md"), "```yaml\nlisten:")
+	text, _, closed := strings.Cut(text, "```")
+	if !found || !closed {
+		t.Fatal("the README shows no config that begins with listen")
+	}
+	config := filepath.Join(t.TempDir(), "drawbridge.yaml")
+	write(t, config, "listen:"+strings.ReplaceAll(text, "${GITHUB_TOKEN}", "example"))
+	if out, code := run(t.Context(), t, ".", drawbridge(t), "validate", "-config", config); code != 0 {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
 // A key that everybody knows would let everybody in, so there is none: T-4.
 func TestT4NothingStartsWithoutAKey(t *testing.T) {
 	program := drawbridge(t)

@@ -60,14 +60,12 @@ func pester(ctx context.Context, m message, send func(string)) {
 		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"method":"elicitation/create","params":%s}`, id, questionOf("elicitation/create", text)))
 	}
 	switch params.Arguments.Marker {
-	case "crowd":
-		for n := range 40 {
-			ask(n, "one of many")
-		}
 	case "flood":
 		for n := range 2_000 {
 			ask(n, "one of very many")
 		}
+		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}`, m.ID))
+		return
 	case "secret":
 		ask(1, "AKIA"+"Q7XKZ2M5RT3WNHV4")
 	case "strange":
@@ -106,14 +104,14 @@ servers:
 		if err := caller.open(ctx); err != nil {
 			t.Fatal(err)
 		}
-		for _, marker := range []string{"crowd", "fine", "flood", "fine", "secret", "fine", "strange"} {
+		for _, marker := range []string{"flood", "fine", "secret", "fine", "strange"} {
 			got, err := caller.ask(ctx, "tools/call", "pest__ask", `"name":"pest__ask","arguments":{"marker":"`+marker+`"}`)
 			if err != nil {
 				t.Fatalf("%s %s: %v", revision, marker, err)
 			}
 			last := got[len(got)-1]
-			served := len(got) == 1 && strings.Contains(string(last.Result), `"done"`)
-			if want := marker == "fine" || marker == "strange"; served != want || last.Error != nil && last.Error.Code == 429 {
+			served := (len(got) == 1 || marker == "flood") && strings.Contains(string(last.Result), `"done"`)
+			if want := marker != "secret"; served != want || last.Error != nil && last.Error.Code == 429 {
 				t.Errorf("%s %s: got %d messages and %s %v; want it served: %t", revision, marker, len(got), last.Result, last.Error, want)
 			}
 		}

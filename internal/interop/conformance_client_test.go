@@ -194,8 +194,12 @@ servers:
 // onlyValidTools looks at the list itself, because an SDK would leave out tools with invalid headers too.
 func (j *job) onlyValidTools(t *testing.T, g *gateway) {
 	t.Helper()
+	token := g.mint(who{tenant: "acme", subject: "alice"})
+	eventually(t, "the mock's tools are listed", 20*time.Second, func() bool {
+		return len(g.speak(t, token, modernRevision).names(t)) > 0
+	})
 	for _, revision := range []string{"2025-11-25", modernRevision} {
-		if got := g.speak(t, g.mint(who{tenant: "acme", subject: "alice"}), revision).names(t); !slices.Equal(got, []string{"valid_tool"}) {
+		if got := g.speak(t, token, revision).names(t); !slices.Equal(got, []string{"valid_tool"}) {
 			t.Errorf("%s: tools = %v, want those without an invalid x-mcp-header: valid_tool", revision, got)
 		}
 	}

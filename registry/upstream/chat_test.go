@@ -27,7 +27,7 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
 	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
-	"huge", "verbose", "murmur", "job",
+	"huge", "verbose", "murmur", "job", "crowd",
 }
 
 // turn is one call as such a server serves it.
@@ -148,6 +148,16 @@ func (t *turn) serve() {
 			last = t.put(t.send, "elicitation/create", elicit("again"))
 		}
 		answer(<-last.answer)
+	case "crowd":
+		waits := make([]func() string, 40)
+		for i := range waits {
+			waits[i] = t.ask(t.send, "elicitation/create", elicit("again"))
+		}
+		all := ""
+		for _, wait := range waits {
+			all += wait()
+		}
+		answer(all)
 	case "huge":
 		first, got := t.ask(t.send, "elicitation/create", elicit(strings.Repeat("x", 3<<20))), ""
 		got += t.ask(t.send, "elicitation/create", elicit(strings.Repeat("y", 1<<20)))()

@@ -420,6 +420,22 @@ func TestQuestionsOfACallHaveALimit(t *testing.T) {
 	})
 }
 
+// TestARoundHasALimit asks more at once than a client takes: the rest comes in the next round.
+func TestARoundHasALimit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+		asked, state := r.first("crowd", alice)
+		rest, next, _, err := r.round(t.Context(), "crowd", alice.call(t, "", accept(asked, "1"), state, nil))
+		if err != nil || asked.Len() != 32 || rest.Len() != 8 {
+			t.Fatalf("got %d and %d questions, %v, want 32 and 8", asked.Len(), rest.Len(), err)
+		}
+		_, _, got, err := r.round(t.Context(), "crowd", alice.call(t, "", accept(rest, "2"), next, nil))
+		if ones, twos := strings.Count(got, `"is":"1"`), strings.Count(got, `"is":"2"`); err != nil || ones != 32 || twos != 8 {
+			t.Errorf("answers: got %d and %d, %v, want 32 and 8", ones, twos, err)
+		}
+	})
+}
+
 // TestWhatIsSaidWhileACallIsParkedWaits lets a server log while nobody takes part in the call: its repeat hears it, up to a
 // number of messages and of bytes.
 func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {

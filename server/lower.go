@@ -188,12 +188,7 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2506 || len(contents) == 0 {
 		return result
 	}
-	for i, raw := range contents {
-		if content, ok := mcp.ObjectOf(raw); ok {
-			contents[i] = content.Without("_meta").JSON()
-		}
-	}
-	return result.With("contents", mcp.Array(contents))
+	return result.With("contents", lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
 }
 
 // lowerQuestion brings a request to the client into a revision. The client can be asked it, so what is left differs in
@@ -321,9 +316,15 @@ func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
 
 func lowerItems(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
 	elements, _ := items.Elements()
+	return lowerEach(elements, func(item mcp.Object) mcp.Object { return lowerItem(kind, revision, item) })
+}
+
+// lowerEach returns an array whose objects lower brought into a revision; other elements stay as they are. elements is
+// used up.
+func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.RawJSON {
 	for i, raw := range elements {
-		if item, ok := mcp.ObjectOf(raw); ok {
-			elements[i] = lowerItem(kind, revision, item).JSON()
+		if object, ok := mcp.ObjectOf(raw); ok {
+			elements[i] = lower(object).JSON()
 		}
 	}
 	return mcp.Array(elements)
@@ -368,10 +369,5 @@ func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2506 || len(arguments) == 0 {
 		return prompt
 	}
-	for i, raw := range arguments {
-		if argument, ok := mcp.ObjectOf(raw); ok {
-			arguments[i] = argument.Without("title").JSON()
-		}
-	}
-	return prompt.With("arguments", mcp.Array(arguments))
+	return prompt.With("arguments", lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
 }

@@ -401,33 +401,6 @@ func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
 	})
 }
 
-func TestMatch(t *testing.T) {
-	tests := []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"*", "anything", true},
-		{"a", "a", true},
-		{"a", "ab", false},
-		{"a*", "ab", true},
-		{"*b", "ab", true},
-		{"*b", "abc", false},
-		{"a*c", "abc", true},
-		{"a*c", "ac", true},
-		{"a*a", "a", false},
-		{"a**c", "ac", true},
-		{"*x*y*", "axbyc", true},
-		{"*x*y*", "aybxc", false},
-		{"", "", true},
-		{"", "a", false},
-	}
-	for _, test := range tests {
-		if got := match(test.pattern, test.name); got != test.want {
-			t.Errorf("match(%q, %q) = %v, want %v", test.pattern, test.name, got, test.want)
-		}
-	}
-}
-
 func BenchmarkCall(b *testing.B) {
 	limit := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
 	bench := newBench(b, TenantConfig{

@@ -195,28 +195,5 @@ func (t *Tenant) missingScopes(c Caller, kind registry.Kind, name string) []stri
 }
 
 func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(pattern, name) })
-}
-
-// match tells whether name fits pattern, in which * stands for any run of characters.
-func match(pattern, name string) bool {
-	literal, rest, starred := strings.Cut(pattern, "*")
-	if !starred {
-		return pattern == name
-	}
-	name, ok := strings.CutPrefix(name, literal)
-	if !ok {
-		return false
-	}
-	for {
-		literal, rest, starred = strings.Cut(rest, "*")
-		if !starred {
-			return strings.HasSuffix(name, literal)
-		}
-		i := strings.Index(name, literal)
-		if i < 0 {
-			return false
-		}
-		name = name[i+len(literal):]
-	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return registry.MatchName(pattern, name) })
 }

@@ -155,7 +155,7 @@ func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	var buckets []ratelimit.Bucket
 	for _, l := range t.tools {
-		if match(l.pattern, tool.Exposed) {
+		if registry.MatchName(l.pattern, tool.Exposed) {
 			key := "tool\x00" + t.ID + "\x00" + l.pattern + "\x00" + tool.Exposed
 			buckets = append(buckets, ratelimit.Bucket{Key: key, Limit: l.limit})
 		}

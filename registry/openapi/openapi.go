@@ -142,26 +142,7 @@ func (e *IncludeError) Error() string {
 func (o *operation) matches(pattern string) bool {
 	method, path, both := strings.Cut(pattern, " ")
 	if both {
-		return match(strings.ToUpper(method), o.method) && match(strings.TrimSpace(path), o.path)
+		return registry.MatchName(strings.ToUpper(method), o.method) && registry.MatchName(strings.TrimSpace(path), o.path)
 	}
-	return match(pattern, o.op.OperationID) && o.op.OperationID != "" || pattern == "*"
-}
-
-// match tells whether pattern, in which * is any run of characters, matches the whole text.
-func match(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	rest, found := strings.CutPrefix(text, parts[0])
-	if !found {
-		return false
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		if _, rest, found = strings.Cut(rest, part); !found {
-			return false
-		}
-	}
-	return strings.HasSuffix(rest, parts[last])
+	return registry.MatchName(pattern, o.op.OperationID) && o.op.OperationID != "" || pattern == "*"
 }

@@ -55,10 +55,7 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 		params, _ := mcp.ObjectOf(one)
 		params = asked(params.With("mode", mcp.String("url")))
 		asks = asks && mcp.CanBeAsked(c.Capabilities, mcp.MethodElicit, params)
-		request := mcp.NewObject(
-			mcp.Member{Name: "method", Value: mcp.String(mcp.MethodElicit)}, mcp.Member{Name: "params", Value: params.JSON()},
-		)
-		requests = requests.With("q"+string(mcp.NumberID(int64(n+1))), request.JSON())
+		requests = requests.With(questionKey(n+1), inputRequest(mcp.MethodElicit, params))
 		text += "\n" + params.Text("message") + "\n" + params.Text("url")
 	}
 	if asks {

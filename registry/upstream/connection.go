@@ -102,7 +102,7 @@ func (c *connection) question(m *mcp.Message, out *outgoing) []byte {
 	if l := c.session.Load(); l != nil {
 		return l.question(m, out)
 	}
-	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+	return rejection(m.ID, errUnasked)
 }
 
 // notified takes a notification that does not say which request it belongs to.

@@ -158,12 +158,7 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	d.seen[m.ID] = true
-	request := mcp.NewObject(
-		mcp.Member{Name: "method", Value: mcp.String(m.Method)},
-		mcp.Member{Name: "params", Value: params.JSON()}, // also when empty: the Go SDK cannot do without
-	)
-	key := "q" + string(mcp.NumberID(int64(len(d.seen))))
-	d.open = append(d.open, question{id: m.ID, key: key, request: request.JSON()})
+	d.open = append(d.open, question{id: m.ID, key: questionKey(len(d.seen)), request: inputRequest(m.Method, params)})
 	signal(d.news)
 	return nil
 }

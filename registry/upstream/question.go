@@ -14,6 +14,17 @@ type question struct {
 	request mcp.RawJSON // as the caller gets it
 }
 
+// questionKey returns the key of the nth question of a call.
+func questionKey(n int) string { return "q" + string(mcp.NumberID(int64(n))) }
+
+// inputRequest returns a question as callers get it. It has params also when they are empty: the Go SDK cannot do without.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+func inputRequest(method string, params mcp.Object) mcp.RawJSON {
+	return mcp.NewObject(
+		mcp.Member{Name: "method", Value: mcp.String(method)}, mcp.Member{Name: "params", Value: params.JSON()},
+	).JSON()
+}
+
 // errUnasked answers a question that nobody can be asked.
 var errUnasked = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")
 

@@ -25,6 +25,8 @@ type Metrics struct {
 	loginFailures   *prometheus.CounterVec
 	repairs         *prometheus.CounterVec
 	streams         *prometheus.GaugeVec
+	sessions        *prometheus.GaugeVec
+	evictions       *prometheus.CounterVec
 	upstreamUp      *prometheus.GaugeVec
 	upstreamTools   *prometheus.GaugeVec
 	upstreamRefused *prometheus.GaugeVec
@@ -80,6 +82,12 @@ func (m *Metrics) traffic(f promauto.Factory) {
 	m.streams = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
 	}, []string{"tenant", "kind"})
+	m.sessions = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
+	}, []string{"tenant"})
+	m.evictions = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_sessions_evicted_total", Help: "Idle sessions that ended so that another could be opened.",
+	}, []string{"tenant"})
 }
 
 func (m *Metrics) refused(f promauto.Factory) {
@@ -220,6 +228,16 @@ func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 	gauge.Inc()
 	return gauge.Dec
 }
+
+// SessionOpened keeps the gauge of sessions per tenant.
+func (m *Metrics) SessionOpened(tenant string) (ended func()) {
+	gauge := m.sessions.WithLabelValues(tenant)
+	gauge.Inc()
+	return gauge.Dec
+}
+
+// SessionEvicted counts a session that ended so that another could be opened.
+func (m *Metrics) SessionEvicted(tenant string) { m.evictions.WithLabelValues(tenant).Inc() }
 
 // UpstreamUp sets whether an upstream answers, and how many tools it offers; its series go with UpstreamRemoved.
 func (m *Metrics) UpstreamUp(server string, up bool, tools int) {

@@ -48,6 +48,8 @@ func record(m *metrics.Metrics) {
 	m.LoginFailed("expired", netip.MustParseAddr("192.0.2.1"))
 	m.Repaired("acme", "files", "ansi", 3)
 	m.StreamOpened("acme", "get")
+	m.SessionOpened("acme")
+	m.SessionEvicted("acme")
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
@@ -73,6 +75,8 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_login_failures_noisy_addresses 0`,
 		`drawbridge_output_repairs_total{kind="ansi",server="files",tenant="acme"} 3`,
 		`drawbridge_streams_open{kind="get",tenant="acme"} 1`,
+		`drawbridge_sessions_open{tenant="acme"} 1`,
+		`drawbridge_sessions_evicted_total{tenant="acme"} 1`,
 		`drawbridge_upstream_up{server="files"} 1`,
 		`drawbridge_upstream_tools{server="files"} 12`,
 		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,
@@ -135,6 +139,7 @@ func TestGaugesGoDown(t *testing.T) {
 	m, handler := newMetrics()
 	m.CallStarted("acme")()
 	m.StreamOpened("acme", "get")()
+	m.SessionOpened("acme")()
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamUp("files", false, 0)
 	m.Reloaded(true)
@@ -142,7 +147,7 @@ func TestGaugesGoDown(t *testing.T) {
 	got := strings.Join(scrape(t, handler), "\n")
 	for _, want := range []string{
 		`drawbridge_calls_in_flight{tenant="acme"} 0`, `drawbridge_streams_open{kind="get",tenant="acme"} 0`,
-		`drawbridge_upstream_up{server="files"} 0`, `drawbridge_config_last_reload_successful 0`, `drawbridge_config_reloads_total{result="refused"} 1`,
+		`drawbridge_sessions_open{tenant="acme"} 0`, `drawbridge_upstream_up{server="files"} 0`, `drawbridge_config_last_reload_successful 0`, `drawbridge_config_reloads_total{result="refused"} 1`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no line %q in\n%s", want, got)

@@ -33,12 +33,18 @@ type Limits struct {
 	Tools       map[string]ratelimit.Limit // calls of each tool whose exposed name matches the pattern
 	Concurrency *int                       // calls at once, one user half of them. Default 64
 	Streams     *int                       // event streams at once, one user half of them. Default 500
+	// Sessions and UserSessions are how many sessions of clients live at once, of the tenant and of one issuer and
+	// subject, whatever clients it has. Default 10,000 and 1000.
+	Sessions, UserSessions *int
 }
 
 // Defaults of Limits.
 const (
 	defaultConcurrency = 64
 	defaultStreams     = 500
+
+	defaultSessions     = 10_000
+	defaultUserSessions = 1_000
 )
 
 // defaultLimits returns the limits of a tenant that says nothing about them.
@@ -58,6 +64,8 @@ type Tenant struct {
 	tools       []toolLimit // in order of pattern
 	concurrency int
 	streams     int
+	sessions    int
+	ofUser      int // sessions of one user
 	output      sanitize.Policy
 	inlineRefs  bool
 
@@ -117,6 +125,8 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		userCalls:   or(cfg.Limits.UserCalls, userCalls),
 		concurrency: or(cfg.Limits.Concurrency, defaultConcurrency),
 		streams:     or(cfg.Limits.Streams, defaultStreams),
+		sessions:    or(cfg.Limits.Sessions, defaultSessions),
+		ofUser:      or(cfg.Limits.UserSessions, defaultUserSessions),
 		output:      cfg.Output,
 		inlineRefs:  cfg.InlineRefs,
 	}
@@ -133,6 +143,10 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	}
 	return t, nil
 }
+
+// Sessions returns how many sessions of clients may live at once: of the tenant, and of one user, who is an issuer and
+// a subject. Zero: none.
+func (t *Tenant) Sessions() (all, ofUser int) { return t.sessions, t.ofUser }
 
 func or[T any](value *T, fallback T) T {
 	if value == nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -64,6 +65,42 @@ func benchmark(b *testing.B, h http.Handler, m message) {
 	}
 	if out.status != http.StatusOK {
 		b.Fatalf("got %d, want 200", out.status)
+	}
+}
+
+// anyUser takes every token for good: it is the subject.
+func anyUser(_ context.Context, token string) (auth.Principal, error) {
+	return auth.Principal{Issuer: "https://issuer.test", Subject: token, ClientID: "app", TenantID: "acme", Expiry: time.Now().Add(time.Hour)}, nil
+}
+
+// BenchmarkInitialize opens sessions where there are as many as may be, so that one ends for each, and lets the client
+// say that it is there.
+func BenchmarkInitialize(b *testing.B) {
+	for _, test := range []struct {
+		name        string
+		users, each int
+	}{
+		{"1 session", 1, 1},
+		{"10000 of 20 users", 20, 500},
+		{"20000 of one tenant", 40, 500},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			w := newWorld(b, bounded(test.users*test.each, test.each), func(w *world) { w.config.Verify = anyUser })
+			for n := range test.users * test.each {
+				w.open(b, fmt.Sprint("user", n%test.users), mcp.Revision2511)
+			}
+			h := w.Handler()
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				user := fmt.Sprint("user", n%test.users)
+				opened := record(h, initialize(mcp.Revision2511).as(user).request(b.Context(), ""))
+				if opened.Code != http.StatusOK {
+					b.Fatalf("got %d %s", opened.Code, opened.Body)
+				}
+				begin := inSession("POST", opened.Header().Get(mcp.HeaderSessionID), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				record(h, begin.as(user).request(b.Context(), ""))
+			}
+		})
 	}
 }
 

@@ -35,6 +35,9 @@ type refusal struct {
 	told   *mcp.Error
 }
 
+// sessionsRetry is when a caller who found all sessions in use may come back.
+const sessionsRetry = 5 * time.Second
+
 // The refusals of the door. Codes outside the protocol's range read like the status.
 var (
 	errUnauthenticated = refuseWith(http.StatusUnauthorized, "DB-AUTH-TOKEN", "A valid token is required")
@@ -51,6 +54,9 @@ var (
 	errStreams         = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-STREAMS", "Too many event streams are open: try again later"), 5*time.Second)
 	errDraining        = later(refuseWith(http.StatusServiceUnavailable, "DB-DRAINING", "This instance is stopping: try again"), time.Second)
 	errSession         = refuseWith(http.StatusNotFound, "DB-SESSION", "No such session: initialize a new one")
+	errSessions        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions of this tenant are in use: end one with DELETE, or try again later"), sessionsRetry)
+	errUserSessions    = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions that you may have are in use: end one with DELETE, close its streams, or try again later"), sessionsRetry)
+	errNoSessions      = refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "The limits here allow no sessions: use revision 2026-07-28, which needs none")
 	errNoSession       = refuseWith(http.StatusBadRequest, "DB-SESSION-MISSING", "Mcp-Session-Id is required after initialize")
 	errEvent           = refuseWith(http.StatusNotFound, "DB-EVENT", "No such event, or what followed it is no longer kept")
 	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")

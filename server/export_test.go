@@ -6,6 +6,15 @@ type Desk = desk
 // NewWithDesk returns a server in front of a desk of the test's.
 func NewWithDesk(cfg Config, d Desk) *Server { return newServer(cfg, d) }
 
+// OpeningTime is how long a session whose client said nothing yet is not evicted.
+const OpeningTime = openingTime
+
+// HoldRoster holds what guards the order of sessions, until release is called.
+func HoldRoster(s *Server) (release func()) {
+	s.sessions.roster.mu.Lock()
+	return s.sessions.roster.mu.Unlock
+}
+
 // MaxLowered is how many lists are remembered in the form of another revision.
 const MaxLowered = maxLowered
 

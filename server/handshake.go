@@ -140,15 +140,24 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
 	asks := mcp.CapabilitiesOf(revision, m.Params.Object("capabilities"))
-	sess, id, err := s.sessions.open(ctx, purposeSession, x.principal, revision, asks)
-	if err != nil {
-		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
-		x.refuse(m.ID, errPanic)
+	sess, id, refused := s.openSession(ctx, x, purposeSession, revision, asks)
+	if refused != nil {
+		x.refuse(m.ID, refused)
 		return
 	}
 	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
+}
+
+// openSession opens a session for the caller of x, and returns its id.
+func (s *Server) openSession(ctx context.Context, x *exchange, purpose, revision string, asks mcp.Object) (*live, string, *refusal) {
+	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, revision, asks)
+	if err != nil {
+		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
+		return nil, "", errPanic
+	}
+	return l, id, refused
 }
 
 func checkInitialize(m *mcp.Message) *refusal {

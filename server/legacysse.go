@@ -34,10 +34,9 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer place.leave()
-	l, id, err := s.sessions.open(r.Context(), purposeSSE, x.principal, mcp.Revision2024, mcp.Object{})
-	if err != nil {
-		s.log.ErrorContext(r.Context(), "session id not sealed", "error", err)
-		x.refuse("", errPanic)
+	l, id, refused := s.openSession(r.Context(), x, purposeSSE, mcp.Revision2024, mcp.Object{})
+	if refused != nil {
+		x.refuse("", refused)
 		return
 	}
 	defer s.sessions.end(r.Context(), l)
@@ -86,9 +85,7 @@ func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 		return nil, errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		if l := s.sessions.find(r.Context(), purposeSSE, ids[0], x.principal); l != nil {
-			return l, nil
-		}
+		return s.sessions.find(r.Context(), purposeSSE, ids[0], x.caller)
 	}
 	return nil, errSession
 }

@@ -10,16 +10,10 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
-)
-
-// Sessions at once. One more ends the one longest unused of those that its owner has, or the tenant when it has too
-// many, and one that is in use last. Whose session ended opens a new one.
-const (
-	maxSessions = 10_000 // of one tenant
-	maxOwned    = 1_000  // of one client of one user
 )
 
 // Causes of a call's end.
@@ -36,18 +30,17 @@ type sessions struct {
 	shared     bool // log is that of other replicas, too
 	idle       time.Duration
 	maxAge     time.Duration
-
-	mu       sync.Mutex // guards the fields below
-	byTenant map[string]map[sessionKey]*live
+	roster     *roster
 }
 
 // live is one session.
 type live struct {
 	key      sessionKey
-	owner    owner
+	user     user
 	name     string // in the log
-	tenant   string
 	expiry   time.Time
+	roster   *roster
+	seat     seat          // guarded by the roster's mutex
 	shared   bool          // it lives on all replicas
 	suffix   string        // of its streams' names; differs between replicas
 	ended    chan struct{} // closed when it has ended
@@ -57,6 +50,8 @@ type live struct {
 	level    mcp.Level  // of log messages that the client wants; zero: none
 	over     bool
 	ready    bool // the client said that it is
+	heard    bool // the client sent something since the session was opened
+	parked   bool // it is not in the queues of the roster, as it was in use
 	used     time.Time
 	news     news
 	calls    map[mcp.ID]*call
@@ -68,27 +63,27 @@ type live struct {
 func newSessions(cfg *Config, generation [generationSize]byte) *sessions {
 	return &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		byTenant: make(map[string]map[sessionKey]*live),
+		roster: newRoster(cfg.Metrics),
 	}
 }
 
-// open makes a session for p, and its id.
-func (ss *sessions) open(ctx context.Context, purpose string, p auth.Principal, revision string, asks mcp.Object) (*live, string, error) {
-	t := ticket{generation: ss.generation, key: newKey(), owner: ownerOf(p), opened: time.Now(), revision: revision, asks: asks}
-	id, err := ss.ring.Seal(purpose, t.encode())
+// open makes a session for a caller, and its id. The session longest idle of its user or tenant ends for it when there
+// are as many as may be; when none is idle, the new one is refused.
+func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, asks mcp.Object) (l *live, id string, refused *refusal, err error) {
+	t := ticket{generation: ss.generation, key: newKey(), owner: ownerOf(c.Principal), opened: time.Now(), revision: revision, asks: asks}
+	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	l := ss.liveOf(&t, p.TenantID, ss.shared && purpose == purposeSession)
-	ss.add(ctx, l)
-	return l, id, nil
+	l, refused = ss.add(ctx, ss.liveOf(&t, c.Principal, ss.shared && purpose == purposeSession), c)
+	return l, id, refused, nil
 }
 
 // liveOf returns a session as its ticket describes it.
-func (ss *sessions) liveOf(t *ticket, tenant string, shared bool) *live {
+func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
-		key: t.key, owner: t.owner, name: t.key.String(), tenant: tenant, expiry: t.opened.Add(ss.maxAge), shared: shared,
-		ended: make(chan struct{}), revision: t.revision, asks: t.asks, used: time.Now(),
+		key: t.key, user: user{p.TenantID, p.Issuer, p.Subject}, name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
+		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, asks: t.asks, used: time.Now(),
 	}
 	if shared {
 		replica := newKey()
@@ -97,88 +92,49 @@ func (ss *sessions) liveOf(t *ticket, tenant string, shared bool) *live {
 	return l
 }
 
-// adopt makes a session that another replica opened one of this instance too.
-func (ss *sessions) adopt(ctx context.Context, t *ticket, tenant string) *live {
-	l := ss.liveOf(t, tenant, true)
+// adopt makes a session that another replica opened one of this instance too, as open does.
+func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+	l := ss.liveOf(t, c.Principal, true)
 	if !time.Now().Before(l.expiry) {
-		return nil
+		return nil, errSession
 	}
-	return ss.add(ctx, l)
+	l.heard = true
+	return ss.add(ctx, l, c)
 }
 
-// add keeps a session, and ends the one that has to go for it, if any. It returns the session that has the key.
-func (ss *sessions) add(ctx context.Context, l *live) *live {
-	ss.mu.Lock()
-	mates := ss.byTenant[l.tenant]
-	if mates == nil {
-		mates = make(map[sessionKey]*live)
-		ss.byTenant[l.tenant] = mates
+// add enters a session, and ends those that have to go for it. It returns the session that has the key.
+func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *refusal) {
+	var b bounds
+	b.tenant, b.user = c.Tenant.Sessions()
+	entered, evicted, refused := ss.roster.add(l, b)
+	for _, gone := range evicted {
+		gone.dissolve()
+		ss.forgetEvents(ctx, gone)
 	}
-	if other := mates[l.key]; other != nil {
-		ss.mu.Unlock()
-		return other
-	}
-	crowded := crowdedOut(mates, l.owner)
-	mates[l.key] = l
-	ss.mu.Unlock()
-	if crowded != nil {
-		ss.discard(ctx, crowded)
-	}
-	return l
+	return entered, refused
 }
 
-// crowdedOut returns the session that has to go for another of that owner, nil when there is room.
-func crowdedOut(mates map[sessionKey]*live, o owner) *live {
-	var own, oldest *live // longest unused
-	owned := 0
-	for _, mate := range mates {
-		if mate.owner == o {
-			owned++
-			own = longerUnused(own, mate)
-		}
-		if len(mates) >= maxSessions {
-			oldest = longerUnused(oldest, mate)
-		}
-	}
-	if owned >= maxOwned {
-		return own
-	}
-	return oldest
-}
-
-// longerUnused returns which of two sessions goes first; a may be nil.
-func longerUnused(a, b *live) *live {
-	if a == nil {
-		return b
-	}
-	aUsed, aBusy := a.lastUsed()
-	bUsed, bBusy := b.lastUsed()
-	if aBusy != bBusy && bBusy || aBusy == bBusy && aUsed.Before(bUsed) {
-		return a
-	}
-	return b
-}
-
-// find returns the session that id names, when it is p's and alive. A foreign, forged, unknown, ended or expired one,
-// and one of another instance, is not found, and nothing tells which of these it is.
-func (ss *sessions) find(ctx context.Context, purpose, id string, p auth.Principal) *live {
+// find returns the session that id names, when it is the caller's and alive. A foreign, forged, unknown, ended or
+// expired one, and one of another instance, is not found, and nothing tells which of these it is.
+func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
 	plain, err := ss.ring.Open(purpose, id)
 	if err != nil {
-		return nil
+		return nil, errSession
 	}
 	t, ok := decodeTicket(plain)
 	shared := ss.shared && purpose == purposeSession
-	if !ok || t.owner != ownerOf(p) || !shared && t.generation != ss.generation {
-		return nil
+	if !ok || t.owner != ownerOf(c.Principal) || !shared && t.generation != ss.generation {
+		return nil, errSession
 	}
-	ss.mu.Lock()
-	l := ss.byTenant[p.TenantID][t.key]
-	ss.mu.Unlock()
+	l := ss.roster.find(t.key)
 	if l == nil && shared {
-		l = ss.adopt(ctx, &t, p.TenantID)
+		var refused *refusal
+		if l, refused = ss.adopt(ctx, &t, c); refused != nil {
+			return nil, refused
+		}
 	}
 	if l == nil {
-		return nil
+		return nil, errSession
 	}
 	idle := ss.idle
 	if shared { // it may have been in use elsewhere
@@ -186,9 +142,9 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, p auth.Princip
 	}
 	if !l.use(time.Now(), idle) || shared && !ss.refresh(ctx, l) {
 		ss.end(ctx, l)
-		return nil
+		return nil, errSession
 	}
-	return l
+	return l, nil
 }
 
 // keptLevel is the name under which the log keeps a session's log level.
@@ -212,69 +168,54 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 		return nil, errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		if l := ss.find(r.Context(), purposeSession, ids[0], x.principal); l != nil {
-			return l, nil
-		}
+		return ss.find(r.Context(), purposeSession, ids[0], x.caller)
 	}
 	return nil, errSession
 }
 
 // end ends a session: its calls are cancelled, its streams end, its events are forgotten.
 func (ss *sessions) end(ctx context.Context, l *live) {
-	if ss.forget(l) {
+	ss.roster.remove(l)
+	if l.close() {
 		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
 	}
-}
-
-// discard ends a session for want of use or room. One that lives on other replicas too, goes on there, and may come
-// back.
-func (ss *sessions) discard(ctx context.Context, l *live) {
-	if l.shared {
-		ss.forget(l)
-		return
-	}
-	ss.end(ctx, l)
-}
-
-// forget ends a session on this instance. It is false when that was done before.
-func (ss *sessions) forget(l *live) bool {
-	ss.mu.Lock()
-	if ss.byTenant[l.tenant][l.key] == l {
-		delete(ss.byTenant[l.tenant], l.key)
-	}
-	if len(ss.byTenant[l.tenant]) == 0 {
-		delete(ss.byTenant, l.tenant)
-	}
-	ss.mu.Unlock()
-	return l.close()
 }
 
 // sweep ends the sessions that nobody used for too long.
 func (ss *sessions) sweep(ctx context.Context) {
 	now := time.Now()
-	var stale []*live
-	ss.mu.Lock()
-	for _, mates := range ss.byTenant {
-		for _, l := range mates {
-			if !l.fresh(now, ss.idle) {
-				stale = append(stale, l)
-			}
+	ss.roster.each(func(l *live) {
+		if l.fresh(now, ss.idle) {
+			return
 		}
-	}
-	ss.mu.Unlock()
-	for _, l := range stale {
-		ss.discard(ctx, l)
+		ss.roster.remove(l)
+		if l.close() {
+			ss.forgetEvents(ctx, l)
+		}
+	})
+}
+
+// forgetEvents forgets the events of a session that ended for want of use or room. One that lives on other replicas
+// too, goes on there, and may come back.
+func (ss *sessions) forgetEvents(ctx context.Context, l *live) {
+	if !l.shared {
+		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
 	}
 }
 
 // use notes that the session is used now. It is false when it was not for too long, or has ended.
 func (l *live) use(now time.Time, idle time.Duration) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if !l.isFresh(now, idle) {
+		l.mu.Unlock()
 		return false
 	}
-	l.used = now
+	first := !l.heard
+	l.used, l.heard = now, true
+	l.mu.Unlock()
+	if first {
+		l.roster.settle(l)
+	}
 	return true
 }
 
@@ -291,22 +232,62 @@ func (l *live) isFresh(now time.Time, idle time.Duration) bool {
 
 func (l *live) isBusy() bool { return len(l.calls) > 0 || len(l.holders) > 0 }
 
-func (l *live) lastUsed() (used time.Time, busy bool) {
+// yield ends the session when it is idle and was not used after stamp, to make room for another. It tells since when
+// the session is idle; that is later than now for one that was opened just now, which does not end. One that is in use
+// does not end either, and tells the roster when it is idle again. Who ended it, dissolves it.
+func (l *live) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.used, l.isBusy()
+	if l.isBusy() {
+		l.parked = true
+		return time.Time{}, false
+	}
+	since = l.idleSinceLocked()
+	l.over = !since.After(stamp) && !since.After(now)
+	return since, true
 }
 
-// close marks the session as ended, cancels its calls and ends its subscriptions. It is false when that was done
-// before.
+// idleSince returns when the session was last used.
+func (l *live) idleSince() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.idleSinceLocked()
+}
+
+func (l *live) idleSinceLocked() time.Time {
+	if !l.heard {
+		return l.used.Add(openingTime)
+	}
+	return l.used
+}
+
+// restLocked notes that the session was in use until now. It is true when the roster has to be told that it is not any
+// more, after the mutex is unlocked.
+func (l *live) restLocked() bool {
+	l.used = time.Now()
+	back := l.parked && !l.isBusy()
+	l.parked = l.parked && !back
+	return back
+}
+
+// close ends the session. It is false when that was done before.
 func (l *live) close() bool {
 	l.mu.Lock()
-	if l.over {
-		l.mu.Unlock()
+	before := l.over
+	l.over = true
+	l.mu.Unlock()
+	if before {
 		return false
 	}
-	l.over = true
+	l.dissolve()
+	return true
+}
+
+// dissolve lets go of what a session that is over has: it cancels the calls, and ends streams and subscriptions. It is
+// called once.
+func (l *live) dissolve() {
 	close(l.ended)
+	l.mu.Lock()
 	for _, c := range l.calls {
 		c.cancel(errSessionEnded)
 	}
@@ -316,7 +297,6 @@ func (l *live) close() bool {
 	for _, w := range watched {
 		w.end()
 	}
-	return true
 }
 
 // speaks returns the negotiated revision.
@@ -359,12 +339,15 @@ func (l *live) enter(c *call) *refusal {
 
 func (l *live) leave(c *call) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(l.calls, c.id)
-	l.used = time.Now()
+	back := l.restLocked()
 	if len(l.calls) == 0 && l.calm != nil {
 		close(l.calm)
 		l.calm = nil
+	}
+	l.mu.Unlock()
+	if back {
+		l.roster.settle(l)
 	}
 }
 
@@ -441,12 +424,15 @@ func (l *live) hold(ctx context.Context, stream string) (mine *holder, err error
 // release gives the stream back, if no other connection took it.
 func (l *live) release(stream string, mine *holder) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.holders[stream] == mine {
 		delete(l.holders, stream)
 	}
-	l.used = time.Now()
+	back := l.restLocked()
 	close(mine.gone)
+	l.mu.Unlock()
+	if back {
+		l.roster.settle(l)
+	}
 }
 
 // nextStream returns a name for a new stream of the log.

@@ -170,11 +170,13 @@ func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *no
 func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
 	l := &t.Limits
 	r.object(n, "limits of a tenant", fields{
-		"requests":    func(n *node) { l.Requests = r.limit(n) },
-		"calls":       func(n *node) { l.Calls = r.limit(n) },
-		"user_calls":  func(n *node) { l.UserCalls = r.limit(n) },
-		"concurrency": func(n *node) { l.Concurrency = new(r.integer(n, 0, 1_000_000)) },
-		"streams":     func(n *node) { l.Streams = new(r.integer(n, 0, 1_000_000)) },
+		"requests":      func(n *node) { l.Requests = r.limit(n) },
+		"calls":         func(n *node) { l.Calls = r.limit(n) },
+		"user_calls":    func(n *node) { l.UserCalls = r.limit(n) },
+		"concurrency":   func(n *node) { l.Concurrency = new(r.integer(n, 0, 1_000_000)) },
+		"streams":       func(n *node) { l.Streams = new(r.integer(n, 0, 1_000_000)) },
+		"sessions":      func(n *node) { l.Sessions = new(r.integer(n, 0, 1_000_000)) },
+		"user_sessions": func(n *node) { l.UserSessions = new(r.integer(n, 0, 1_000_000)) },
 		"tools": func(n *node) {
 			l.Tools = map[string]ratelimit.Limit{}
 			r.entries(n, "tools", func(m member) {

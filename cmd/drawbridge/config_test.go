@@ -88,7 +88,7 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	if got, want := cfg.audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
 		t.Errorf("audit file: got %q, want %q", got, want)
 	}
-	if got := cfg.tenants[0].Limits; got.Calls != nil || got.Concurrency != nil {
+	if got := cfg.tenants[0].Limits; got.Calls != nil || got.Concurrency != nil || got.Sessions != nil || got.UserSessions != nil {
 		t.Errorf("limits that the file leaves out: got %+v, want nil", got)
 	}
 	if got := cfg.servers[0].prefix; got != "files" {
@@ -104,9 +104,9 @@ func TestAudienceFollowsPublicURL(t *testing.T) {
 }
 
 func TestZeroLimitLetsNothingThrough(t *testing.T) {
-	cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0}", 1))
+	cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0, sessions: 0, user_sessions: 0}", 1))
 	got, none := cfg.tenants[0].Limits, 0
-	want := gateway.Limits{Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3}, Concurrency: &none}
+	want := gateway.Limits{Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3}, Concurrency: &none, Sessions: &none, UserSessions: &none}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -19,10 +20,14 @@ type connection struct {
 	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count   func(Anomaly, int)
 	gone    atomic.Bool
-	told    atomic.Bool   // the server tells when its lists change
+	told    atomic.Bool   // the way is open on which the server tells when its lists change
 	changes chan struct{} // there is news
 	doubts  chan struct{} // the connection may be lost
 	news    atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
+
+	control   *connection   // reads the lists for this session of a pool; nil: this connection reads its own
+	heard     atomic.Uint32 // the topics of which the server told on this connection
+	overheard atomic.Uint32 // the topics of which it told in a session of the pool
 
 	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
@@ -35,16 +40,25 @@ func newConnection(server string, count func(Anomaly, int)) *connection {
 }
 
 // changed asks for all lists again. It never waits: one request that is not served yet stands for all.
-func (c *connection) changed() {
-	c.news.Or(uint32(everyTopic))
-	signal(c.changes)
-}
+func (c *connection) changed() { c.ask(everyTopic) }
 
-// announced asks for the lists of one kind again because the server says that they changed.
+// announced asks for the lists of one kind again because the server says that they changed. Some servers say so only in
+// the session of the call that changed them.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
-	c.news.Or(uint32(topic | topic<<announcedBy))
-	signal(c.changes)
+	if c.control != nil {
+		c.control.overheard.Or(uint32(topic))
+	} else {
+		c.heard.Or(uint32(topic))
+	}
+	c.ask(topic | topic<<announcedBy)
+}
+
+// ask has lists read again by the connection that reads them: what a list shows may differ from session to session.
+func (c *connection) ask(news topics) {
+	reads := cmp.Or(c.control, c)
+	reads.news.Or(uint32(news))
+	signal(reads.changes)
 }
 
 // doubted asks for a proof of life.

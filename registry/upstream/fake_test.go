@@ -57,6 +57,9 @@ func serveFake(kind string) {
 	case "chat":
 		serveChat()
 		return
+	case "fastmcp":
+		serveFastMCP()
+		return
 	case "exit":
 		os.Exit(3)
 	case "mute":

@@ -308,19 +308,22 @@ func (l *legacy) attended(again bool) {
 }
 
 // awaitStream waits until what the server sends on its own is followed, since a question that it asks before that is
-// lost. It does not wait for long: some servers answer the request for a stream with its first event.
-func (l *legacy) awaitStream(ctx context.Context) {
+// lost. It does not wait for long: some servers answer the request for a stream with its first event. Then it returns
+// false.
+func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	if !l.link.attributes() {
-		return // all that it sends is on one stream
+		return true // all that it sends is on one stream
 	}
 	limit := time.NewTimer(streamLimit)
 	defer limit.Stop()
 	select {
-	case <-l.streaming:
 	case <-limit.C:
+		return false
+	case <-l.streaming:
 	case <-l.ended:
 	case <-ctx.Done():
 	}
+	return true
 }
 
 func (l *legacy) close(ctx context.Context, polite bool) {

@@ -81,6 +81,25 @@ func (c *connection) subscribable() bool {
 	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
 }
 
+// tells tells whether news of a topic's changes comes without asking: the way for it is open, a legacy server declares
+// that it tells, and nothing shows that it tells the sessions of calls alone. A modern server has agreed to tell.
+func (c *connection) tells(t topics) bool {
+	switch {
+	case !c.told.Load():
+		return false
+	case c.session.Load() == nil:
+		return true
+	}
+	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0
+}
+
+// declares tells whether a legacy server declares that it tells of changes of a topic.
+func (c *connection) declares(t topics) bool {
+	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
+	declared := c.capabilities.Load()
+	return declared != nil && string(declared.Object(name).Value("listChanged")) == "true"
+}
+
 // lists are all lists of one connection. Only its supervisor touches them.
 type lists struct {
 	conn                                 *connection
@@ -102,19 +121,21 @@ func newLists(c *connection) *lists {
 
 func (l *lists) all() []*listing { return []*listing{l.tools, l.prompts, l.resources, l.templates} }
 
-// due returns the topics of the lists that are to be asked for again: those that failed, and where changes are not
-// told, those that are no longer fresh.
+// due returns the topics of the lists that are to be asked for again: those that failed or that nothing could bring news
+// of, when they are no longer fresh, and those of which news may come but need not, after the longest time.
 func (l *lists) due() topics {
 	var due topics
+	told := l.conn.told.Load()
 	for _, one := range l.all() {
-		if time.Since(one.read) >= one.fresh && (one.failures > 0 || !l.conn.told.Load()) {
-			due |= topicOf(one.kind)
+		topic, age := topicOf(one.kind), time.Since(one.read)
+		if age >= one.fresh && (one.failures > 0 || !told) || age >= freshMax && !l.conn.tells(topic) {
+			due |= topic
 		}
 	}
 	return due & l.conn.topics()
 }
 
-// checkAfter returns when to check next: sooner while changes are told, since then only life is asked.
+// checkAfter returns when to check next: sooner while the way for news is open, since then mostly life is asked.
 func (l *lists) checkAfter() time.Duration {
 	if l.conn.told.Load() {
 		return jitter(checkEvery)

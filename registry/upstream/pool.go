@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -31,6 +32,7 @@ type pool struct {
 	max        int                                          // sessions at once
 	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
 	end        context.CancelFunc
+	lagging    atomic.Bool    // a stream of a session was not open in time
 	work       sync.WaitGroup // all goroutines of the pool
 
 	mu       sync.Mutex // guards the fields below
@@ -239,6 +241,7 @@ func (p *pool) begin(k key) *pooled {
 		key: k, conn: newConnection(string(p.server), p.control.conn.count),
 		opened: make(chan struct{}), stop: func() {}, idle: time.Now(),
 	}
+	s.conn.control = p.control.conn
 	p.all[s] = struct{}{}
 	p.sessions[k] = append(p.sessions[k], s)
 	p.work.Go(func() { p.open(s) })
@@ -269,9 +272,18 @@ func (p *pool) open(s *pooled) {
 	session := s.session()
 	session.alone = s.key.alone
 	session.attend = sync.OnceFunc(func() { p.follow(s) })
-	if !p.attributes || s.key.capabilities != "" {
-		session.attend()
-		session.awaitStream(ctx)
+	session.attend()
+	p.awaitStream(ctx, s)
+}
+
+// awaitStream waits for the stream of a session: on it come questions, and news of lists, which the server may send
+// nowhere else. Without questions, a server whose streams open late is waited for once and no more.
+func (p *pool) awaitStream(ctx context.Context, s *pooled) {
+	if s.key.capabilities == "" && p.lagging.Load() {
+		return
+	}
+	if !s.session().awaitStream(ctx) {
+		p.lagging.Store(true)
 	}
 }
 

@@ -21,8 +21,10 @@ const (
 	backoffMax = 30 * time.Second
 
 	checkEvery = 30 * time.Second       // between proofs of life over HTTP
-	gapMin     = 20 * time.Millisecond  // between two lists, when changes are rare
-	gapMax     = 400 * time.Millisecond // between two lists, when they never end
+	gapMin     = 20 * time.Millisecond  // after each list and each proof of life
+	listGap    = 5 * time.Second        // from one list to the next, when changes never end
+	doubtGap   = 400 * time.Millisecond // from one proof of life to the next, when calls never cease to fail
+	gapsFree   = 10                     // of both in a row that are not spaced out
 )
 
 // backoff returns how long to wait after that many failures in a row: doubling, with jitter of a half.
@@ -76,19 +78,22 @@ func (u *Upstream) serve(ctx context.Context) error {
 // follow lists again whatever may have changed, and asks for a proof of life when calls fail or time has passed.
 func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	c := l.conn
-	pace := pacer{gap: gapMin}
+	ofLists, ofDoubts := pacer{gap: listGap}, pacer{gap: doubtGap}
 	check := time.NewTimer(l.checkAfter())
 	defer check.Stop()
 	for {
 		var err error
+		rest := gapMin
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.changes:
 			news := topics(c.news.Swap(0))
 			err = u.list(ctx, l, news&everyTopic, news>>announcedBy)
+			rest = ofLists.next()
 		case <-c.doubts:
 			err = u.alive(ctx, c)
+			rest = ofDoubts.next()
 		case <-check.C:
 			if err = u.check(ctx, l); err == nil {
 				check.Reset(l.checkAfter())
@@ -97,7 +102,7 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 		if err != nil {
 			return err
 		}
-		if !wait(ctx, pace.next()) {
+		if !wait(ctx, rest) {
 			return ctx.Err()
 		}
 	}
@@ -143,19 +148,18 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 	return nil
 }
 
-// pacer spaces out lists: a change is followed at once, an endless row of changes not more than some times a second.
+// pacer spaces out what may be asked for without end: some in a row are served at once, an endless row once in a gap.
+// Otherwise a server, or whoever can call a tool that changes its lists, could keep the gateway listing.
 type pacer struct {
 	gap  time.Duration
+	debt time.Duration // a gap for each that was served, less the time that has passed
 	last time.Time
 }
 
+// next returns how long to pause after one was served.
 func (p *pacer) next() time.Duration {
 	now := time.Now()
-	if now.Sub(p.last) < 2*gapMax {
-		p.gap = min(2*p.gap, gapMax)
-	} else {
-		p.gap = gapMin
-	}
+	p.debt = max(p.debt-now.Sub(p.last), 0) + p.gap
 	p.last = now
-	return p.gap
+	return max(p.debt-gapsFree*p.gap, gapMin)
 }

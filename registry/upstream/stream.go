@@ -166,7 +166,7 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 		return false, nil
 	}
 	l.conn.told.Store(true)
-	if again {
+	if again && l.conn.control == nil { // a gap in the stream of one call's session does not have every list read
 		l.conn.changed()
 	}
 	if holder := l.conn.session.Load(); holder != nil {

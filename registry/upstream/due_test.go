@@ -1,0 +1,37 @@
+package upstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// TestOpenPipeWasTakenForNews shows when the lists of a child are read again that says nothing of changes.
+func TestOpenPipeWasTakenForNews(t *testing.T) {
+	t.Parallel()
+	for declares, want := range map[string]topics{
+		`{"tools":{"listChanged":false},"prompts":{"listChanged":true},"resources":{}}`:                              topicTools | topicResources,
+		`{"tools":{"listChanged":true},"prompts":{"listChanged":"true"}}`:                                            topicPrompts,
+		`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"x":{"y":1}}}`: 0,
+		`{}`: topicTools,
+	} {
+		c := newConnection("up", func(Anomaly, int) {})
+		c.session.Store(&legacy{})
+		capabilities, err := mcp.ParseObject([]byte(declares))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.declare(capabilities)
+		(&child{duplex: newDuplex(c)}).begin("", mcp.LatestLegacy)
+		l := newLists(c)
+		for after, want := range map[time.Duration]topics{freshMax - time.Minute: 0, freshMax + time.Minute: want} {
+			for _, one := range l.all() {
+				one.read, one.fresh = time.Now().Add(-after), checkEvery
+			}
+			if got := l.due(); got != want {
+				t.Errorf("%s: after %v due are %b, want %b", declares, after, got, want)
+			}
+		}
+	}
+}

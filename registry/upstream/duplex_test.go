@@ -13,7 +13,7 @@ func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
 	c := newConnection("s", func(Anomaly, int) {})
 	capabilities := mcp.NewObject(mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{}}`)})
-	l := &legacy{conn: c, capabilities: capabilities, dialogues: map[*dialogue]struct{}{}}
+	l := &legacy{conn: c, capabilities: capabilities}
 	c.session.Store(l)
 	d := &dialogue{
 		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),

@@ -29,10 +29,10 @@ type legacy struct {
 	streaming    chan struct{} // closed when that is followed, or is known not to be there
 	streams      sync.Once
 
-	mu        sync.Mutex // guards the fields below
-	level     mcp.Level  // of log messages that the server was asked for
-	listening mcp.ID     // of the one call that wants log messages, where nothing ties them to calls
-	dialogues map[*dialogue]struct{}
+	mu        sync.Mutex            // guards the fields below
+	level     mcp.Level             // of log messages that the server was asked for
+	listening mcp.ID                // of the one call that wants log messages, where nothing ties them to calls
+	dialogues []*dialogue           // calls whose callers can be asked, in the order in which they began
 	watchers  map[string][]*watcher // by URI
 	renew     context.CancelFunc    // ends the stream of a session that was forgotten; nil: there is none
 }
@@ -43,7 +43,7 @@ func openLegacy(ctx context.Context, c *connection, link transport, version stri
 		conn: c, link: link, version: version, capabilities: capabilities,
 		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
 		ended: make(chan struct{}), streaming: make(chan struct{}),
-		dialogues: map[*dialogue]struct{}{}, watchers: map[string][]*watcher{},
+		watchers: map[string][]*watcher{},
 	}
 	l.opening <- struct{}{}
 	l.setting <- struct{}{}

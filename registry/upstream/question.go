@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -51,23 +50,27 @@ func (l *legacy) only() *dialogue {
 	if len(l.dialogues) != 1 {
 		return nil
 	}
-	for d := range l.dialogues {
-		return d
-	}
-	return nil
+	return l.dialogues[0]
+}
+
+// openCalls returns the open calls whose callers can be asked, in the order in which they began.
+func (l *legacy) openCalls() []*dialogue {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.dialogues)
 }
 
 // enter and leave bound the time in which a call may be asked.
 func (l *legacy) enter(d *dialogue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dialogues[d] = struct{}{}
+	l.dialogues = append(l.dialogues, d)
 }
 
 func (l *legacy) leave(d *dialogue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.dialogues, d)
+	l.dialogues = slices.DeleteFunc(l.dialogues, func(other *dialogue) bool { return other == d })
 }
 
 // question gives a request of the server to the call it belongs to: that on whose stream it came, else the session's
@@ -93,10 +96,7 @@ func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
 
 // withdraw takes a question back.
 func (l *legacy) withdraw(id mcp.ID) {
-	l.mu.Lock()
-	open := slices.Collect(maps.Keys(l.dialogues))
-	l.mu.Unlock()
-	for _, d := range open {
+	for _, d := range l.openCalls() {
 		d.withdraw(id)
 	}
 }

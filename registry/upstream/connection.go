@@ -25,6 +25,7 @@ type connection struct {
 	doubts  chan struct{} // the connection may be lost
 	news    atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
 
+	strays    *strays       // of the server, in a session of a pool
 	control   *connection   // reads the lists for this session of a pool; nil: this connection reads its own
 	heard     atomic.Uint32 // the topics of which the server told on this connection
 	overheard atomic.Uint32 // the topics of which it told in a session of the pool
@@ -34,7 +35,7 @@ type connection struct {
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count,
+		server: fault(server), count: count, strays: &strays{},
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1),
 	}
 }

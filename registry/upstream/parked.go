@@ -103,18 +103,29 @@ func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call
 		d.err = d.pool.server.unavailable(true, errGone)
 	}
 	d.session.leave(d)
-	d.mu.Lock()
-	d.ended = true
-	open, release := d.open, d.release
-	d.open = nil
-	d.mu.Unlock()
-	for _, q := range open {
-		d.session.link.tell(ctx, rejection(q.id, mcp.Errorf(mcp.CodeInternal, "The call has ended")))
-	}
+	left, release := d.finish(len(d.session.openCalls()) > 0)
+	d.session.pass(ctx, left)
 	if release != nil {
 		release()
 	}
 	close(d.done)
+}
+
+// finish records that the exchange has ended. It returns the questions that nobody is asked any more, and what gives the
+// call's place back. Beside others, a stray question that was returned to the caller stays: one of them may wait for its
+// answer, and nobody should be asked twice.
+func (d *dialogue) finish(beside bool) (left []question, release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ended = true
+	d.open = slices.DeleteFunc(d.open, func(q question) bool {
+		if beside && q.stray && !d.attached {
+			return false
+		}
+		left = append(left, q)
+		return true
+	})
+	return left, d.release
 }
 
 // note gives a notification to the present round. Without one it waits for the next. It never waits itself.
@@ -135,8 +146,8 @@ func (d *dialogue) keeps(m *mcp.Message) bool {
 	return d.kept <= keptMax
 }
 
-// ask takes a question. The error is the answer when it is not asked.
-func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
+// ask takes a question; stray tells that it came on no call's stream. The error is the answer when it is not asked.
+func (d *dialogue) ask(m *mcp.Message, stray bool) *mcp.Error {
 	params := asked(m.Params)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +155,7 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 	case d.seen[m.ID]:
 		return nil // a stream that was resumed may bring it again
 	case d.ended:
-		return mcp.Errorf(mcp.CodeInternal, "The call has ended")
+		return errCallEnded
 	case !mcp.CanBeAsked(d.capabilities, m.Method, params):
 		return errUnasked
 	case len(d.seen) == questionsMax:
@@ -158,7 +169,9 @@ func (d *dialogue) ask(m *mcp.Message) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	d.seen[m.ID] = true
-	d.open = append(d.open, question{id: m.ID, key: questionKey(len(d.seen)), request: inputRequest(m.Method, params)})
+	d.open = append(d.open, question{
+		id: m.ID, key: questionKey(len(d.seen)), request: inputRequest(m.Method, params), stray: stray,
+	})
 	signal(d.news)
 	return nil
 }
@@ -229,10 +242,12 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			}
 		case <-d.done:
 			pass()
+			d.giveBack(ctx) // what its caller did not answer
 			return d.result, d.err
 		case <-ctx.Done():
 			d.cancel()
 			<-d.done
+			d.giveBack(ctx)
 			return mcp.Object{}, ctx.Err()
 		}
 	}
@@ -300,6 +315,8 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 func (d *dialogue) expire(state string) {
 	if d.pool.claim(state, d) {
 		d.cancel()
+		<-d.done                         // the server hears first that the call is over
+		d.giveBack(context.Background()) // there is no caller
 	}
 }
 

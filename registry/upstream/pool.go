@@ -27,6 +27,7 @@ type pool struct {
 	control    *legacy // lists and watches; serves calls only where that mixes nobody
 	server     fault
 	dial       func(context.Context, *connection, mcp.Object) error
+	strays     *strays                                      // of the server
 	shared     bool                                         // by the operator's word one session may serve everyone
 	attributes bool                                         // the transport does
 	max        int                                          // sessions at once
@@ -57,7 +58,7 @@ func callerOf(c *registry.Call) caller {
 type key struct {
 	caller
 	capabilities string // in canonical form; "" are none
-	alone        bool   // one call at a time
+	alone        bool   // one call at a time, whether the server asks stray questions or not
 }
 
 // pooled is one session of a pool.
@@ -92,7 +93,7 @@ const (
 // attach makes the connection the one that calls go to. The function it returns ends that.
 func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
 	if l, ok := c.peer.(*legacy); ok {
-		c.pool = newPool(ctx, l, u.cfg, u.open)
+		c.pool = newPool(ctx, l, u.cfg, u.open, &u.strays)
 	}
 	u.control.Store(c)
 	return func() { u.control.Store(nil) }
@@ -114,10 +115,12 @@ func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, 
 	return s.conn, sync.OnceFunc(func() { p.giveBack(s) }), nil
 }
 
-func newPool(ctx context.Context, control *legacy, cfg Config, dial func(context.Context, *connection, mcp.Object) error) *pool {
+func newPool(
+	ctx context.Context, control *legacy, cfg Config, dial func(context.Context, *connection, mcp.Object) error, seen *strays,
+) *pool {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // close ends it, in its own order
 	p := &pool{
-		control: control, server: control.conn.server, dial: dial, shared: cfg.Shared,
+		control: control, server: control.conn.server, dial: dial, strays: seen, shared: cfg.Shared,
 		attributes: control.link.attributes(), max: maxSessions, end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
 		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{}, tasks: map[string]*task{},
@@ -201,8 +204,9 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 
 // find returns a session that may take another call. The mutex is held.
 func (p *pool) find(k key) *pooled {
+	alone := k.alone || k.capabilities != "" && p.strays.expected()
 	for _, s := range p.sessions[k] {
-		if !k.alone || s.calls == 0 {
+		if !alone || s.calls == 0 {
 			return s
 		}
 	}
@@ -241,7 +245,7 @@ func (p *pool) begin(k key) *pooled {
 		key: k, conn: newConnection(string(p.server), p.control.conn.count),
 		opened: make(chan struct{}), stop: func() {}, idle: time.Now(),
 	}
-	s.conn.control = p.control.conn
+	s.conn.control, s.conn.strays = p.control.conn, p.strays
 	p.all[s] = struct{}{}
 	p.sessions[k] = append(p.sessions[k], s)
 	p.work.Go(func() { p.open(s) })

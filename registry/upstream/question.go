@@ -11,6 +11,7 @@ type question struct {
 	id      mcp.ID
 	key     string      // ours, and of this question only
 	request mcp.RawJSON // as the caller gets it
+	stray   bool        // another call may take it over
 }
 
 // questionKey returns the key of the nth question of a call.
@@ -24,8 +25,12 @@ func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	).JSON()
 }
 
-// errUnasked answers a question that nobody can be asked.
-var errUnasked = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")
+// Refusals of questions.
+var (
+	errUnasked   = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found") // that nobody can be asked
+	errNoCall    = mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to")
+	errCallEnded = mcp.Errorf(mcp.CodeInternal, "The call has ended")
+)
 
 func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
 
@@ -73,22 +78,17 @@ func (l *legacy) leave(d *dialogue) {
 	l.dialogues = slices.DeleteFunc(l.dialogues, func(other *dialogue) bool { return other == d })
 }
 
-// question gives a request of the server to the call it belongs to: that on whose stream it came, else the session's
-// only one. It returns the refusal when there is none.
+// question gives a request of the server to the call on whose stream it came. It returns the refusal when there is none.
 func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
-	var d *dialogue
-	if out == nil {
-		d = l.only()
-	} else {
-		d = out.asks
-	}
 	switch {
 	case l.capabilities.Len() == 0:
 		return rejection(m.ID, errUnasked)
-	case d == nil:
-		return rejection(m.ID, mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to"))
+	case out == nil:
+		return l.stray(m)
+	case out.asks == nil:
+		return rejection(m.ID, errNoCall)
 	}
-	if err := d.ask(m); err != nil {
+	if err := out.asks.ask(m, false); err != nil {
 		return rejection(m.ID, err)
 	}
 	return nil

@@ -92,6 +92,7 @@ type Upstream struct {
 	control atomic.Pointer[connection] // the present one; nil while there is none
 
 	watches watches
+	strays  strays
 
 	mu     sync.Mutex // guards the fields below
 	status Status

@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// A stray question is one that a server asks on no call's stream, so that nothing says which call it belongs to: over
+// Streamable HTTP it comes on the GET stream of the session, as with FastMCP when a tool asks through its session. Over
+// stdio and HTTP+SSE all questions are stray, and a session runs one call at a time.
+//
+//	one open call         it is that call's question
+//	several, one caller   one of these calls takes it; from then on, new calls of askable callers have sessions alone
+//	several callers       it is refused, as it could reach somebody else; from then on the same
+//
+// Whichever of a caller's calls takes a question, the same user answers in the same client, with the same capabilities,
+// and the server matches the answer with its question by id. So the worst is that a question shows beside the wrong call.
+// A call that ends passes its stray questions on to another one, because the call that waits for the answer may still run.
+
+// strayMemory is how long a server that asked a stray question has its calls run alone.
+const strayMemory = time.Hour
+
+// strays remembers of one server that it asked stray questions, beyond the session and the connection. It is safe for
+// concurrent use.
+type strays struct {
+	mu   sync.Mutex // guards the field below
+	last time.Time  // zero: there was none
+}
+
+func (s *strays) note() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Now()
+}
+
+// expected tells whether there may be more.
+func (s *strays) expected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.last.IsZero() && time.Since(s.last) < strayMemory
+}
+
+// stray gives a stray question to an open call, first to the one that has the fewest to ask already. It returns the
+// refusal when there is no call, or when the calls are not all of one caller.
+func (l *legacy) stray(m *mcp.Message) []byte {
+	calls := l.openCalls()
+	if len(calls) == 0 {
+		return rejection(m.ID, errNoCall)
+	}
+	l.conn.strays.note()
+	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.caller != calls[0].caller }) {
+		return rejection(m.ID, errNoCall)
+	}
+	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.knows(m.ID) }) {
+		return nil
+	}
+	slices.SortStableFunc(calls, func(a, b *dialogue) int { return cmp.Compare(a.unanswered(), b.unanswered()) })
+	var refused *mcp.Error
+	for _, d := range calls {
+		err := d.ask(m, true)
+		if err == nil {
+			return nil
+		}
+		refused = cmp.Or(refused, err)
+	}
+	return rejection(m.ID, refused)
+}
+
+// knows tells whether a question was put to this call before.
+func (d *dialogue) knows(id mcp.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen[id]
+}
+
+// unanswered returns how many questions the call has to ask.
+func (d *dialogue) unanswered() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
+// giveBack passes on what nobody answers any more in a call that has ended.
+func (d *dialogue) giveBack(ctx context.Context) {
+	d.mu.Lock()
+	open := d.open
+	d.open = nil
+	d.mu.Unlock()
+	d.session.pass(ctx, open)
+}
+
+// pass passes stray questions on to another call. The others end with their call.
+func (l *legacy) pass(ctx context.Context, questions []question) {
+	for _, q := range questions {
+		answer := rejection(q.id, errCallEnded)
+		if q.stray {
+			answer = l.stray(q.message())
+		}
+		if answer != nil {
+			l.link.tell(ctx, answer)
+		}
+	}
+}
+
+// message returns a question as the server asked it.
+func (q question) message() *mcp.Message {
+	request, _ := mcp.ObjectOf(q.request) // our own
+	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: request.Object("params")}
+}

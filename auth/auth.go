@@ -55,11 +55,18 @@ type Config struct {
 	Logger    *slog.Logger     // key sets that could not be fetched; nil: nowhere
 }
 
-// Error says why a token was refused. Reason is one word of ours, for logs and metrics; its text is for operators, not for the caller.
-// Neither it nor its cause holds any part of the token.
+// Error says why a token was refused. Reason is one word of ours, for logs and metrics; its text is for operators, not
+// for the caller. Neither it nor its cause holds any part of the token.
 type Error struct {
 	Reason string // missing, malformed, algorithm, key, signature, issuer, audience, expired, early, lifetime, tenant, claims, unavailable
 	Err    error  // may be nil
+
+	// Issuer is whose key signed the token, as it is configured. It is empty while no signature was verified: then
+	// nothing in the token is known to be true, and a caller that is told more than that learns by trying.
+	Issuer string
+	// Audience is what a token with Reason audience says that it is for, and Expected what its issuer is configured with.
+	// Audience is the issuer's choice: of any length, and with any characters. Both are shared: do not modify.
+	Audience, Expected []string
 }
 
 func (e *Error) Error() string { return "token refused: " + e.Reason }
@@ -175,15 +182,9 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	if err := p.signed(keys); err != nil {
 		return nil, err
 	}
-	if err := from.rules.check(&p.claims); err != nil {
-		return nil, err
-	}
-	if err := p.claims.timely(now); err != nil {
-		return nil, err
-	}
-	principal, err := from.principal(&p.claims)
+	principal, err := from.accept(&p.claims, now)
 	if err != nil {
-		return nil, err
+		return nil, from.attributed(err, &p.claims)
 	}
 	return &entry{principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys, generation: set.generation}, nil
 }

@@ -14,6 +14,7 @@ import (
 type issuer struct {
 	name           string
 	algorithms     []string
+	audiences      []string
 	tenant         string
 	tenantClaim    string
 	tenantsAllowed []string
@@ -33,6 +34,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 	made := &issuer{
 		name:           cfg.Issuer,
 		algorithms:     slices.Clone(cfg.Algorithms),
+		audiences:      slices.Clone(cfg.Audiences),
 		tenant:         cfg.Tenant,
 		tenantClaim:    cfg.TenantClaim,
 		tenantsAllowed: slices.Clone(cfg.TenantsAllowed),
@@ -138,6 +140,31 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 		return nil, nil, refuse("algorithm", "the key does not serve it")
 	}
 	return set, keys, nil
+}
+
+// accept returns whom claims speak for whose signature was verified, when they are for us, timely and complete.
+func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
+	if err := i.rules.check(c); err != nil {
+		return Principal{}, err
+	}
+	if err := c.timely(now); err != nil {
+		return Principal{}, err
+	}
+	return i.principal(c)
+}
+
+// attributed returns an error of accept with what the signature makes certain.
+func (i *issuer) attributed(err error, c *claims) error {
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	known := *refused
+	known.Issuer = i.name
+	if known.Reason == "audience" {
+		known.Audience, known.Expected = c.audience, i.audiences
+	}
+	return &known
 }
 
 // principal returns whom verified claims speak for.

@@ -8,11 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxString is the longest string of a record, in bytes before escaping.
-const maxString = 256
+const (
+	maxString = 256 // bytes of the longest string of a record, before escaping
+	maxList   = 8   // strings of the longest list of a record
+)
 
-// Record is one line. Its strings are cut to 256 bytes when written. It never holds a token, a secret, an argument or
-// a result.
+// Record is one line. Its strings are cut to 256 bytes when written, and its lists to 8 of them. It never holds a token,
+// a secret, an argument or a result.
 type Record struct {
 	Time      time.Time
 	RequestID string
@@ -30,6 +32,10 @@ type Record struct {
 	Arguments string // digest: "sha256:" + hex
 	Duration  time.Duration
 	Repairs   int // what output cleaning changed
+
+	// Audience is what a refused token says that it is for, and Expected what it should say. Both are nil unless that is
+	// why it was refused and its signature was verified.
+	Audience, Expected []string
 }
 
 // appendLine appends r as one JSON object and a line break. Empty fields are left out.
@@ -58,7 +64,25 @@ func (r *Record) appendLine(dst []byte) []byte {
 		dst = append(dst, `,"repairs":`...)
 		dst = strconv.AppendInt(dst, int64(r.Repairs), 10)
 	}
+	dst = appendTexts(dst, `,"audience":[`, r.Audience)
+	dst = appendTexts(dst, `,"expected":[`, r.Expected)
 	return append(dst, '}', '\n')
+}
+
+// appendTexts appends a member that is a list of texts, with its name given as it is written before them, unless the
+// list is empty.
+func appendTexts(dst []byte, name string, texts []string) []byte {
+	if len(texts) == 0 {
+		return dst
+	}
+	dst = append(dst, name...)
+	for i, text := range texts[:min(len(texts), maxList)] {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendQuoted(append(dst, '"'), text)
+	}
+	return append(dst, ']')
 }
 
 // appendText appends a member with its name given as it is written before the text, unless text is empty.
@@ -66,7 +90,11 @@ func appendText(dst []byte, name, text string) []byte {
 	if text == "" {
 		return dst
 	}
-	dst = append(dst, name...)
+	return appendQuoted(append(dst, name...), text)
+}
+
+// appendQuoted appends text and the quotation mark that ends it.
+func appendQuoted(dst []byte, text string) []byte {
 	text = cut(text)
 	for i := 0; i < len(text); {
 		if c := text[i]; c >= ' ' && c < 0x7F {

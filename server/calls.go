@@ -93,10 +93,10 @@ type answer struct {
 	silent bool
 }
 
-// message returns the response.
-func (a *answer) message() []byte {
+// message returns the response. An error names the HTTP request that it is about.
+func (a *answer) message(requestID string) []byte {
 	if a.err != nil {
-		return mcp.AppendError(nil, a.id, a.err)
+		return mcp.AppendError(nil, a.id, a.err.OfRequest(requestID))
 	}
 	return mcp.AppendResult(nil, a.id, a.result)
 }

@@ -152,7 +152,7 @@ func recordedAs(status int) string {
 	return "invalid_request"
 }
 
-// answerError answers with an error, as JSON-RPC.
+// answerError answers with an error, as JSON-RPC that names the request.
 func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
 	x.outcome = wordFor(e)
 	if e.RetryAfter > 0 {
@@ -162,7 +162,7 @@ func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
 	if status == http.StatusForbidden {
 		x.announceScope(e)
 	}
-	x.writeJSON(status, mcp.AppendError(nil, id, e))
+	x.writeJSON(status, mcp.AppendError(nil, id, e.OfRequest(x.id)))
 }
 
 // wordFor returns the outcome of an error for the log.

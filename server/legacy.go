@@ -88,7 +88,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.answerError(a.id, a.err, status)
 		return
 	}
-	p.finish(ctx, status, a.message())
+	p.finish(ctx, status, a.message(x.id))
 }
 
 // settleAnswer keeps the outcome for the log.

@@ -138,7 +138,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	if a.silent {
 		return
 	}
-	if err := push(context.WithoutCancel(ctx), a.message()); err != nil {
+	if err := push(context.WithoutCancel(ctx), a.message(x.id)); err != nil {
 		s.log.DebugContext(ctx, "answer not kept", "error", err) // the session has ended, and its stream with it
 	}
 }

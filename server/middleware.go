@@ -2,11 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +16,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
+
+// requestIDHeader names the id of a request in its answer, whatever that is.
+const requestIDHeader = "X-Request-Id"
 
 // check is a stage that only lets pass or answers. It is false when it answered.
 type check func(x *exchange, r *http.Request) bool
@@ -36,10 +39,13 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 	}
 }
 
-// identified gives the request an id and a place to keep what the stages find out.
+// identified gives the request an id, which its answer and every record of it have, and a place to keep what the stages
+// find out. An id that the client sends is ignored: the records must not say what a client chose, and two requests must
+// not have one.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.newExchange(w, r)
+		x.Header().Set(requestIDHeader, x.id)
 		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
 }
@@ -49,7 +55,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 		ResponseWriter: w,
 		control:        http.NewResponseController(w),
 		server:         s,
-		id:             s.instance + "-" + strconv.FormatUint(s.requests.Add(1), 36),
+		id:             rand.Text(), // a number would tell each client how many requests the others make
 		started:        time.Now(),
 		settings:       s.config.Settings(),
 		outcome:        "ok",

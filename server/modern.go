@@ -133,12 +133,12 @@ func (t *trickle) finish(a *answer) {
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.send(sse.Event{Data: a.message()}) // the client may be gone
+		_ = t.out.send(sse.Event{Data: a.message(t.x.id)}) // the client may be gone
 		t.out.close()
 		t.place.leave()
 	case a.err != nil:
 		t.x.answerError(a.id, a.err, statusOf(a.err.Code, mcp.Modern))
 	default:
-		t.x.writeJSON(http.StatusOK, a.message())
+		t.x.writeJSON(http.StatusOK, a.message(t.x.id))
 	}
 }

@@ -37,7 +37,7 @@ func (x *exchange) shareWith(origin string) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+requestIDHeader)
 }
 
 // preflight answers the browser's question whether it may send a request.

@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -85,11 +84,9 @@ type Server struct {
 	calls    *calls
 	asking   *asking
 
-	instance string        // begins the ids of this process's requests
-	requests atomic.Uint64 // counted since the start
-	working  atomic.Int64  // requests in work
-	bodies   atomic.Int64  // bytes set aside for the bodies of requests in work
-	streams  atomic.Int64  // event streams open
+	working atomic.Int64 // requests in work
+	bodies  atomic.Int64 // bytes set aside for the bodies of requests in work
+	streams atomic.Int64 // event streams open
 
 	draining chan struct{} // closed by EndStreams
 	drain    sync.Once
@@ -116,7 +113,6 @@ func newServer(cfg Config, desk desk) *Server {
 		lists:    newLoweredLists(),
 		calls:    newCalls(),
 		asking:   newAsking(),
-		instance: hex.EncodeToString(instance[:4]),
 		draining: make(chan struct{}),
 	}
 }

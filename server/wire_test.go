@@ -69,6 +69,7 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			regexp.MustCompile(`Mcp-Session-Id: (?<session>\S+)`),
 			regexp.MustCompile(`sessionId=(?<session>[\w-]+)`),
 			regexp.MustCompile(`"id":"(?<question>q[0-9a-f]{32})"`),
+			regexp.MustCompile(`"requestId":"(?<request>[A-Z2-7]{26})"`),
 			regexp.MustCompile(`"elicitationId":"(?<elicitation>q[0-9a-f]{32})"`),
 		},
 		Actions: map[string]func(){

@@ -81,6 +81,7 @@ func allowances(modern bool) []*allowance {
 		ownUnwise = "unknown and denied are one answer, and it is the gateway's"
 	)
 	all := []*allowance{
+		{turn: "*", place: "0/error/data/requestId", reason: "an operator finds the request in the records by it"},
 		{turn: "call no_such_tool", place: "0/error/data/code", reason: ownCode},
 		{turn: "call no_such_tool", place: "0/error/message", reason: ownUnwise},
 		{turn: "get no_such_prompt", place: "0/error/data/code", reason: ownCode},

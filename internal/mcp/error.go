@@ -65,6 +65,19 @@ func (e *Error) After(d time.Duration) *Error {
 	}
 }
 
+// OfRequest returns e with the id of the HTTP request that it answers, by which an operator finds it in the records.
+// Data that is no object, which only an upstream chooses, has no place for it and stays as it is.
+func (e *Error) OfRequest(id string) *Error {
+	data, ok := ObjectOf(e.Data)
+	if !ok && e.Data != nil {
+		return e
+	}
+	return &Error{
+		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
+		Data: data.With("requestId", String(id)).JSON(),
+	}
+}
+
 // Object returns e as the error member of a response.
 func (e *Error) Object() Object {
 	o := NewObject(Member{"code", Int(int64(e.Code))}, Member{"message", String(e.Message)})

@@ -173,14 +173,17 @@ func wordFor(e *mcp.Error) string {
 	return "error " + strconv.Itoa(e.Code)
 }
 
-// challenge says where a token can be had.
-// https://www.rfc-editor.org/rfc/rfc9728#section-5.1
-func (x *exchange) challenge(reason string) {
-	value := `Bearer resource_metadata="` + x.metadata + `"`
-	if reason != "missing" {
-		value = `Bearer error="invalid_token", ` + strings.TrimPrefix(value, "Bearer ")
+// challenge asks for a token: params say what was wrong, and besides them stands where one can be had, if there is such
+// a place. The scheme alone is not allowed.
+// https://www.rfc-editor.org/rfc/rfc6750#section-3 and https://www.rfc-editor.org/rfc/rfc9728#section-5.1
+func (x *exchange) challenge(params ...string) {
+	if x.metadata != "" {
+		params = append(params, `resource_metadata="`+x.metadata+`"`)
 	}
-	x.Header().Set("WWW-Authenticate", value)
+	if len(params) == 0 {
+		params = []string{`realm="drawbridge"`}
+	}
+	x.Header().Set("WWW-Authenticate", "Bearer "+strings.Join(params, ", "))
 }
 
 // announceScope names the scope that is missing, when the desk said that it may be told.
@@ -191,5 +194,5 @@ func (x *exchange) announceScope(e *mcp.Error) {
 	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 		return
 	}
-	x.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+scope+`", resource_metadata="`+x.metadata+`"`)
+	x.challenge(`error="insufficient_scope"`, `scope="`+scope+`"`)
 }

@@ -25,7 +25,7 @@ type exchange struct {
 	started   time.Time
 	settings  Settings
 	remote    string
-	metadata  string         // where that of the resource is; set by authenticated
+	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
 	principal auth.Principal // set by authenticated
 	caller    gateway.Caller // set by admitted
 	held      held           // while it is in work

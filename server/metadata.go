@@ -23,10 +23,16 @@ const (
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client
-// uses, or it would refuse the answer. Whether there is such a tenant, it does not say.
+// uses, or it would refuse the answer. Whether there is such a tenant, it does not say. Where no issuer has an address
+// there is no metadata: a client that finds some would try to get a token, and fail with an error that hides ours.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
+	servers := x.settings.AuthorizationServers
+	if len(servers) == 0 {
+		x.refuse("", errNotFound)
+		return
+	}
 	path := endpointPath
 	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
 		tenant := chi.URLParam(r, "tenant")
@@ -36,8 +42,8 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 		}
 		path = tenantPath + tenant + endpointPath
 	}
-	issuers := make([]mcp.RawJSON, 0, len(x.settings.Issuers))
-	for _, issuer := range x.settings.Issuers {
+	issuers := make([]mcp.RawJSON, 0, len(servers))
+	for _, issuer := range servers {
 		issuers = append(issuers, mcp.String(issuer))
 	}
 	document := mcp.NewObject(
@@ -51,9 +57,12 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 // base returns the public URL without a slash at its end.
 func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-// metadataURL returns where the metadata of the endpoint is that the request came to. Other paths have that of the
-// first.
+// metadataURL returns where the metadata of the endpoint is that the request came to, "" when there is none. Other paths
+// have that of the first.
 func (x *exchange) metadataURL(r *http.Request) string {
+	if len(x.settings.AuthorizationServers) == 0 {
+		return ""
+	}
 	path := endpointPath
 	if tenant := chi.URLParam(r, "tenant"); namePattern.MatchString(tenant) {
 		path = tenantPath + tenant + endpointPath

@@ -183,7 +183,11 @@ func (s *Server) refuseLogin(x *exchange, r *http.Request, refused *auth.Error) 
 		x.refuse("", errKeysUnavailable)
 		return
 	}
-	x.challenge(refused.Reason)
+	if refused.Reason == "missing" {
+		x.challenge()
+	} else {
+		x.challenge(`error="invalid_token"`)
+	}
 	x.refuse("", errUnauthenticated)
 }
 

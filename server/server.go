@@ -52,11 +52,14 @@ type Config struct {
 
 // Settings are the parts of the config that a reload may change.
 type Settings struct {
-	PublicURL      string   // what clients type, without /mcp
-	Issuers        []string // authorization servers in force; the metadata names them, and no stream outlives its own
-	AllowedOrigins []string
-	AllowedHosts   []string // host or host:port values that are accepted; one without port accepts any
-	TrustedProxies []netip.Prefix
+	PublicURL string   // what clients type, without /mcp
+	Issuers   []string // in force; no stream outlives its own
+	// AuthorizationServers are the issuers that clients can go to for a token: the metadata names them, and every 401
+	// leads there. Empty: there is no metadata.
+	AuthorizationServers []string
+	AllowedOrigins       []string
+	AllowedHosts         []string // host or host:port values that are accepted; one without port accepts any
+	TrustedProxies       []netip.Prefix
 }
 
 // desk is the part of *gateway.Gateway that the door uses.

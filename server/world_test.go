@@ -79,7 +79,8 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	}
 	w.settings = server.Settings{
 		PublicURL: "https://mcp.test", Issuers: []string{"https://issuer.test", "https://issuer2.test"},
-		AllowedOrigins: []string{"https://app.test"}, AllowedHosts: []string{"mcp.test", "127.0.0.1"},
+		AuthorizationServers: []string{"https://issuer.test", "https://issuer2.test"},
+		AllowedOrigins:       []string{"https://app.test"}, AllowedHosts: []string{"mcp.test", "127.0.0.1"},
 	}
 	known := principals()
 	recorder := metrics.New(w.metrics)

@@ -158,16 +158,21 @@ func settingsOf(cfg *config, address string) *server.Settings {
 	if cfg.publicURL == "" {
 		public = "http://" + address
 	}
-	issuers := make([]string, len(cfg.issuers))
+	var issuers, servers []string
 	for i := range cfg.issuers {
-		issuers[i] = cfg.issuers[i].Issuer.Issuer
+		name := cfg.issuers[i].Issuer.Issuer
+		issuers = append(issuers, name)
+		if isServer(name) {
+			servers = append(servers, name)
+		}
 	}
 	return &server.Settings{
-		PublicURL:      public,
-		Issuers:        issuers,
-		AllowedOrigins: cfg.allowedOrigins,
-		AllowedHosts:   allowedHosts(cfg, public, address),
-		TrustedProxies: cfg.trustedProxies,
+		PublicURL:            public,
+		Issuers:              issuers,
+		AuthorizationServers: servers,
+		AllowedOrigins:       cfg.allowedOrigins,
+		AllowedHosts:         allowedHosts(cfg, public, address),
+		TrustedProxies:       cfg.trustedProxies,
 	}
 }
 

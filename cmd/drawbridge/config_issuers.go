@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -190,6 +192,23 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 		}
 	}
 	return audiences
+}
+
+// isServer tells whether an issuer may be an authorization server that clients can go to: an https address without query
+// and fragment, or an http one on this machine, for trials. Any other is just a name, and a client that is sent there
+// fails with an error of its own. Whether anybody answers, nobody has asked.
+// https://www.rfc-editor.org/rfc/rfc8414#section-2
+func isServer(issuer string) bool {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "0"))
 }
 
 // publicAddress is what clients type, without /mcp.

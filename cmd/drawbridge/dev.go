@@ -21,6 +21,7 @@ import (
 
 const (
 	devTenant    = "dev"
+	devIssuer    = "drawbridge-dev" // a name and no address: there is nowhere to get another token
 	devToolbox   = "toolbox"
 	forecasts    = "https://api.open-meteo.com"
 	geocoding    = "https://geocoding-api.open-meteo.com"
@@ -121,7 +122,7 @@ func newTrial(cfg *config, l listeners, now time.Time) (*trial, error) {
 		return nil, err
 	}
 	cfg.issuers = []issuerConfig{{Issuer: auth.Issuer{
-		Issuer:     cfg.publicURL,
+		Issuer:     devIssuer,
 		Algorithms: []string{"EdDSA"},
 		Audiences:  []string{cfg.publicURL + "/mcp"},
 		Tenant:     devTenant,

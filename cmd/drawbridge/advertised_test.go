@@ -1,0 +1,58 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// TestOnlyAddressesAreAdvertised shows which issuers clients are sent to. To any other they would fail with an error of
+// their own that hides why the gateway refused them.
+func TestOnlyAddressesAreAdvertised(t *testing.T) {
+	advertised := []string{
+		"https://login.acme.example/", "https://login.acme.example", "HTTPS://login.acme.example:8443/realms/acme", "https://[2001:db8::1]/",
+		"http://localhost:9000", "http://127.0.0.1:9000/", "http://127.8.8.8", "http://[::1]:9000/a",
+	}
+	names := []string{
+		"local", "", "dev", devIssuer, "login.acme.example", "//login.acme.example/", "/login", "https:", "https://", "https:///x", "https:login.acme.example",
+		"http://login.acme.example/", "http://192.168.1.1/", "http://127.0.0.1.evil.example/", "http://localhost.example/", "ftp://login.acme.example/",
+		"https://user@login.acme.example/", "https://user:secret@login.acme.example/", "https://login.acme.example/?tenant=acme", "https://login.acme.example/?",
+		"https://login.acme.example/#x", "https://login.acme.example/#", "https://login.acme.example:99999/", "https://login.acme.example:0/",
+		"https://:443/", "https://a b/", "https://[::1/", "https://%zz/", "https://login.acme.example/\n", "urn:acme:issuer", "mailto:a@login.acme.example",
+	}
+	cfg := defaultConfig()
+	for _, issuer := range slices.Concat(names, advertised) {
+		cfg.issuers = append(cfg.issuers, issuerConfig{Issuer: auth.Issuer{Issuer: issuer}})
+	}
+	got := settingsOf(cfg, "127.0.0.1:8080")
+	if !slices.Equal(got.AuthorizationServers, advertised) {
+		t.Errorf("got %q, want %q", got.AuthorizationServers, advertised)
+	}
+	if len(got.Issuers) != len(cfg.issuers) {
+		t.Errorf("got %d issuers in force, want all %d", len(got.Issuers), len(cfg.issuers))
+	}
+}
+
+// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to whoever started it, and to no client.
+func TestDevAdvertisedItself(t *testing.T) {
+	clients, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clients.Close()
+	cfg := defaultConfig()
+	trial, err := newTrial(cfg, listeners{clients: clients}, time.Now())
+	if err != nil || trial.token == "" {
+		t.Fatalf("got %+v, %v", trial, err)
+	}
+	if _, ok := cfg.issuers[0].Keys[0].Private.(ed25519.PrivateKey); !ok {
+		t.Fatalf("got %+v, want an issuer that signs", cfg.issuers)
+	}
+	if got := settingsOf(cfg, clients.Addr().String()); len(got.Issuers) != 1 || len(got.AuthorizationServers) != 0 {
+		t.Errorf("got %+v, want one issuer that is not advertised", got)
+	}
+}

@@ -1,0 +1,62 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a token, by every route and
+// method, while there is an authorization server, when a reload took it away, and when it is back.
+func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
+	w := newWorld(t)
+	h := w.Handler()
+	for _, servers := range [][]string{{"https://issuer.test"}, nil, {"https://issuer.test", "https://issuer2.test"}} {
+		w.settings.Issuers, w.settings.AuthorizationServers = []string{"local", "https://issuer.test", "https://issuer2.test"}, servers
+		for _, path := range routes(t, h) {
+			for _, method := range methods {
+				for _, token := range []string{"", "forged", "expired"} {
+					got := record(h, message{method: method, path: path, token: token}.request(t.Context(), ""))
+					challenge, named := got.Header().Get("WWW-Authenticate"), strings.Contains(got.Body.String(), `"local"`)
+					if leads := strings.Contains(challenge, "resource_metadata="); leads != (servers != nil) && challenge != "" || named {
+						t.Errorf("%s %s with %d servers: got %q and %s", method, path, len(servers), challenge, got.Body)
+					}
+					if got.Code == http.StatusUnauthorized && !strings.Contains(challenge, "=") {
+						t.Errorf("%s %s: got challenge %q, want a parameter in it", method, path, challenge)
+					}
+					if !strings.HasPrefix(path, "/.well-known/") {
+						continue
+					}
+					nowhere := record(h, message{method: method, path: "/nowhere", token: token}.request(t.Context(), ""))
+					switch {
+					case servers == nil && nameless(t, got) != nameless(t, nowhere):
+						t.Errorf("%s %s: got %s, want what any path gives that is not there: %s", method, path, nameless(t, got), nameless(t, nowhere))
+					case method == http.MethodGet && servers != nil && strings.Count(got.Body.String(), "https://issuer") != len(servers):
+						t.Errorf("GET %s: got %s, want %q", path, got.Body, servers)
+					}
+				}
+			}
+		}
+		if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
+			t.Errorf("got %d %s, want a good token to be good whoever is advertised", got.Code, got.Body)
+		}
+	}
+}
+
+// TestScopeIsAnnouncedWithoutMetadata shows that the missing scope is named also where no place can be named to get it.
+func TestScopeIsAnnouncedWithoutMetadata(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.settings.AuthorizationServers = nil })
+	w.behind(&fakeDesk{handle: refusesForScope})
+	const want = `Bearer error="insufficient_scope", scope="tools.read"`
+	if got := w.do(t, modernCall("echo")); got.Code != http.StatusForbidden || got.Header().Get("WWW-Authenticate") != want {
+		t.Errorf("got %d %q, want %q", got.Code, got.Header().Get("WWW-Authenticate"), want)
+	}
+}
+
+func refusesForScope(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+	return mcp.Object{}, &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read"}`)}
+}

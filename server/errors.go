@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -40,7 +41,6 @@ const sessionsRetry = 5 * time.Second
 
 // The refusals of the door. Codes outside the protocol's range read like the status.
 var (
-	errUnauthenticated = refuseWith(http.StatusUnauthorized, "DB-AUTH-TOKEN", "A valid token is required")
 	errKeysUnavailable = later(refuseWith(http.StatusServiceUnavailable, "DB-AUTH-UNAVAILABLE", "The token cannot be checked now"), 5*time.Second)
 	errHost            = refuseWith(http.StatusForbidden, "DB-HOST", "This host name is not served")
 	errOrigin          = refuseWith(http.StatusForbidden, "DB-ORIGIN", "Requests from this origin are not allowed")
@@ -171,6 +171,42 @@ func wordFor(e *mcp.Error) string {
 		return cut(stable)
 	}
 	return "error " + strconv.Itoa(e.Code)
+}
+
+// The refusals of tokens. Their texts stand in WWW-Authenticate, too: visible ASCII without quotation marks.
+var (
+	errNoToken  = refuseWith(http.StatusUnauthorized, "DB-AUTH-MISSING", "A token is required: send it as Authorization: Bearer")
+	errToken    = refuseWith(http.StatusUnauthorized, "DB-AUTH-TOKEN", "The token is not understood: it is damaged, or of an issuer or key that is not known here")
+	errExpired  = refuseWith(http.StatusUnauthorized, "DB-AUTH-EXPIRED", "The token has expired: get a new one")
+	errEarly    = refuseWith(http.StatusUnauthorized, "DB-AUTH-EARLY", "The token is not yet valid: try later, or compare the clocks of its issuer and this gateway")
+	errAudience = refuseWith(http.StatusUnauthorized, "DB-AUTH-AUDIENCE", "The token is for another audience: get one for this gateway")
+	errLifetime = refuseWith(http.StatusUnauthorized, "DB-AUTH-LIFETIME", "The token is valid for too long: get one that is valid for 24 hours at most")
+	errClaims   = refuseWith(http.StatusUnauthorized, "DB-AUTH-CLAIMS", "The token is genuine, but is not for a tenant here or lacks a claim: ask the operator")
+)
+
+// refusedLogin is the one table from why a token was refused to what its bearer is told. Before its signature was
+// verified, every fault has one answer: whoever could tell them apart could try out issuers, keys and forgeries. After
+// it, the issuer itself gave the token, and its bearer may know what to do.
+func refusedLogin(why *auth.Error) *refusal {
+	switch {
+	case why.Reason == "missing":
+		return errNoToken
+	case why.Reason == "unavailable": // says that the issuer is known, and must: a client would throw a good token away
+		return errKeysUnavailable
+	case why.Issuer == "":
+		return errToken
+	}
+	switch why.Reason {
+	case "expired":
+		return errExpired
+	case "early":
+		return errEarly
+	case "audience":
+		return errAudience
+	case "lifetime":
+		return errLifetime
+	}
+	return errClaims
 }
 
 // challenge asks for a token: params say what was wrong, and besides them stands where one can be had, if there is such

@@ -27,6 +27,7 @@ type exchange struct {
 	remote    string
 	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
 	principal auth.Principal // set by authenticated
+	refused   *auth.Error    // why the token was refused; nil unless it was
 	caller    gateway.Caller // set by admitted
 	held      held           // while it is in work
 

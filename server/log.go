@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -60,10 +61,27 @@ func (s *Server) logRequest(r *http.Request) {
 	s.leave(x)
 	took := time.Since(x.started)
 	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), took)
-	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request",
+	line := []slog.Attr{
 		slog.String("http_method", cut(r.Method)), slog.String("path", cut(r.URL.Path)), slog.Int("status", x.status),
 		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
-		slog.Float64("duration_seconds", took.Seconds()), slog.String("remote", x.remote))
+		slog.Float64("duration_seconds", took.Seconds()), slog.String("remote", x.remote),
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
+}
+
+// whyRefused says in the log why a token was refused, to more detail than its bearer is told.
+func whyRefused(refused *auth.Error) []slog.Attr {
+	if refused == nil {
+		return nil
+	}
+	why := []slog.Attr{slog.String("reason", refused.Reason)}
+	if refused.Err != nil {
+		why = append(why, slog.String("detail", cut(refused.Err.Error())))
+	}
+	if refused.Issuer != "" {
+		why = append(why, slog.String("issuer", refused.Issuer))
+	}
+	return why
 }
 
 // routeOf returns the pattern that matched: what a client spelt is no label.

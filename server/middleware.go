@@ -156,7 +156,7 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 			refused = &auth.Error{Reason: "malformed", Err: err}
 		}
 	}
-	s.refuseLogin(x, r, refused)
+	s.refuseLogin(x, refused)
 	return false
 }
 
@@ -174,30 +174,33 @@ func bearer(r *http.Request) (string, *auth.Error) {
 	return token, nil
 }
 
-func (s *Server) refuseLogin(x *exchange, r *http.Request, refused *auth.Error) {
+func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
+	x.refused = refused
 	x.record("unauthenticated", refused.Reason)
-	s.log.DebugContext(r.Context(), "login failed", "reason", refused.Reason, "remote", x.remote, "error", refused)
-	if refused.Reason == "unavailable" {
-		x.refuse("", errKeysUnavailable)
-		return
-	}
-	if refused.Reason == "missing" {
+	told := refusedLogin(refused)
+	switch told {
+	case errKeysUnavailable: // another token would not help
+	case errNoToken: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
 		x.challenge()
-	} else {
-		x.challenge(`error="invalid_token"`)
+	default:
+		x.challenge(`error="invalid_token"`, `error_description="`+told.told.Message+`"`)
 	}
-	x.refuse("", errUnauthenticated)
+	x.refuse("", told)
 }
 
 // record puts a refusal at the door on record, although the client may be gone.
 func (x *exchange) record(outcome, reason string) {
-	x.server.desk.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), audit.Record{
+	line := audit.Record{
 		Time: x.started, RequestID: x.id, TenantID: x.principal.TenantID,
 		Issuer: x.principal.Issuer, Subject: x.principal.Subject, ClientID: x.principal.ClientID,
 		Remote: x.remote, Method: x.method, Outcome: outcome, Reason: reason, Duration: time.Since(x.started),
-	})
+	}
+	if x.refused != nil {
+		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
+	}
+	x.server.desk.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), line)
 }
 
 // admitted finds the caller's tenant, and takes one request token of it before the body is read. A tenant named in the

@@ -207,7 +207,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 						t.Errorf("%s %s: got %d, want 200", method, path, got.Code)
 					}
 				case got.Code == http.StatusUnauthorized:
-					if got.Header().Get("WWW-Authenticate") == "" || stable(t, got.Body) != "DB-AUTH-TOKEN" {
+					if got.Header().Get("WWW-Authenticate") == "" || !strings.HasPrefix(stable(t, got.Body), "DB-AUTH-") {
 						t.Errorf("%s %s: got %v %s, want a challenge", method, path, got.Header(), got.Body)
 					}
 				case method == "PROPFIND" && got.Code == http.StatusNotFound: // a method that no route knows

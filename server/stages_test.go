@@ -109,16 +109,21 @@ func TestStageAuthenticated(t *testing.T) {
 	w := newWorld(t)
 	var refused []audit.Record
 	w.behind(&fakeDesk{refuse: func(r audit.Record) { refused = append(refused, r) }})
-	tests := []struct{ name, token, challenge, reason string }{
-		{"missing", "", `Bearer resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`, "missing"},
-		{"wrong", "forged", `Bearer error="invalid_token", resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`, "signature"},
+	const metadata = `resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`
+	tests := []struct{ name, token, code, challenge, reason string }{
+		{"missing", "", "DB-AUTH-MISSING", `Bearer ` + metadata, "missing"},
+		{
+			"wrong", "forged", "DB-AUTH-TOKEN",
+			`Bearer error="invalid_token", error_description="The token is not understood: it is damaged, or of an issuer or key that is not known here", ` + metadata,
+			"signature",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			refused = nil
 			got := w.do(t, modernCall("echo").as(test.token))
-			if got.Code != http.StatusUnauthorized || stable(t, got.Body) != "DB-AUTH-TOKEN" {
-				t.Errorf("got %d %s, want 401 DB-AUTH-TOKEN", got.Code, got.Body)
+			if got.Code != http.StatusUnauthorized || stable(t, got.Body) != test.code {
+				t.Errorf("got %d %s, want 401 %s", got.Code, got.Body, test.code)
 			}
 			if challenge := got.Header().Get("WWW-Authenticate"); challenge != test.challenge {
 				t.Errorf("got challenge %q, want %q", challenge, test.challenge)

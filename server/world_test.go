@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -64,6 +65,24 @@ func principals() map[string]auth.Principal {
 	}
 }
 
+// refusals are the bearer tokens of the tests that are refused, each with the reason.
+func refusals() map[string]auth.Error {
+	all := map[string]auth.Error{
+		"keyless": {Reason: "unavailable"},
+		"other-audience": {
+			Reason: "audience", Issuer: "https://issuer.test",
+			Audience: []string{"https://elsewhere.test/mcp", "a\"\r\nX: y"}, Expected: []string{"https://mcp.test/mcp"},
+		},
+	}
+	for _, reason := range []string{"malformed", "algorithm", "key", "signature", "issuer", "claims"} {
+		all["not-understood-"+reason] = auth.Error{Reason: reason, Err: errors.New("a detail")}
+	}
+	for _, reason := range []string{"expired", "early", "lifetime", "tenant", "claims"} {
+		all["genuine-"+reason] = auth.Error{Reason: reason, Issuer: "https://issuer.test", Err: errors.New("a detail")}
+	}
+	return all
+}
+
 // newWorld opens a world. change may alter it before the server is made.
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
@@ -86,14 +105,15 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	recorder := metrics.New(w.metrics)
 	w.config = server.Config{
 		Verify: func(_ context.Context, token string) (auth.Principal, error) {
+			if why, refused := refusals()[token]; refused {
+				return auth.Principal{}, &why
+			}
 			p, ok := known[token]
 			switch {
-			case token == "keyless":
-				return auth.Principal{}, &auth.Error{Reason: "unavailable"}
 			case !ok:
 				return auth.Principal{}, &auth.Error{Reason: "signature"}
 			case time.Now().After(p.Expiry):
-				return auth.Principal{}, &auth.Error{Reason: "expired"}
+				return auth.Principal{}, &auth.Error{Reason: "expired", Issuer: p.Issuer}
 			}
 			return p, nil
 		},

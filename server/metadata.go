@@ -17,6 +17,7 @@ const (
 	ssePath      = "/sse"
 	messagesPath = "/messages"
 	metadataPath = "/.well-known/oauth-protected-resource"
+	registerPath = "/register"
 )
 
 // namePattern is how tenants are named.
@@ -52,6 +53,26 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 		mcp.Member{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
 	)
 	x.writeJSON(http.StatusOK, document.JSON())
+}
+
+// register refuses to register a client. Nothing is registered here, but a client that can get tokens for itself and
+// finds no metadata takes the gateway for its authorization server and comes here next, with the token that was refused
+// before if it was given one. What its user then sees is this answer and not the one before, if it has the form of
+// OAuth. So it says again why the token was refused.
+// https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery
+// https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
+func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
+	x := of(r)
+	code, says := "access_denied", "Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
+	if refused := s.login(x, r); refused != nil && refused.Reason != "missing" {
+		s.recordLogin(x, refused)
+		code, says = "invalid_token", refusedLogin(refused).told.Message
+	}
+	x.outcome = errNotFound.told.StableCode()
+	x.writeJSON(http.StatusNotFound, mcp.NewObject(
+		mcp.Member{Name: "error", Value: mcp.String(code)},
+		mcp.Member{Name: "error_description", Value: mcp.String(says)},
+	).JSON())
 }
 
 // base returns the public URL without a slash at its end.

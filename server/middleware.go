@@ -144,20 +144,30 @@ func (s *Server) giveBack(h held) {
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.metadata = x.metadataURL(r)
-	token, refused := bearer(r)
+	refused := s.login(x, r)
 	if refused == nil {
-		var err error
-		x.principal, err = s.config.Verify(r.Context(), token)
-		if err == nil {
-			return true
-		}
-		var known bool
-		if refused, known = errors.AsType[*auth.Error](err); !known {
-			refused = &auth.Error{Reason: "malformed", Err: err}
-		}
+		return true
 	}
+	s.recordLogin(x, refused)
 	s.refuseLogin(x, refused)
 	return false
+}
+
+// login finds out whose token the request carries. It returns why it is refused, nil when it is not.
+func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
+	token, refused := bearer(r)
+	if refused != nil {
+		return refused
+	}
+	var err error
+	if x.principal, err = s.config.Verify(r.Context(), token); err == nil {
+		return nil
+	}
+	refused, known := errors.AsType[*auth.Error](err)
+	if !known {
+		refused = &auth.Error{Reason: "malformed", Err: err}
+	}
+	return refused
 }
 
 // bearer returns the one token of the request.
@@ -174,11 +184,15 @@ func bearer(r *http.Request) (string, *auth.Error) {
 	return token, nil
 }
 
-func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
+// recordLogin counts a refused token, and puts it on record.
+func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.refused = refused
 	x.record("unauthenticated", refused.Reason)
+}
+
+func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	told := refusedLogin(refused)
 	switch told {
 	case errKeysUnavailable: // another token would not help

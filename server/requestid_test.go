@@ -80,7 +80,11 @@ func TestNobodyCouldNameARequest(t *testing.T) {
 				if path == "/sse" && method == "GET" && i >= 8 {
 					continue // it would be a stream
 				}
-				named(t, seen, record(h, r.change(m).request(t.Context(), "")))
+				got := record(h, r.change(m).request(t.Context(), ""))
+				if path == "/register" && strings.Contains(got.Body.String(), "error_description") {
+					got.Code = 0 // an error of OAuth, which has no place for an id
+				}
+				named(t, seen, got)
 				cells++
 			}
 		}

@@ -137,6 +137,7 @@ func (s *Server) Handler() http.Handler {
 	r.Get(metadataPath, s.metadata)
 	r.Get(metadataPath+endpointPath, s.metadata)
 	r.Get(metadataPath+tenantPath+"{tenant}"+endpointPath, s.metadata)
+	r.Post(registerPath, s.register)
 	r.Group(func(r chi.Router) {
 		// Every request to what follows is besides:
 		r.Use(checked(s.authenticated, s.admitted))

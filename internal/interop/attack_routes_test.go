@@ -53,7 +53,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 	s := g.speak(t, g.mint(who{tenant: "acme", subject: "alice"}), "2025-11-25")
 	paths := []string{
 		"/mcp", "/mcp/", "//mcp", "/mcp?x=1", "/MCP", "/%6dcp", "/mcp%2f", "/./mcp", "/t/acme/mcp", "/t/globex/mcp", "/t/umbrella/mcp", "/t//mcp",
-		"/t/acme%2fmcp", "/t/..%2fmcp", "/sse", "/sse/", "/messages", "/messages?sessionId=x", "/", "/metrics", "/healthz", "/readyz", "/admin",
+		"/t/acme%2fmcp", "/t/..%2fmcp", "/sse", "/sse/", "/register", "/messages", "/messages?sessionId=x", "/", "/metrics", "/healthz", "/readyz", "/admin",
 		"/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/.well-known/oauth-protected-resource/t/acme/mcp/x", "/favicon.ico", "/mcp/../metrics",
 		"/.well-known/../mcp", "/.well-known/oauth-protected-resource/../../mcp", "/mcp;x=1", "/mcp%00",
 	}

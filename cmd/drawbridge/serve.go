@@ -151,6 +151,8 @@ func (p *parts) httpServer(handler http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // mostly what scanners and broken clients cause
+
+		DisableGeneralOptionsHandler: true, // it would answer "OPTIONS *" past every check and record of the handler
 	}
 }
 

@@ -1,8 +1,10 @@
 package interop_test
 
 import (
+	"bufio"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -89,5 +91,29 @@ func TestReloadChangesWhoIsAdvertised(t *testing.T) {
 		if leads := strings.Contains(a.header.Get("WWW-Authenticate"), "resource_metadata="); a.status != http.StatusUnauthorized || leads != (want == http.StatusOK) {
 			t.Errorf("with the issuer %s: %d %q", issuer, a.status, a.header.Get("WWW-Authenticate"))
 		}
+	}
+}
+
+// TestOptionsOfTheWholeServerWentPastTheDoor asks what the server as a whole offers, which net/http would answer for it.
+func TestOptionsOfTheWholeServerWentPastTheDoor(t *testing.T) {
+	t.Parallel()
+	g := settle(t)
+	g.write(t, g.named("local"))
+	g.run(t)
+	for host, want := range map[string]int{g.addr: http.StatusNotFound, "evil.test": http.StatusForbidden} {
+		connection, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(connection, "OPTIONS * HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != want || response.Header.Get("X-Request-Id") == "" {
+			t.Errorf("OPTIONS * for %s: %d %v, want %d with an id", host, response.StatusCode, response.Header, want)
+		}
+		response.Body.Close()
+		connection.Close()
 	}
 }

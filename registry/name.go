@@ -103,26 +103,3 @@ func exposedName(prefix, name string) (string, error) {
 	}
 	return full[:end] + tail, nil
 }
-
-// MatchName tells whether the whole name fits pattern, in which * stands for any run of characters.
-func MatchName(pattern, name string) bool {
-	literal, rest, starred := strings.Cut(pattern, "*")
-	if !starred {
-		return pattern == name
-	}
-	name, ok := strings.CutPrefix(name, literal)
-	if !ok {
-		return false
-	}
-	for {
-		literal, rest, starred = strings.Cut(rest, "*")
-		if !starred {
-			return strings.HasSuffix(name, literal)
-		}
-		i := strings.Index(name, literal)
-		if i < 0 {
-			return false
-		}
-		name = name[i+len(literal):]
-	}
-}

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -29,6 +30,27 @@ func TestMatchName(t *testing.T) {
 	for _, test := range tests {
 		if got := registry.MatchName(test.pattern, test.name); got != test.want {
 			t.Errorf("MatchName(%q, %q) = %v, want %v", test.pattern, test.name, got, test.want)
+		}
+	}
+}
+
+func TestNearestTakesStarsAsAnyRun(t *testing.T) {
+	names := []string{"github__delete_repository", "github__delete_branch", "github__search"}
+	tests := []struct{ pattern, want string }{
+		{"github__serach", "github__search"},
+		{"github__delet_repo*", "github__delete_repository"},
+		{"githb__*_branch", "github__delete_branch"},
+		{"GITHUB__SEARCH", "github__search"},
+		{"*branhc", "github__delete_branch"},
+		{"*x", ""},
+		{"*elephant*", ""},
+		{"elephant", ""},
+		{"", ""},
+		{strings.Repeat("github__search", 100), ""},
+	}
+	for _, test := range tests {
+		if got := registry.Nearest(test.pattern, names); got != test.want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", test.pattern, got, test.want)
 		}
 	}
 }

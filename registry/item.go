@@ -38,12 +38,21 @@ type Item struct {
 }
 
 // PolicyName returns what the patterns of a policy are matched with: the exposed name of a tool or prompt, and
-// server:uri, with the source's own URI, of a resource or template.
+// server:uri, with the source's own URI, of a resource or template. A policy must look at WholeName too.
 func (i *Item) PolicyName() string {
 	if i.Kind == KindResource || i.Kind == KindTemplate {
 		return i.Server + ":" + i.Name
 	}
 	return i.Exposed
+}
+
+// WholeName returns the exposed name of a tool or prompt as it was before it was cut to what clients take. cut is false,
+// and the name is empty, where nothing was cut.
+func (i *Item) WholeName() (name string, cut bool) {
+	if i.Kind != KindTool && i.Kind != KindPrompt || !isCut(i.origin.prefix, i.Name) {
+		return "", false
+	}
+	return i.origin.prefix + separator + i.Name, true
 }
 
 // Call uses the item: it asks its source, and brings the URIs in the answer into the form that clients use. A server

@@ -92,7 +92,7 @@ func exposedName(prefix, name string) (string, error) {
 		return "", errPrefix
 	}
 	full := prefix + separator + name
-	if len(full) <= maxExposed {
+	if !isCut(prefix, name) {
 		return full, nil
 	}
 	sum := sha256.Sum256([]byte(full))
@@ -102,4 +102,9 @@ func exposedName(prefix, name string) (string, error) {
 		end--
 	}
 	return full[:end] + tail, nil
+}
+
+// isCut tells whether a name with that prefix is too long to be exposed whole.
+func isCut(prefix, name string) bool {
+	return prefix != "" && len(prefix)+len(separator)+len(name) > maxExposed
 }

@@ -86,8 +86,8 @@ func text(params mcp.Object, member string) (string, error) {
 
 // allow makes item the one of the call when the caller may use it. name is how the client called it.
 func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
-	if !c.caller.Tenant.allows(c.caller.rules, item.Kind, item.PolicyName()) {
-		scopes := c.caller.Tenant.missingScopes(c.caller, item.Kind, item.PolicyName())
+	if !c.caller.Tenant.allows(c.caller.rules, item) {
+		scopes := c.caller.Tenant.missingScopes(c.caller, item)
 		return &unknownError{kind: item.Kind, name: name, there: true, scopes: scopes}
 	}
 	c.item = item
@@ -109,7 +109,7 @@ func (g *Gateway) findTool(c *call) error {
 	}
 	return &unknownError{
 		kind: registry.KindTool, name: name, there: true,
-		scopes: c.caller.Tenant.missingScopes(c.caller, registry.KindTool, name),
+		scopes: c.caller.Tenant.missingScopes(c.caller, &tool.Item),
 	}
 }
 

@@ -32,48 +32,74 @@ type rule struct {
 // patterns are those of one list of a rule, by the kind of item that they name.
 type patterns struct{ tools, prompts, resources []string }
 
-// match tells whether one of the patterns names the item of that kind with that policy name.
-func (p *patterns) match(kind registry.Kind, name string) bool {
-	switch kind {
-	case registry.KindTool:
-		return matchesAny(p.tools, name)
-	case registry.KindPrompt:
-		return matchesAny(p.prompts, name)
-	case registry.KindResource, registry.KindTemplate:
-		return matchesAny(p.resources, name)
-	}
-	return false
+// policyName is what an item is called in patterns: by the name that clients see and, where that was cut, by the whole
+// one.
+//
+// A pattern names an item that it fits by either. Where it denies, that is the safe side. Where it allows, it is no more
+// than the operator wrote: both names begin with the prefix of the item's server and are the same for 40 bytes, so no
+// pattern reaches another server's items by one that it does not reach by the other; and what follows is the server's
+// choice in both, so a server that wants a name which a pattern fits could as well have taken a short one.
+type policyName struct {
+	kind        registry.Kind
+	name, whole string // whole: "" when nothing was cut
 }
 
-// denies tells whether the rule denies the item of that kind with that policy name. A URI is denied in every spelling:
-// its server may decode it before it looks, and look without the fragment, the query and what ends the path.
-func (r *rule) denies(kind registry.Kind, name string) bool {
-	if kind != registry.KindResource && kind != registry.KindTemplate {
-		return r.deny.match(kind, name)
+func policyNameOf(item *registry.Item) policyName {
+	whole, _ := item.WholeName()
+	return policyName{kind: item.Kind, name: item.PolicyName(), whole: whole}
+}
+
+// fits tells whether the pattern, one for items of that kind, names the item.
+func (n *policyName) fits(pattern string) bool {
+	return registry.MatchName(pattern, n.name) || n.whole != "" && registry.MatchName(pattern, n.whole)
+}
+
+// match tells whether one of the patterns names the item.
+func (p *patterns) match(n *policyName) bool { return slices.ContainsFunc(p.of(n.kind), n.fits) }
+
+// of returns the patterns for items of that kind.
+func (p *patterns) of(kind registry.Kind) []string {
+	switch kind {
+	case registry.KindTool:
+		return p.tools
+	case registry.KindPrompt:
+		return p.prompts
+	case registry.KindResource, registry.KindTemplate:
+		return p.resources
+	}
+	return nil
+}
+
+// denies tells whether the rule denies the item. A URI is denied in every spelling: its server may decode it before it
+// looks, and look without the fragment, the query and what ends the path.
+func (r *rule) denies(n *policyName) bool {
+	if n.kind != registry.KindResource && n.kind != registry.KindTemplate {
+		return r.deny.match(n)
 	}
 	if len(r.deny.resources) == 0 {
 		return false
 	}
+	uri := n.name
 	for range maxDecodings + 1 {
-		if r.deniesBeginning(kind, name) {
+		if r.deniesBeginning(uri) {
 			return true
 		}
-		decoded, err := url.PathUnescape(name)
-		if err != nil || decoded == name {
+		decoded, err := url.PathUnescape(uri)
+		if err != nil || decoded == uri {
 			return false
 		}
-		name = decoded
+		uri = decoded
 	}
 	return false
 }
 
 // deniesBeginning tells whether the rule denies a URI, or what is left of it without its last parts.
-func (r *rule) deniesBeginning(kind registry.Kind, uri string) bool {
+func (r *rule) deniesBeginning(uri string) bool {
 	for _, end := range []string{"", "#", "?", ";"} {
 		if end != "" {
 			uri, _, _ = strings.Cut(uri, end)
 		}
-		if r.deny.match(kind, uri) || r.deny.match(kind, strings.TrimRight(uri, "/. ")) {
+		if matchesAny(r.deny.resources, uri) || matchesAny(r.deny.resources, strings.TrimRight(uri, "/. ")) {
 			return true
 		}
 	}
@@ -163,31 +189,32 @@ func (r *rule) hasScopes(p auth.Principal) bool {
 	return true
 }
 
-// allows tells whether the rules in set allow the item of that kind with that policy name.
-func (t *Tenant) allows(set ruleSet, kind registry.Kind, name string) bool {
-	allowed := false
+// allows tells whether the rules in set allow the item.
+func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
+	n, allowed := policyNameOf(item), false
 	for i := range t.rules {
 		if set[i] == 0 {
 			continue
 		}
-		if t.rules[i].denies(kind, name) {
+		if t.rules[i].denies(&n) {
 			return false
 		}
-		allowed = allowed || t.rules[i].allow.match(kind, name)
+		allowed = allowed || t.rules[i].allow.match(&n)
 	}
 	return allowed
 }
 
 // missingScopes returns the scopes with which the caller could use the item, when a rule says that it may be told.
-func (t *Tenant) missingScopes(c Caller, kind registry.Kind, name string) []string {
+func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
+	n := policyNameOf(item)
 	for i := range t.rules {
-		if c.rules[i] == 1 && t.rules[i].denies(kind, name) {
+		if c.rules[i] == 1 && t.rules[i].denies(&n) {
 			return nil
 		}
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && r.allow.match(kind, name) {
+		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && r.allow.match(&n) {
 			return r.scopes
 		}
 	}

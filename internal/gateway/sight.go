@@ -75,7 +75,7 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	made := &grant{byName: make(map[string]*granted)}
 	var all []*registry.Item
 	for _, tool := range view.Tools {
-		if !t.allows(rules, registry.KindTool, tool.Exposed) || isStranded(tool) {
+		if !t.allows(rules, &tool.Item) || isStranded(tool) {
 			continue
 		}
 		all = append(all, &tool.Item)
@@ -108,7 +108,7 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 
 // add adds the item when the rules allow it.
 func (l *list) add(t *Tenant, rules ruleSet, item *registry.Item) {
-	if t.allows(rules, item.Kind, item.PolicyName()) {
+	if t.allows(rules, item) {
 		l.items = append(l.items, item)
 	}
 }
@@ -154,8 +154,9 @@ func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 // bucketsOf returns the buckets of one tool, one for each pattern that its name matches.
 func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	var buckets []ratelimit.Bucket
+	n := policyNameOf(&tool.Item)
 	for _, l := range t.tools {
-		if registry.MatchName(l.pattern, tool.Exposed) {
+		if n.fits(l.pattern) {
 			key := "tool\x00" + t.ID + "\x00" + l.pattern + "\x00" + tool.Exposed
 			buckets = append(buckets, ratelimit.Bucket{Key: key, Limit: l.limit})
 		}

@@ -71,5 +71,5 @@ func settleNothing(_ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) {
 // Reads tells whether the caller may read the resource with that exposed URI now.
 func (g *Gateway) Reads(c Caller, uri string) bool {
 	resource, err := g.look(c.Tenant).view.Resource(uri)
-	return err == nil && c.Tenant.allows(c.rules, resource.Kind, resource.PolicyName())
+	return err == nil && c.Tenant.allows(c.rules, &resource.Item)
 }

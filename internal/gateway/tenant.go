@@ -30,7 +30,7 @@ type Limits struct {
 	Requests    *ratelimit.Limit           // HTTP requests; a batch costs its length. Default 100/s, burst 200
 	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
 	UserCalls   *ratelimit.Limit           // calls of one issuer and subject. Default 10/s, burst 20
-	Tools       map[string]ratelimit.Limit // calls of each tool whose exposed name matches the pattern
+	Tools       map[string]ratelimit.Limit // calls of each tool that the pattern names, as in rules
 	Concurrency *int                       // calls at once, one user half of them. Default 64
 	Streams     *int                       // event streams at once, one user half of them. Default 500
 	// Sessions and UserSessions are how many sessions of clients live at once, of the tenant and of one issuer and

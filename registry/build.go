@@ -38,7 +38,10 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	if b.origin == nil || b.origin.prefix != s.Prefix {
 		b.origin = &origin{server: s.Name, prefix: s.Prefix}
 	}
-	next := shelf{origin: b.origin}
+	next := shelf{origin: b.origin, listed: [3]bool{true, true, true}}
+	for _, kind := range s.Unread {
+		next.listed[listOf(kind)] = false
+	}
 	next.tools = shelve(b, KindTool, toolNames(s.Tools), before.tools, b.tool)
 	if s.Use != nil {
 		next.completes, next.subscribes = s.Completes, s.Subscribe != nil

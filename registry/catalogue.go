@@ -24,6 +24,7 @@ type shelf struct {
 	resources []*Resource
 	templates []*Template
 
+	listed                       [3]bool // by listOf: the list was read, be it empty
 	reads, completes, subscribes bool
 	timeout                      time.Duration // of resources in no list
 	announced                    [3]uint64     // changes of its lists that the server told of
@@ -41,10 +42,12 @@ func listOf(kind Kind) int {
 	return 2
 }
 
-func (s *shelf) empty() bool { return len(s.tools)+len(s.prompts) == 0 && !s.reads }
+func (s *shelf) empty() bool {
+	return len(s.tools)+len(s.prompts) == 0 && !s.reads && s.listed == [3]bool{}
+}
 
 func (s *shelf) equal(other *shelf) bool {
-	return s.origin == other.origin && s.reads == other.reads && s.completes == other.completes &&
+	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
 		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates)

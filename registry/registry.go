@@ -64,10 +64,13 @@ type Source struct {
 
 	// Definitions of what else there is, cleaned by the source, under the source's own names and URIs.
 	Prompts, Resources, Templates []mcp.Object
-	Timeout                       time.Duration // of one use of them; zero: 30 s
-	Use                           Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them
-	Reads                         bool          // the server has resources, even where it lists none
-	Completes                     bool          // the server completes arguments; else a completion is empty
+	// Unread are the kinds whose lists were not read yet, or could not be: that nothing is offered of them says nothing
+	// of what the server has.
+	Unread    []Kind
+	Timeout   time.Duration // of one use of prompts, resources and templates; zero: 30 s
+	Use       Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them
+	Reads     bool          // the server has resources, even where it lists none
+	Completes bool          // the server completes arguments; else a completion is empty
 	// Subscribe tells of changes of the resource with the source's own URI, until ctx ends; updated gets the URI that
 	// changed, which may be of a part of it, and must not wait. It returns as soon as no later change goes unseen. Nil:
 	// the server does not tell.

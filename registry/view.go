@@ -98,6 +98,10 @@ func (v *View) Announced(server string, kind Kind) uint64 {
 	return v.shelves[server].announced[listOf(kind)]
 }
 
+// Listed tells whether a server's list of that kind is known. Where it is not, the server is away or has just come, and
+// what it has cannot be told from what it has not. Resources and templates are one list.
+func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
+
 // Lookup returns the tool with that exposed name. The error is ErrNotFound.
 func (v *View) Lookup(name string) (*Tool, error) { return find(v.tools, name) }
 

@@ -61,6 +61,9 @@ func (r *rig) names() []string {
 	return names
 }
 
+// listed tells whether the upstream's list of that kind is known.
+func (r *rig) listed(kind registry.Kind) bool { return r.view().Listed(r.name, kind) }
+
 func (r *rig) untilNames(want ...string) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("there is %q and not %q", want, r.names()), func() bool { return slices.Equal(r.names(), want) })
@@ -162,6 +165,9 @@ func TestBrokenListCostsItselfAlone(t *testing.T) {
 					t.Errorf("refused: got %+v, want the list", got)
 				}
 				r.untilNames(list.rest...)
+				if !r.listed(registry.KindTool) || r.listed(list.kind) {
+					t.Errorf("known: tools %v, %s %v; want the tools alone of these", r.listed(registry.KindTool), list.kind, r.listed(list.kind))
+				}
 				r.must("tool", `{}`)
 			})
 		}
@@ -321,6 +327,9 @@ func TestSlowListDoesNotHoldTheToolsBack(t *testing.T) {
 		if got := r.last(); !got.Up || got.Tools != 1 || got.Resources != 1 {
 			t.Errorf("status after a second: got %+v, want the tools", got)
 		}
+		if r.listed(registry.KindPrompt) || !r.listed(registry.KindResource) {
+			t.Error("the prompts count as known after a second, or the resources do not")
+		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if got := r.last(); !got.Up || got.Restarts != 0 || len(got.Refused) != 1 || got.Refused[0].Kind != registry.KindPrompt {
@@ -329,7 +338,7 @@ func TestSlowListDoesNotHoldTheToolsBack(t *testing.T) {
 		hang.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := r.last(); got.Prompts != 2 || len(got.Refused) != 0 {
+		if got := r.last(); got.Prompts != 2 || len(got.Refused) != 0 || !r.listed(registry.KindPrompt) {
 			t.Errorf("status after a minute: got %+v, want prompts", got)
 		}
 	})

@@ -246,6 +246,11 @@ func (u *Upstream) source(l *lists) registry.Source {
 		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
 		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
+	for _, one := range l.all() {
+		if one.text == nil && c.topics()&topicOf(one.kind) != 0 {
+			s.Unread = append(s.Unread, one.kind)
+		}
+	}
 	s.Completes = c.has("completions")
 	if c.version == mcp.Revision2024 { // which has no such capability
 		s.Completes = len(s.Prompts) > 0 || len(s.Templates) > 0

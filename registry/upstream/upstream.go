@@ -138,7 +138,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// Probe connects once, reads all lists and disconnects, for `validate -online`.
+// Probe connects once, reads all lists into the catalogue and disconnects, for `validate -online`: what is in the
+// catalogue then can be named, not used.
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.connect(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	if err := u.read(ctx, l, everyTopic, func() {}); err != nil {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
 	}
-	status := l.status(nil)
+	status := l.status(u.reg.Replace(u.source(l)))
 	status.Server, status.Up, status.Tried = u.cfg.Name, true, true
 	return status, nil
 }

@@ -35,6 +35,7 @@ type Metrics struct {
 	reloads         *prometheus.CounterVec
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
+	configWarnings  *prometheus.GaugeVec
 	auditDropped    prometheus.Counter
 	panics          prometheus.Counter
 	buildInfo       *prometheus.GaugeVec
@@ -131,6 +132,9 @@ func (m *Metrics) process(f promauto.Factory) {
 	m.reloadTime = f.NewGauge(prometheus.GaugeOpts{
 		Name: "drawbridge_config_last_reload_success_timestamp_seconds", Help: "When the config in use was loaded.",
 	})
+	m.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_config_warnings", Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
+	}, []string{"code"})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that could not be written.",
 	})
@@ -285,6 +289,16 @@ func (m *Metrics) Reloaded(ok bool) {
 	}
 	m.reloads.WithLabelValues("ok").Inc()
 	m.reloadTime.SetToCurrentTime()
+}
+
+// ConfigWarnings sets how many warnings of that code the config in use has and does not acknowledge. Of none there is no
+// series.
+func (m *Metrics) ConfigWarnings(code string, n int) {
+	if n == 0 {
+		m.configWarnings.DeleteLabelValues(code)
+		return
+	}
+	m.configWarnings.WithLabelValues(code).Set(float64(n))
 }
 
 // AuditDropped counts audit records that could not be written.

@@ -54,6 +54,9 @@ func record(m *metrics.Metrics) {
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
 	m.Reloaded(true)
+	m.ConfigWarnings("no-match", 5)
+	m.ConfigWarnings("no-command", 1)
+	m.ConfigWarnings("no-command", 0)
 	m.AuditDropped(4)
 	m.Panicked()
 }
@@ -83,6 +86,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
+		`drawbridge_config_warnings{code="no-match"} 5`,
 		`drawbridge_audit_records_dropped_total 4`,
 		`drawbridge_panics_total 1`,
 		`version="1.2.3"} 1`,

@@ -52,7 +52,7 @@ func (i *Item) WholeName() (name string, cut bool) {
 	if i.Kind != KindTool && i.Kind != KindPrompt || !isCut(i.origin.prefix, i.Name) {
 		return "", false
 	}
-	return i.origin.prefix + separator + i.Name, true
+	return Beginning(i.origin.prefix) + i.Name, true
 }
 
 // Call uses the item: it asks its source, and brings the URIs in the answer into the form that clients use. A server

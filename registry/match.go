@@ -25,6 +25,12 @@ func MatchName(pattern, name string) bool {
 	}
 }
 
+// MayMatch tells whether there can be a name that begins with prefix and fits pattern.
+func MayMatch(pattern, prefix string) bool {
+	literal, _, starred := strings.Cut(pattern, "*")
+	return len(literal) > len(prefix) && strings.HasPrefix(literal, prefix) || starred && strings.HasPrefix(prefix, literal)
+}
+
 // maxNearest bounds, in bytes, the names that Nearest compares: longer ones are far from everything.
 const maxNearest = 160
 

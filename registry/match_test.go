@@ -34,6 +34,32 @@ func TestMatchName(t *testing.T) {
 	}
 }
 
+func TestMayMatch(t *testing.T) {
+	tests := []struct {
+		pattern, prefix string
+		want            bool
+	}{
+		{"*", "a__", true},
+		{"*_x", "a__", true},
+		{"a*", "a__", true},
+		{"a__*", "a__", true},
+		{"a__b", "a__", true},
+		{"a__b*c", "a__", true},
+		{"a__", "a__", false},
+		{"a_b", "a__", false},
+		{"b*", "a__", false},
+		{"ab*__c", "a__", false},
+		{"", "a__", false},
+		{"x", "", true},
+		{"*", "", true},
+	}
+	for _, test := range tests {
+		if got := registry.MayMatch(test.pattern, test.prefix); got != test.want {
+			t.Errorf("MayMatch(%q, %q) = %v, want %v", test.pattern, test.prefix, got, test.want)
+		}
+	}
+}
+
 func TestNearestTakesStarsAsAnyRun(t *testing.T) {
 	names := []string{"github__delete_repository", "github__delete_branch", "github__search"}
 	tests := []struct{ pattern, want string }{

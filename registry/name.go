@@ -91,7 +91,7 @@ func exposedName(prefix, name string) (string, error) {
 	case !onlyNameCharacters(prefix):
 		return "", errPrefix
 	}
-	full := prefix + separator + name
+	full := Beginning(prefix) + name
 	if !isCut(prefix, name) {
 		return full, nil
 	}
@@ -102,6 +102,14 @@ func exposedName(prefix, name string) (string, error) {
 		end--
 	}
 	return full[:end] + tail, nil
+}
+
+// Beginning returns what the exposed names of tools and prompts begin with that have a prefix; "" for the empty prefix.
+func Beginning(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return prefix + separator
 }
 
 // isCut tells whether a name with that prefix is too long to be exposed whole.

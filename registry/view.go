@@ -102,6 +102,9 @@ func (v *View) Announced(server string, kind Kind) uint64 {
 // what it has cannot be told from what it has not. Resources and templates are one list.
 func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
 
+// Reads tells whether a server of the view has resources, which may be more than it lists.
+func (v *View) Reads(server string) bool { return v.shelves[server].reads }
+
 // Lookup returns the tool with that exposed name. The error is ErrNotFound.
 func (v *View) Lookup(name string) (*Tool, error) { return find(v.tools, name) }
 

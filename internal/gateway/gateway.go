@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -131,19 +132,36 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 // Run passes changes of the catalogue on to those who wait on Changed, and reports what operators should know of them,
 // until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
-	reported := make(map[registry.Collision]bool)
-	for {
+	var collisions map[registry.Collision]bool
+	var unmatched map[PatternPlace]bool
+	settled := time.NewTimer(settleTime) // runs from the first change since patterns were last looked at
+	defer settled.Stop()
+	for running := true; ; {
 		changed := g.config.Registry.Changed()
-		reported = g.reportCollisions(ctx, reported)
+		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
-		select {
-		case <-changed:
-		case <-g.renewed:
-		case <-ctx.Done():
-			return nil
+		if !running {
+			settled.Reset(settleTime)
+			running = true
+		}
+		for same := true; same; {
+			select {
+			case <-changed:
+				same = false
+			case <-g.renewed:
+				same = false
+			case <-settled.C:
+				unmatched, running = g.reportUnmatched(ctx, unmatched), false
+			case <-ctx.Done():
+				return nil
+			}
 		}
 	}
 }
+
+// settleTime is how long after a change what patterns match is reported: a reload changes tenants and servers one after
+// the other, and servers come one by one.
+const settleTime = time.Second
 
 // Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and
 // no change goes unseen.

@@ -18,6 +18,8 @@ type Rule struct {
 	Allow    []string // patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI resources and templates
 	Deny     []string
 	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
+	// MayMatchNothing: patterns of this rule that match nothing are meant, and no warning.
+	MayMatchNothing bool
 }
 
 // rule is a Rule with its patterns sorted by kind.

@@ -23,6 +23,7 @@ type sight struct {
 	view      *registry.View
 	grants    sync.Map // ruleSet → *grant
 	count     atomic.Int32
+	idle      func() []idle // patterns not known to match anything; worked out once
 }
 
 // grant is what callers with one set of matching rules see and may use: one decision for list and use. It is immutable
@@ -53,6 +54,7 @@ func (g *Gateway) look(t *Tenant) *sight {
 		return s
 	}
 	s := &sight{catalogue: catalogue, view: catalogue.View(t.servers)}
+	s.idle = sync.OnceValue(func() []idle { return t.idle(s.view) })
 	t.seen.Store(s)
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,11 +19,15 @@ import (
 type TenantConfig struct {
 	ID      string
 	Servers []string // it can reach, in order of precedence
-	Rules   []Rule   // none: nothing is allowed
-	Limits  Limits
-	Output  sanitize.Policy
+	// Prefixes are what the exposed names of a server begin with, by server; one that is not here has its own name.
+	Prefixes map[string]string
+	Rules    []Rule // none: nothing is allowed
+	Limits   Limits
+	Output   sanitize.Policy
 	// InlineRefs shows the tools of lists with the local references in their schemas inlined.
 	InlineRefs bool
+	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no warning. Rules have their own.
+	MayMatchNothing bool
 }
 
 // Limits of a tenant. Nil means the default, a zero value that nothing passes.
@@ -57,6 +62,8 @@ type Tenant struct {
 	ID string
 
 	servers     []string
+	prefixes    map[string]string
+	watched     []watched // patterns that should match something
 	rules       []rule
 	requests    ratelimit.Bucket
 	calls       ratelimit.Bucket
@@ -120,6 +127,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	t := &Tenant{
 		ID:          cfg.ID,
 		servers:     slices.Clone(cfg.Servers),
+		prefixes:    maps.Clone(cfg.Prefixes),
 		requests:    ratelimit.Bucket{Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests)},
 		calls:       ratelimit.Bucket{Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls)},
 		userCalls:   or(cfg.Limits.UserCalls, userCalls),
@@ -141,6 +149,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		}
 		t.rules = append(t.rules, r)
 	}
+	t.watch(cfg)
 	return t, nil
 }
 

@@ -12,7 +12,7 @@ import (
 const maxWarnings = 100
 
 // Warnings returns what an operator should mend in the present catalogue, with the cure: items that are left out
-// because another server's has their name, and tools that nobody here can call.
+// because another server's has their name, tools that nobody here can call, and patterns that match nothing.
 func (g *Gateway) Warnings() []string {
 	var warnings []string
 	said := make(map[*registry.Tool]bool)
@@ -32,6 +32,9 @@ func (g *Gateway) Warnings() []string {
 					tool.Exposed, tool.Server))
 			}
 		}
+	}
+	for _, u := range g.Unmatched() {
+		warnings = append(warnings, u.String())
 	}
 	if more := len(warnings) - maxWarnings; more > 0 {
 		warnings = append(warnings[:maxWarnings], fmt.Sprintf("%d more of such warnings", more))

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// CodeNoMatch is the code of the warning that a pattern matches nothing.
+const CodeNoMatch = "no-match"
+
+// Bounds of how much is spent on the guess what a pattern may have meant.
+const (
+	maxGuesses = 20   // patterns of one tenant
+	maxGuessed = 1000 // names that a pattern is compared with
+)
+
+// PatternPlace says where a pattern stands.
+type PatternPlace struct {
+	Tenant  string
+	Rule    int    // of the tenant, from 1; 0: its limits of tools
+	Deny    bool   // the rule denies it
+	Pattern string // as written
+}
+
+// Unmatched is a pattern that names nothing of what the tenant's servers offer, although the lists of all servers whose
+// items it could name are known. A pattern of stars alone is never one. Resources that no list has can be read all the
+// same, so a pattern of resources is one only when none of the servers that it could be about has any.
+type Unmatched struct {
+	PatternPlace
+
+	Nearest string // what it may have meant, as a pattern; "" when nothing looks like it
+}
+
+// String says for operators what is unmatched, and what to do.
+func (u Unmatched) String() string {
+	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.words(), u.Pattern)
+	if u.Nearest != "" {
+		text += fmt.Sprintf(" (did you mean %s?)", u.Nearest)
+	}
+	return text + "; correct it or, if it is meant, acknowledge " + CodeNoMatch + " there"
+}
+
+// words says what is done with the pattern.
+func (p *PatternPlace) words() string {
+	switch {
+	case p.Rule == 0:
+		return "limits has tools"
+	case p.Deny:
+		return fmt.Sprintf("rule %d denies", p.Rule)
+	}
+	return fmt.Sprintf("rule %d allows", p.Rule)
+}
+
+// watched is a pattern of a tenant that should match something.
+type watched struct {
+	PatternPlace
+
+	kind registry.Kind
+	text string // of the pattern, without its kind
+}
+
+// idle is a watched pattern that is not known to match anything.
+type idle struct {
+	Unmatched
+
+	known bool // it is known to match nothing
+}
+
+// watch collects the patterns of a tenant whose matching nothing is not said to be meant.
+func (t *Tenant) watch(cfg *TenantConfig) {
+	for i := range cfg.Rules {
+		if r := &cfg.Rules[i]; !r.MayMatchNothing {
+			t.watchAll(PatternPlace{Tenant: cfg.ID, Rule: i + 1}, r.Allow)
+			t.watchAll(PatternPlace{Tenant: cfg.ID, Rule: i + 1, Deny: true}, r.Deny)
+		}
+	}
+	if cfg.MayMatchNothing {
+		return
+	}
+	for _, l := range t.tools {
+		t.watchAll(PatternPlace{Tenant: cfg.ID}, []string{l.pattern})
+	}
+}
+
+func (t *Tenant) watchAll(at PatternPlace, texts []string) {
+	for _, text := range texts {
+		w := watched{PatternPlace: at, kind: registry.KindTool, text: text}
+		w.Pattern = text
+		if kind, rest, found := strings.Cut(text, ":"); found {
+			w.kind, w.text = registry.Kind(kind), rest
+		}
+		if strings.Trim(w.text, "*") != "" {
+			t.watched = append(t.watched, w)
+		}
+	}
+}
+
+// idle returns the patterns that are not known to match anything in the view.
+func (t *Tenant) idle(view *registry.View) []idle {
+	if len(t.watched) == 0 {
+		return nil
+	}
+	names := map[registry.Kind][]policyName{}
+	for _, tool := range view.Tools {
+		names[registry.KindTool] = append(names[registry.KindTool], policyNameOf(&tool.Item))
+	}
+	for _, prompt := range view.Prompts {
+		names[registry.KindPrompt] = append(names[registry.KindPrompt], policyNameOf(&prompt.Item))
+	}
+	var out []idle
+	guesses := 0
+	for i := range t.watched {
+		w := &t.watched[i]
+		known, possible := t.knows(view, w)
+		if possible || anyFits(names[w.kind], w.text) {
+			continue
+		}
+		found := idle{Unmatched: Unmatched{PatternPlace: w.PatternPlace}, known: known}
+		if known && guesses < maxGuesses {
+			guesses++
+			found.Nearest = t.guess(w, names[w.kind])
+		}
+		out = append(out, found)
+	}
+	return out
+}
+
+// knows tells whether the lists of all servers whose items the pattern could name are known, and whether the pattern may
+// match although no list has anything that it fits.
+func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
+	known = true
+	for _, server := range t.servers {
+		if !registry.MayMatch(w.text, t.beginning(w.kind, server)) {
+			continue
+		}
+		known = known && view.Listed(server, w.kind)
+		possible = possible || w.kind == registry.KindResource && view.Reads(server)
+	}
+	return known, possible
+}
+
+// beginning returns what the policy names of a server's items of that kind begin with.
+func (t *Tenant) beginning(kind registry.Kind, server string) string {
+	if kind == registry.KindResource {
+		return server + ":"
+	}
+	prefix, set := t.prefixes[server]
+	if !set {
+		prefix = server
+	}
+	return registry.Beginning(prefix)
+}
+
+func anyFits(names []policyName, pattern string) bool {
+	for i := range names {
+		if names[i].fits(pattern) {
+			return true
+		}
+	}
+	return false
+}
+
+// guess returns what the pattern may have meant, as a pattern. What a server's names begin with is no part of the
+// comparison where the pattern has it.
+func (t *Tenant) guess(w *watched, names []policyName) string {
+	beginning := ""
+	for _, server := range t.servers {
+		if b := t.beginning(w.kind, server); len(b) > len(beginning) && strings.HasPrefix(w.text, b) {
+			beginning = b
+		}
+	}
+	var candidates []string
+	for i := 0; i < len(names) && len(candidates) < maxGuessed; i++ {
+		for _, name := range []string{names[i].name, names[i].whole} {
+			if rest, ok := strings.CutPrefix(name, beginning); ok && rest != "" {
+				candidates = append(candidates, rest)
+			}
+		}
+	}
+	nearest := registry.Nearest(strings.TrimPrefix(w.text, beginning), candidates)
+	switch {
+	case nearest == "":
+		return ""
+	case w.kind == registry.KindTool:
+		return beginning + nearest
+	}
+	return string(w.kind) + ":" + beginning + nearest
+}
+
+// Unmatched returns the patterns of all tenants that match nothing in the present catalogue and that nobody says are
+// meant so, by tenant and place.
+func (g *Gateway) Unmatched() []Unmatched {
+	var out []Unmatched
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		for _, one := range g.look(directory.byID[id]).idle() {
+			if one.known {
+				out = append(out, one.Unmatched)
+			}
+		}
+	}
+	return out
+}
+
+// reportUnmatched counts the patterns that match nothing, and logs those that were not reported before. It returns what
+// is reported now: a pattern stays reported while a server that it could be about is away, so that a server which comes
+// and goes does not fill the log.
+func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]bool) map[PatternPlace]bool {
+	now := make(map[PatternPlace]bool)
+	count := 0
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		for _, one := range g.look(directory.byID[id]).idle() {
+			if one.known {
+				count++
+			}
+			if one.known || before[one.PatternPlace] {
+				now[one.PatternPlace] = true
+			}
+			if one.known && !before[one.PatternPlace] && len(now) <= maxWarnings {
+				g.config.Logger.WarnContext(ctx, "a pattern matches nothing", slog.String("code", CodeNoMatch), slog.String("tenant", id),
+					slog.Int("rule", one.Rule), slog.Bool("deny", one.Deny), slog.String("pattern", one.Pattern), slog.String("nearest", one.Nearest))
+			}
+		}
+	}
+	g.config.Metrics.ConfigWarnings(CodeNoMatch, count)
+	return now
+}

@@ -94,8 +94,8 @@ func readConfig(path string, env environment) (*config, sources, error) {
 func (r *reader) parse(data []byte) (*config, error) {
 	cfg := defaultConfig()
 	cfg.file = r.file
-	if root := r.parseYAML(data); root != nil {
-		r.config(cfg, root)
+	if r.root = r.parseYAML(data); r.root != nil {
+		r.config(cfg, r.root)
 	}
 	if len(r.problems) > 0 {
 		return nil, r.problems.sorted()

@@ -58,6 +58,7 @@ type reader struct {
 	env      environment
 	problems problems
 	sources  sources
+	root     *node    // of the file
 	later    []func() // checks that need the whole config
 }
 

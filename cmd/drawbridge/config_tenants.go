@@ -95,8 +95,12 @@ func (r *reader) subjects(n *node) []string {
 	texts := r.nonEmpty(n, "subjects")
 	for _, item := range n.items {
 		issuer, subject, found := strings.Cut(item.text, "#")
-		if item.kind == scalar && item.text != "" && (!found || issuer == "" || subject == "") {
+		switch {
+		case item.kind != scalar || item.text == "":
+		case !found || issuer == "" || subject == "":
 			r.fault(item, "%q is not issuer#subject, like https://login.example/#alice", item.raw)
+		default:
+			r.later = append(r.later, func() { r.checkSubject(item) })
 		}
 	}
 	return texts
@@ -115,7 +119,7 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		kind, rest, found := strings.Cut(pattern, ":")
 		switch {
 		case !found && patternShape.MatchString(pattern):
-			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, pattern) })
+			r.later = append(r.later, func() { r.checkToolPattern(cfg, t, at, pattern) })
 		case !found:
 			r.fault(at, "%q is not a pattern: tools have names of letters, digits, _ - . and /, and * stands for any run of them", at.raw)
 		case kind != "prompt" && kind != "resource":
@@ -129,42 +133,6 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		}
 	})
 	return out
-}
-
-// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
-// server's name, a colon and the URI as the server has it.
-func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
-	name, _, found := strings.Cut(pattern, ":")
-	switch {
-	case strings.Contains(name, "*"):
-	case !found:
-		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and its URIs, like resource:files:*", at.raw)
-	case strings.HasPrefix(name, "mcp."):
-		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and the URI as the server has it, without mcp.", at.raw)
-	case !slices.Contains(t.Servers, name):
-		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server", at.raw)
-	}
-}
-
-// checkPatternServer reports a pattern that begins with the name of no server: a deny rule with a slip in it denies nothing.
-func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
-	name, _, found := strings.Cut(pattern, "__")
-	if !found || strings.Contains(name, "*") {
-		return
-	}
-	var prefixes []string
-	for _, s := range cfg.servers {
-		if !slices.Contains(t.Servers, s.name) {
-			continue
-		}
-		if s.prefix == "" {
-			return
-		}
-		prefixes = append(prefixes, s.prefix)
-	}
-	if !slices.Contains(prefixes, name) {
-		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, strings.TrimPrefix(strings.SplitN(at.raw, "__", 2)[0], "prompt:"))
-	}
 }
 
 func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
@@ -184,7 +152,7 @@ func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
 					r.fault(m.key, "%q is not a pattern of tools", m.name)
 				}
 				at := &node{kind: scalar, text: m.name, raw: m.name, line: m.key.line, col: m.key.col}
-				r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, m.name) })
+				r.later = append(r.later, func() { r.checkToolPattern(cfg, t, at, m.name) })
 				l.Tools[m.name] = *r.limit(m.value)
 			})
 		},

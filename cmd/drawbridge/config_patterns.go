@@ -1,0 +1,133 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+)
+
+// This file refuses what a rule says and can never match: a rule that denies with a slip in it denies nothing. What may
+// match only later, when a server offers more, is a warning instead.
+
+// checkSubject reports a subject of an issuer that the config does not have. An issuer or a subject may hold a #.
+func (r *reader) checkSubject(at *node) {
+	known := r.issuerNames()
+	if len(known) == 0 || issuerOf(at.text, known) != "" {
+		return
+	}
+	issuer, subject, _ := strings.Cut(at.raw, "#")
+	hint := nearest(issuer, known)
+	if hint != "" {
+		hint += "#" + subject
+	}
+	r.faultHint(at, hint, "%q matches nobody: there is no issuer %q", at.raw, issuer)
+}
+
+// issuerNames returns the issuers of the file, wherever they stand in it.
+func (r *reader) issuerNames() []string {
+	var names []string
+	if list := r.root.member("issuers"); list != nil {
+		for _, item := range list.items {
+			if name := item.member("issuer"); name != nil && name.text != "" {
+				names = append(names, name.text)
+			}
+		}
+	}
+	return names
+}
+
+// issuerOf returns the one of the known issuers that a subject is of, "" for none.
+func issuerOf(subject string, known []string) string {
+	for _, issuer := range known {
+		if rest, ok := strings.CutPrefix(subject, issuer+"#"); ok && rest != "" {
+			return issuer
+		}
+	}
+	return ""
+}
+
+// checkToolPattern reports a pattern of tools that no name of a tool can ever fit.
+func (r *reader) checkToolPattern(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
+	before := len(r.problems)
+	r.checkPatternServer(cfg, t, at, pattern)
+	if len(r.problems) > before || strings.Contains(pattern, "*") {
+		return
+	}
+	var known []string // names of tools as a pattern would have them
+	for i := range cfg.servers {
+		s := &cfg.servers[i]
+		beginning := registry.Beginning(s.prefix)
+		if !slices.Contains(t.Servers, s.name) || !registry.MayMatch(pattern, beginning) {
+			continue
+		}
+		if len(s.builtin) == 0 {
+			return // what it offers is known when it runs
+		}
+		for _, name := range builtin.Names() {
+			known = append(known, beginning+name)
+		}
+	}
+	if len(known) > 0 && !slices.Contains(known, pattern) {
+		r.faultHint(at, nearest(at.raw, known), "%q can match nothing: there is no such built-in tool", at.raw)
+	}
+}
+
+// checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its prefix.
+func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
+	if strings.HasPrefix(pattern, "*") {
+		return
+	}
+	var prefixes []string
+	for i := range cfg.servers {
+		s := &cfg.servers[i]
+		if !slices.Contains(t.Servers, s.name) {
+			continue
+		}
+		if registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
+			return
+		}
+		prefixes = append(prefixes, s.prefix)
+	}
+	kind, raw := "", at.raw
+	if rest, ok := strings.CutPrefix(raw, "prompt:"); ok {
+		kind, raw = "prompt:", rest
+	}
+	name, _, found := strings.Cut(raw, "__")
+	if found {
+		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, name)
+		return
+	}
+	hint := ""
+	if len(prefixes) == 1 {
+		hint = kind + registry.Beginning(prefixes[0]) + raw
+	}
+	r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s", at.raw, orNone(prefixes))
+}
+
+// orNone writes names as a list, in words when there is none.
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "no server"
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
+// server's name, a colon and the URI as the server has it.
+func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
+	if strings.HasPrefix(pattern, "*") || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
+		return
+	}
+	name, _, found := strings.Cut(pattern, ":")
+	switch {
+	case strings.HasPrefix(name, "mcp."):
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and the URI as the server has it, without mcp.", at.raw)
+	case !found:
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and its URIs, like resource:files:*", at.raw)
+	default:
+		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server", at.raw)
+	}
+}

@@ -165,6 +165,9 @@ func checkOrigin(text string) error {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != text {
 		return errors.New("an origin is scheme://host or scheme://host:port, like https://app.example.com")
 	}
+	if !validPort(u.Port()) {
+		return errPort
+	}
 	return nil
 }
 
@@ -173,6 +176,9 @@ var hostPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-
 func checkHost(text string) error {
 	if !hostPattern.MatchString(text) {
 		return errors.New("a host is a name or an address, with or without :port")
+	}
+	if _, port, _ := strings.Cut(text[strings.LastIndex(text, "]")+1:], ":"); !validPort(port) {
+		return errPort
 	}
 	return nil
 }
@@ -210,7 +216,9 @@ func (r *reader) publicURL(n *node) string {
 	if text == "" {
 		return ""
 	}
-	if checkOrigin(text) != nil {
+	if err := checkOrigin(text); errors.Is(err, errPort) {
+		r.fault(n, "public_url: %s", err)
+	} else if err != nil {
 		hint := ""
 		if cut := strings.TrimSuffix(text, "/mcp"); checkOrigin(cut) == nil && !n.expanded {
 			hint = cut

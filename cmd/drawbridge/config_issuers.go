@@ -128,10 +128,14 @@ func (r *reader) checkSource(iss *issuerConfig, source string, value, algs *node
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.Fragment != "":
 		r.fault(value, "jwks_url is not an https address")
+	case !validPort(u.Port()):
+		r.fault(value, "jwks_url: %s", errPort)
 	case u.User != nil:
 		r.fault(value, "jwks_url must not hold a user name or password")
 	case u.Scheme == "http" && !iss.private:
 		r.fault(value, "jwks_url must be https; plain http is only for an issuer with private_addresses: true")
+	default:
+		r.checkReachable(value, iss.private)
 	}
 }
 

@@ -99,6 +99,11 @@ func (r *reader) server(s *serverConfig, n *node) {
 	if s.maxChildren == 1 && !s.shared {
 		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
 	}
+	for _, name := range []string{"url", "base_url", "weather_url", "geocoding_url"} {
+		if value := n.member(name); value != nil {
+			r.checkReachable(value, s.private)
+		}
+	}
 	switch kind {
 	case "builtin":
 		r.checkBuiltin(s, n)
@@ -230,6 +235,8 @@ func (r *reader) checkServerURL(n *node) {
 		r.fault(n, "credentials do not belong into an address; put them into headers")
 	case u.Fragment != "":
 		r.fault(n, "an address with a #fragment")
+	case !validPort(u.Port()):
+		r.fault(n, "%s", errPort)
 	}
 }
 

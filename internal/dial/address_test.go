@@ -41,6 +41,9 @@ func TestT7SpecialAddresses(t *testing.T) {
 				if (err == nil) != want || err != nil && !errors.Is(err, ErrProhibited) {
 					t.Errorf("%s, private addresses %v: got error %v, want none: %v", address, allowed, err, want)
 				}
+				if own := (Config{PrivateAddresses: allowed}).Check(netip.MustParseAddr(address)); (own == nil) != want || own != nil && !errors.Is(own, ErrProhibited) {
+					t.Errorf("%s, private addresses %v: got %v of Check, want none: %v", address, allowed, own, want)
+				}
 				cure := test.privateToo && !want
 				if err != nil && strings.Contains(err.Error(), "private_addresses: true") != cure {
 					t.Errorf("%s: got error %v, want what cures it named: %v", address, err, cure)

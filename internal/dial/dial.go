@@ -48,6 +48,16 @@ func Client(cfg Config) *http.Client {
 	}
 }
 
+// Check tells whether a client of that config may connect to the address, by the address alone. The error is
+// ErrProhibited.
+func (c Config) Check(address netip.Addr) error {
+	network := "tcp4"
+	if address.Is6() {
+		network = "tcp6"
+	}
+	return check(guardian(c.PrivateAddresses), guardian(true), network, netip.AddrPortFrom(address, 443).String())
+}
+
 // newRest returns what sends all requests that are not plain.
 func newRest(d *net.Dialer) *http.Transport {
 	return &http.Transport{

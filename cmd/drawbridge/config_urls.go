@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+)
+
+// validPort tells whether the port of an address can be one; "" is none, and good.
+func validPort(port string) bool {
+	number, err := strconv.Atoi(port)
+	return port == "" || err == nil && number >= 1 && number <= 65535
+}
+
+// errPort is what is wrong with a port that is none.
+var errPort = errors.New("the port is not from 1 to 65535")
+
+// checkReachable reports an address that is never connected to: special ones, and loopback and private ones unless
+// private is set. Where a name leads shows when it is connected to.
+func (r *reader) checkReachable(n *node, private bool) {
+	address, ok := addressOf(n.text)
+	switch {
+	case !ok || (dial.Config{PrivateAddresses: private}).Check(address) == nil:
+	case dial.Config{PrivateAddresses: true}.Check(address) == nil:
+		r.fault(n, "this is a loopback or private address; nothing connects there without private_addresses: true beside it")
+	default:
+		r.fault(n, "nothing connects to this address: it is link-local, a metadata service or otherwise special")
+	}
+}
+
+// addressOf returns the IP address in a URL; ok is false when it has a name there, but for localhost.
+func addressOf(text string) (address netip.Addr, ok bool) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
+	}
+	address, err = netip.ParseAddr(host)
+	return address, err == nil
+}

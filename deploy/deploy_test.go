@@ -140,6 +140,7 @@ func secrets(t *testing.T) map[string]string {
 
 func TestExampleConfigsAreGood(t *testing.T) {
 	program, dir := drawbridge(t), copied(t)
+	withPrograms(t, "npx")
 	mounted := filepath.Join(dir, "secrets", "gateway.key")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
 	if err != nil || len(configs) != 5 {
@@ -148,7 +149,7 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		text := read(t, config)
 		write(t, config, strings.ReplaceAll(text, "/run/secrets/drawbridge.key", mounted))
-		out, code := run(t.Context(), t, dir, program, "validate", "-config", config)
+		out, code := run(t.Context(), t, dir, program, "validate", "-strict", "-config", config)
 		if code != 0 || !strings.Contains(out, "ok (") {
 			t.Errorf("%s: exit %d: %s", filepath.Base(config), code, out)
 		}
@@ -163,9 +164,24 @@ func TestConfigInTheREADMEIsGood(t *testing.T) {
 	}
 	config := filepath.Join(t.TempDir(), "drawbridge.yaml")
 	write(t, config, "listen:"+strings.ReplaceAll(text, "${GITHUB_TOKEN}", "example"))
-	if out, code := run(t.Context(), t, ".", drawbridge(t), "validate", "-config", config); code != 0 {
+	program := drawbridge(t)
+	withPrograms(t, "npx")
+	if out, code := run(t.Context(), t, ".", program, "validate", "-strict", "-config", config); code != 0 {
 		t.Errorf("exit %d: %s", code, out)
 	}
+}
+
+// withPrograms puts empty programs of these names into PATH, so that it does not matter what is installed here.
+func withPrograms(t *testing.T, names ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		write(t, filepath.Join(dir, name), "#!/bin/sh\n")
+		if err := os.Chmod(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // A key that everybody knows would let everybody in, so there is none: T-4.

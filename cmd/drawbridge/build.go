@@ -129,11 +129,11 @@ func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {
 	}
 }
 
-// scratchGateway is a desk that judges tenants and serves nobody.
-func scratchGateway() *gateway.Gateway {
+// scratchGateway is a desk that judges tenants against a catalogue and serves nobody.
+func scratchGateway(catalogue *registry.Registry) *gateway.Gateway {
 	registerer := prometheus.NewRegistry()
 	return gateway.New(gateway.Config{
-		Registry: registry.New(),
+		Registry: catalogue,
 		Limiter:  ratelimit.NewMemory(0),
 		Metrics:  metrics.New(registerer),
 		Seal:     seal.RandomRing(),

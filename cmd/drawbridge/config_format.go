@@ -36,6 +36,8 @@ type config struct {
 	pageSize       int
 	limits         limitsConfig
 	sources        sources
+	warnings       []warning                        // that it does not acknowledge, but for those of patterns
+	patterns       map[gateway.PatternPlace]problem // where each pattern stands, with its text as written
 }
 
 // sources are the files that a config was read from, or was meant to be.
@@ -70,6 +72,7 @@ func defaultConfig() *config {
 		legacySSE: true,
 		logLevel:  slog.LevelInfo,
 		logFormat: "json",
+		patterns:  map[gateway.PatternPlace]problem{},
 	}
 }
 
@@ -101,6 +104,7 @@ func (r *reader) parse(data []byte) (*config, error) {
 		return nil, r.problems.sorted()
 	}
 	cfg.sources = r.sources
+	r.warnAll(cfg)
 	return cfg, nil
 }
 
@@ -122,15 +126,17 @@ func (r *reader) config(cfg *config, root *node) {
 			r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 		}
 	}
+	known["acknowledge"] = r.acknowledge
 	known["redis"] = func(n *node) { r.fault(n, "sessions and limits over Redis are not there yet; take redis out") }
 	if !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
 		return
 	}
 	cfg.audit.File = r.auditFile(cfg)
-	r.checkAddresses(cfg, root)
+	r.checkAddresses(cfg)
 	for _, check := range r.later {
 		check()
 	}
+	cfg.prefixTenants()
 }
 
 func (r *reader) networkFields(cfg *config) fields {
@@ -229,18 +235,12 @@ func (r *reader) publicURL(n *node) string {
 }
 
 // checkAddresses needs all addresses, so it runs last.
-func (r *reader) checkAddresses(cfg *config, root *node) {
-	at := func(name string) *node {
-		if n := root.member(name); n != nil {
-			return n
-		}
-		return root
-	}
+func (r *reader) checkAddresses(cfg *config) {
 	if cfg.listen != "" && cfg.listen == cfg.operator && !strings.HasSuffix(cfg.listen, ":0") {
-		r.fault(at("operator"), "operator and listen are the same address; the operator's page is not for clients")
+		r.fault(r.at("operator"), "operator and listen are the same address; the operator's page is not for clients")
 	}
-	if cfg.publicURL == "" && root.member("public_url") == nil && cfg.listen != "" && (!loopback(cfg.listen) || strings.HasSuffix(cfg.listen, ":0")) {
-		r.fault(at("listen"), "clients elsewhere cannot type this address: set public_url to what they type, like https://mcp.example.com")
+	if cfg.publicURL == "" && r.root.member("public_url") == nil && cfg.listen != "" && (!loopback(cfg.listen) || strings.HasSuffix(cfg.listen, ":0")) {
+		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they type, like https://mcp.example.com")
 	}
 }
 

@@ -49,6 +49,14 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
+// child is member for who goes on to what is in it: an empty node when there is none.
+func (n *node) child(name string) *node {
+	if value := n.member(name); value != nil {
+		return value
+	}
+	return &node{}
+}
+
 // maxProblems bounds what is said about one file.
 const maxProblems = 100
 
@@ -60,6 +68,7 @@ type reader struct {
 	sources  sources
 	root     *node    // of the file
 	later    []func() // checks that need the whole config
+	warnings []warning
 }
 
 // newReader returns a reader of a config file that was read with that outcome.
@@ -72,6 +81,15 @@ func (r *reader) fault(at *node, format string, args ...any) {
 	r.faultHint(at, "", format, args...)
 }
 
+// at returns the value of a name at the top of the file, the whole file when there is none.
+func (r *reader) at(name string) *node {
+	if n := r.root.member(name); n != nil {
+		return n
+	}
+	return r.root
+}
+
+// faultHint records a problem at a node with what was probably meant.
 func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	if len(r.problems) >= maxProblems {
 		return // nobody reads on

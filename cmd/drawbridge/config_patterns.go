@@ -12,6 +12,41 @@ import (
 // This file refuses what a rule says and can never match: a rule that denies with a slip in it denies nothing. What may
 // match only later, when a server offers more, is a warning instead.
 
+// watchPatterns notes where a tenant's patterns stand, and which of them may match nothing without a warning.
+func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
+	note := func(place gateway.PatternPlace, at *node) {
+		place.Tenant = t.ID
+		cfg.patterns[place] = problem{File: r.file, Line: at.line, Column: at.col, Text: at.raw}
+	}
+	t.MayMatchNothing = acknowledges(codeNoMatch, n, r.root)
+	for _, m := range n.child("limits").child("tools").members {
+		note(gateway.PatternPlace{Pattern: m.name}, &node{raw: m.name, line: m.key.line, col: m.key.col})
+	}
+	for i := range t.Rules {
+		item := n.child("rules").items[i]
+		t.Rules[i].MayMatchNothing = acknowledges(codeNoMatch, item, n, r.root)
+		for _, at := range item.child("allow").items {
+			note(gateway.PatternPlace{Rule: i + 1, Pattern: at.text}, at)
+		}
+		for _, at := range item.child("deny").items {
+			note(gateway.PatternPlace{Rule: i + 1, Deny: true, Pattern: at.text}, at)
+		}
+	}
+}
+
+// prefixTenants tells each tenant what the names of its servers' items begin with.
+func (c *config) prefixTenants() {
+	prefixes := make(map[string]string)
+	for i := range c.servers {
+		if s := &c.servers[i]; s.prefix != s.name {
+			prefixes[s.name] = s.prefix
+		}
+	}
+	for i := range c.tenants {
+		c.tenants[i].Prefixes = prefixes
+	}
+}
+
 // checkSubject reports a subject of an issuer that the config does not have. An issuer or a subject may hold a #.
 func (r *reader) checkSubject(at *node) {
 	known := r.issuerNames()

@@ -131,6 +131,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"private_addresses": func(n *node) { s.private = r.boolean(n) },
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
 		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
+		"acknowledge":       r.acknowledge,
 		"shared":            func(n *node) { s.shared = r.boolean(n) },
 		"idempotent":        func(n *node) { s.idempotent = r.toolPatterns(n) },
 		"tool_timeouts": func(n *node) {

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 var tenantPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -32,7 +33,7 @@ func (r *reader) tenants(cfg *config, n *node) {
 
 // compileTenant lets the gateway judge what the checks here do not know.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
-	for _, e := range split(scratchGateway().SetTenants([]gateway.TenantConfig{t})) {
+	for _, e := range split(scratchGateway(registry.New()).SetTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
 	}
 }
@@ -51,7 +52,9 @@ func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
 		"limits":      func(n *node) { r.tenantLimits(cfg, t, n) },
 		"output":      func(n *node) { r.output(&t.Output, n) },
 		"inline_refs": func(n *node) { t.InlineRefs = r.boolean(n) },
+		"acknowledge": r.acknowledge,
 	})
+	r.watchPatterns(cfg, t, n)
 	r.need(n, "the tenant", "servers")
 }
 
@@ -73,6 +76,8 @@ func (r *reader) rule(cfg *config, t *gateway.TenantConfig, n *node) gateway.Rul
 		"allow":    func(n *node) { rule.Allow = r.patterns(cfg, t, n, "allow") },
 		"deny":     func(n *node) { rule.Deny = r.patterns(cfg, t, n, "deny") },
 		"announce": func(n *node) { rule.Announce = r.boolean(n) },
+
+		"acknowledge": r.acknowledge,
 	})
 	if ok && n.member("allow") == nil && n.member("deny") == nil {
 		r.fault(n, "a rule needs allow or deny")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // testEnvironment is what the configs of testdata may expand.
@@ -172,6 +174,89 @@ func TestT19SecretsAreNotInProblems(t *testing.T) {
 	}
 }
 
+// TestT19SecretsAreNotInWarnings does the same with warnings.
+func TestT19SecretsAreNotInWarnings(t *testing.T) {
+	cfg := parse(t, `audit: {file: "${SECRET}/audit.jsonl"}`+"\n"+strings.Replace(minimal, "servers: [files]", `servers: [files], rules: [{deny: ["files__${SECRET}"]}]`, 1)+`
+  a: {command: "${SECRET}"}
+  b: {url: "http://mcp.example.com/?token=${SECRET}"}
+  c: {url: "http://mcp.example.com/", headers: {X-Key: "${SECRET}"}}
+`)
+	var all strings.Builder
+	for _, w := range append(cfg.warnings, unmatched(cfg, registry.New())...) {
+		fmt.Fprintln(&all, w)
+	}
+	for _, code := range []string{codeNoAudit, codeNoCommand, codePlainHTTP, codeUnused} {
+		if !strings.Contains(all.String(), "["+code+"]") {
+			t.Errorf("no warning %s in %s", code, all.String())
+		}
+	}
+	if strings.Contains(all.String(), "hunter2") {
+		t.Errorf("the secret is in %s", all.String())
+	}
+}
+
+// TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a connection says of others.
+func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"api__list": "", "api__*": "", "files__anything": "", "*": "",
+		"api__lsit": "api__list", "api__create": "-", "prompt:api__x": "-",
+	} {
+		text := strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
+		cfg := parse(t, text+"  api: {openapi: issues.yaml, base_url: \"https://api.example.com\"}\n")
+		found := findings{}
+		found.judge(t.Context(), cfg, false)
+		got := ""
+		for _, w := range found.Warnings {
+			if w.Code == codeNoMatch {
+				got = w.Hint
+				if got == "" {
+					got = "-"
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got a warning with %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is between.
+func TestCredentialsOverPlainHTTP(t *testing.T) {
+	for server, want := range map[string]bool{
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}}`:                                 true,
+		`{url: "http://8.8.8.8/mcp", headers: {X-Api-Key: x}, private_addresses: true}`:                    true,
+		`{url: "http://mcp.example.com/mcp?access_token=x"}`:                                               true,
+		`{openapi: issues.yaml, base_url: "http://api.example.com", headers: {Cookie: x}}`:                 true,
+		`{url: "https://mcp.example.com/mcp", headers: {Authorization: x}}`:                                false,
+		`{url: "http://mcp.example.com/mcp", headers: {X-Client: x}}`:                                      false,
+		`{url: "http://mcp.example.com/mcp"}`:                                                              false,
+		`{url: "http://127.0.0.1/mcp", headers: {Authorization: x}, private_addresses: true}`:              false,
+		`{url: "http://mcp.internal.example/mcp", headers: {Authorization: x}, private_addresses: true}`:   false,
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [plain-http]}`:      false,
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [unserved-tenant]}`: true,
+	} {
+		cfg := parse(t, strings.Replace(minimal, "[files]", "[files, web]", 1)+"  web: "+server+"\n")
+		got := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codePlainHTTP })
+		if got != want {
+			t.Errorf("%s: warned %v, want %v", server, got, want)
+		}
+	}
+}
+
+func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
+	for address, want := range map[string]bool{
+		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false, "localhost:9090": false, "10.0.0.1:9090": false,
+	} {
+		cfg := parse(t, "operator: '"+address+"'\n"+minimal)
+		if got := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codeOpenOperator }); got != want {
+			t.Errorf("%s: warned %v, want %v", address, got, want)
+		}
+	}
+	if _, err := parseConfig("x.yaml", []byte("operator: ':9090'\n"+minimal), testEnvironment); err == nil {
+		t.Error("an operator's address without a host was taken")
+	}
+}
+
 func TestLargeFileIsRefusedUnread(t *testing.T) {
 	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes), testEnvironment)
 	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 1 MiB"; got != want {
@@ -226,6 +311,11 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("got config %v and error %v", cfg, err)
 		}
 		if err == nil {
+			for _, w := range cfg.warnings {
+				if !placed.MatchString(w.String()) {
+					t.Fatalf("a warning without a place: %q", w)
+				}
+			}
 			return
 		}
 		var found problems

@@ -63,6 +63,7 @@ func (p *parts) reload(ctx, work context.Context, env environment) sources {
 	p.status.setRefused("")
 	restart := restartNeeded(p.started, cfg)
 	p.status.setRestart(restart)
+	tellWarnings(ctx, cfg, p.log, p.metrics)
 	p.log.InfoContext(ctx, "config reloaded", slog.String("config", cfg.summary()))
 	if len(restart) > 0 {
 		p.log.WarnContext(ctx, "some changes need a restart", slog.Any("settings", restart))

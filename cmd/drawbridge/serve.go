@@ -101,6 +101,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	if o.hangups != nil {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.env) })
 	}
+	tellWarnings(ctx, p.started, p.log, p.metrics)
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()), slog.String("operator", l.operator.Addr().String()),
 		slog.String("version", thisBuild().version), slog.String("config", p.started.summary()))
 	if o.up != nil {

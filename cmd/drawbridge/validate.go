@@ -12,8 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -23,12 +26,35 @@ const onlineTimeout = 15 * time.Second
 
 // findings is what validate found; with -json it is the output.
 type findings struct {
-	OK       bool     `json:"ok"`
-	File     string   `json:"file"`
-	Problems problems `json:"problems"`
-	Notes    []string `json:"notes,omitempty"` // what is left out, and no problem
-	Online   []check  `json:"online,omitempty"`
+	OK       bool      `json:"ok"`
+	File     string    `json:"file"`
+	Problems problems  `json:"problems"`
+	Warnings []warning `json:"warnings,omitempty"` // what works and may not be meant
+	Notes    []string  `json:"notes,omitempty"`    // what is left out, and no problem
+	Online   []check   `json:"online,omitempty"`
+
+	strict bool // warnings count like problems
 }
+
+// judge says what is wrong with a config that can be read, and what may be.
+func (f *findings) judge(ctx context.Context, cfg *config, online bool) {
+	for i := range cfg.servers {
+		f.Notes = append(f.Notes, cfg.servers[i].api.leftOut...)
+	}
+	catalogue := registry.New()
+	fleet := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer fleet.close()
+	fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.servers), serverConfig.isElsewhere))
+	if online {
+		f.Online = tryOnline(ctx, cfg, catalogue)
+	}
+	f.Warnings = append(slices.Clone(cfg.warnings), unmatched(cfg, catalogue)...)
+	sortWarnings(f.Warnings)
+	f.OK = !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK }) && (!f.strict || len(f.Warnings) == 0)
+}
+
+// isElsewhere tells whether what the server offers is known only when it is connected to.
+func (s serverConfig) isElsewhere() bool { return s.command != "" || s.url != "" }
 
 // check is one thing tried over the network.
 type check struct {
@@ -38,28 +64,25 @@ type check struct {
 }
 
 func runValidate(ctx context.Context, args []string, s streams) int {
-	flags := newFlags("validate", "[-config F] [-json] [-online]",
-		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\nExit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
+	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
+		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\n"+
+			"What works and may not be meant is a warning, with its code at the end; acknowledge: [code] in the config, a tenant, a rule or a server silences it there.\n"+
+			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
 	online := flags.Bool("online", false, "also connect to the servers and fetch the issuers' key sets")
+	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
 	cfg, err := loadConfig(*file, processEnvironment())
-	found := findings{OK: err == nil, File: *file, Problems: problems{}}
+	found := findings{File: *file, Problems: problems{}, strict: *strict}
 	if err != nil && !errors.As(err, &found.Problems) {
 		s.complain("drawbridge validate: %v\n", err)
 		return exitRefused
 	}
 	if err == nil {
-		for i := range cfg.servers {
-			found.Notes = append(found.Notes, cfg.servers[i].api.leftOut...)
-		}
-	}
-	if err == nil && *online {
-		found.Online = tryOnline(ctx, cfg)
-		found.OK = !slices.ContainsFunc(found.Online, func(c check) bool { return !c.OK })
+		found.judge(ctx, cfg, *online)
 	}
 	show := found.text
 	if *asJSON {
@@ -76,10 +99,13 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	return exitOK
 }
 
-func (f findings) text(summary string) string {
+func (f *findings) text(summary string) string {
 	var out strings.Builder
 	for _, p := range f.Problems {
 		fmt.Fprintln(&out, p)
+	}
+	for _, w := range f.Warnings {
+		fmt.Fprintln(&out, w)
 	}
 	for _, note := range f.Notes {
 		fmt.Fprintf(&out, "left out: %s\n", note)
@@ -95,11 +121,18 @@ func (f findings) text(summary string) string {
 		fmt.Fprintf(&out, "%s: ok (%s)\n", f.File, summary)
 		return out.String()
 	}
-	fmt.Fprintf(&out, "%s: %s\n", f.File, count(len(f.Problems)+f.failures(), "problem"))
+	var why []string
+	if n := len(f.Problems) + f.failures(); n > 0 {
+		why = append(why, count(n, "problem"))
+	}
+	if f.strict && len(f.Warnings) > 0 {
+		why = append(why, count(len(f.Warnings), "warning"))
+	}
+	fmt.Fprintf(&out, "%s: %s\n", f.File, strings.Join(why, ", "))
 	return out.String()
 }
 
-func (f findings) failures() int {
+func (f *findings) failures() int {
 	n := 0
 	for _, c := range f.Online {
 		if !c.OK {
@@ -109,7 +142,7 @@ func (f findings) failures() int {
 	return n
 }
 
-func (f findings) json(string) string {
+func (f *findings) json(string) string {
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		panic(err) // texts and numbers only
@@ -117,8 +150,8 @@ func (f findings) json(string) string {
 	return string(data) + "\n"
 }
 
-// tryOnline connects to everything at once and waits for the answers.
-func tryOnline(ctx context.Context, cfg *config) []check {
+// tryOnline connects to everything at once and waits for the answers. What the servers offer goes into the catalogue.
+func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) []check {
 	ctx, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
@@ -128,8 +161,8 @@ func tryOnline(ctx context.Context, cfg *config) []check {
 		}
 	}
 	for _, srv := range cfg.servers {
-		if len(srv.builtin) == 0 && srv.api.document == nil { // an API has no question that is sure to be harmless
-			tries = append(tries, func() check { return tryServer(ctx, srv) })
+		if srv.isElsewhere() { // an API has no question that is sure to be harmless
+			tries = append(tries, func() check { return tryServer(ctx, srv, catalogue) })
 		}
 	}
 	checks := make([]check, len(tries))
@@ -141,9 +174,9 @@ func tryOnline(ctx context.Context, cfg *config) []check {
 	return checks
 }
 
-func tryServer(ctx context.Context, srv serverConfig) check {
+func tryServer(ctx context.Context, srv serverConfig, catalogue *registry.Registry) check {
 	c := check{Name: "server " + srv.name}
-	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), registry.New()).Probe(ctx)
+	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), catalogue).Probe(ctx)
 	if err != nil {
 		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
 			err = unavailable.Err // which server stands before it

@@ -39,6 +39,12 @@ type child struct {
 	drained chan struct{}  // closed when all of its output was read
 }
 
+// CheckCommand tells why the program of a command cannot be started: it is not in PATH, or not at its path.
+func CheckCommand(command string) error {
+	_, err := exec.LookPath(command)
+	return err
+}
+
 // startChild starts the process. ctx does not end it; close does.
 func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) {
 	// Nothing of a client's reaches this command line: it is the operator's own.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// This file looks at a good config for what works and may not be what was meant.
+
+// warnAll collects the warnings of a config without problems.
+func (r *reader) warnAll(cfg *config) {
+	r.warnOperator(cfg)
+	r.warnAudit(cfg)
+	for _, m := range r.root.member("tenants").members {
+		r.warnTenant(cfg, m)
+	}
+	for i, m := range r.root.member("servers").members {
+		r.warnServer(cfg, &cfg.servers[i], m)
+	}
+	sortWarnings(r.warnings)
+	cfg.warnings = r.warnings
+}
+
+// warnOperator: who reaches the operator's page learns what there is.
+func (r *reader) warnOperator(cfg *config) {
+	host, _, err := net.SplitHostPort(cfg.operator)
+	address, _ := netip.ParseAddr(host)
+	if err == nil && address.Unmap().IsUnspecified() {
+		r.warn(codeOpenOperator, r.at("operator"), nil,
+			"the operator's page is on all addresses of this machine, and asks nobody who they are; give it one that clients cannot reach")
+	}
+}
+
+// warnAudit: the file that is taken by default lies beside the config, where there is a directory.
+func (r *reader) warnAudit(cfg *config) {
+	file := r.root.child("audit").member("file")
+	if file == nil || cfg.audit.File == "-" {
+		return
+	}
+	if info, err := os.Stat(filepath.Dir(cfg.audit.File)); err != nil || !info.IsDir() {
+		r.warn(codeNoAudit, file, nil, "%q cannot be written here: its directory is not there", file.raw)
+	}
+}
+
+func (r *reader) warnTenant(cfg *config, m member) {
+	serves := func(iss issuerConfig) bool {
+		return iss.Tenant == m.name || slices.Contains(iss.TenantsAllowed, m.name)
+	}
+	if !slices.ContainsFunc(cfg.issuers, serves) {
+		r.warn(codeUnserved, m.key, []*node{m.value}, "no issuer serves the tenant %q, so nobody can be of it", m.name)
+		return
+	}
+	rules := m.value.member("rules")
+	if rules == nil {
+		return
+	}
+	var serving []string
+	for _, iss := range cfg.issuers {
+		if serves(iss) {
+			serving = append(serving, iss.Issuer.Issuer)
+		}
+	}
+	for _, rule := range rules.items {
+		subjects := rule.member("subjects")
+		if subjects == nil {
+			continue
+		}
+		for _, item := range subjects.items {
+			if issuerOf(item.text, serving) == "" {
+				r.warn(codeForeignSubject, item, []*node{rule, m.value}, "%q is nobody of this tenant: its issuer does not serve it", item.raw)
+			}
+		}
+	}
+}
+
+func (r *reader) warnServer(cfg *config, s *serverConfig, m member) {
+	within := []*node{m.value}
+	if !slices.ContainsFunc(cfg.tenants, func(t gateway.TenantConfig) bool { return slices.Contains(t.Servers, s.name) }) {
+		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.name)
+	}
+	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.command) != nil {
+		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH", at.raw)
+	}
+	for _, name := range []string{"url", "base_url"} {
+		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {
+			r.warn(codePlainHTTP, at, within, "credentials go to a public address over plain http, where others can read them; use https")
+		}
+	}
+}
+
+// exposesCredentials tells whether requests to the address carry credentials over the internet unencrypted. A name
+// stands for a public address unless the server may have a private one: to others it would not be connected.
+func (s serverConfig) exposesCredentials(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	if ip, ok := addressOf(address); !ok && s.private || ok && (dial.Config{}).Check(ip) != nil {
+		return false
+	}
+	for name := range s.headers {
+		if secretName(name) {
+			return true
+		}
+	}
+	for name := range u.Query() {
+		if secretName(name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// The codes of warnings. Configs acknowledge them and scripts read them, so they never change.
+const (
+	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
+	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
+	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
+	codeNoCommand      = "no-command"         // a server's command is no program
+	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
+	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
+	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
+	codeUnused         = "unused-server"      // no tenant reaches the server
+)
+
+// codes returns all of them, in order.
+func codes() []string {
+	return []string{
+		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
+	}
+}
+
+// warning is something in a config that works and may not be what was meant.
+type warning struct {
+	problem
+
+	Code string `json:"code"`
+}
+
+func (w warning) String() string {
+	marked := w.problem
+	marked.Text = "warning: " + marked.Text
+	return marked.String() + " [" + w.Code + "]"
+}
+
+// sortWarnings puts warnings into the order of the file.
+func sortWarnings(all []warning) {
+	slices.SortStableFunc(all, func(a, b warning) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// acknowledge reads the codes of warnings that are meant, in the config, a tenant, a rule or a server: they are not told
+// of what stands within.
+func (r *reader) acknowledge(n *node) {
+	r.eachText(n, "acknowledge", func(at *node, code string) {
+		if !slices.Contains(codes(), code) {
+			r.faultHint(at, nearest(at.raw, codes()), "there is no warning %q; there are %s", at.raw, strings.Join(codes(), ", "))
+		}
+	})
+}
+
+// acknowledges tells whether one of the mappings acknowledges the code.
+func acknowledges(code string, within ...*node) bool {
+	return slices.ContainsFunc(within, func(n *node) bool {
+		list := n.member("acknowledge")
+		return list != nil && slices.ContainsFunc(list.items, func(item *node) bool { return item.text == code })
+	})
+}
+
+// warn records a warning at a node, unless the config or one of the mappings that it stands in acknowledges it.
+func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
+	if len(r.warnings) < maxProblems && !acknowledges(code, append(within, r.root)...) {
+		r.warnings = append(r.warnings, warning{problem{r.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
+	}
+}
+
+// unmatched returns a warning for each pattern that matches nothing in the catalogue.
+func unmatched(cfg *config, catalogue *registry.Registry) []warning {
+	desk := scratchGateway(catalogue)
+	if err := desk.SetTenants(cfg.tenants); err != nil {
+		panic(err) // a config with such tenants is refused
+	}
+	var out []warning
+	for _, u := range desk.Unmatched() {
+		at := cfg.patterns[u.PatternPlace]
+		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
+		out = append(out, warning{at, codeNoMatch})
+	}
+	return out
+}
+
+// tellWarnings logs the warnings of a config that comes into force, and counts them. What patterns match is the
+// gateway's to tell, which knows it.
+func tellWarnings(ctx context.Context, cfg *config, log *slog.Logger, m *metrics.Metrics) {
+	counts := make(map[string]int)
+	for _, w := range cfg.warnings {
+		counts[w.Code]++
+		log.WarnContext(ctx, "config warning", slog.String("code", w.Code), slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
+			slog.String("warning", w.Text))
+	}
+	for _, code := range codes() {
+		if code != codeNoMatch {
+			m.ConfigWarnings(code, counts[code])
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,4 +80,46 @@ func TestNearestTakesStarsAsAnyRun(t *testing.T) {
 			t.Errorf("Nearest(%.20q) = %q, want %q", test.pattern, got, test.want)
 		}
 	}
+}
+
+// TestMayMatchAsTried compares it with trying all short names, for all short patterns and prefixes.
+func TestMayMatchAsTried(t *testing.T) {
+	suffixes := texts("a_", 4)[1:] // a name goes on after its prefix
+	for _, pattern := range texts("a_*", 4) {
+		for _, prefix := range texts("a_", 3) {
+			want := slices.ContainsFunc(suffixes, func(suffix string) bool { return registry.MatchName(pattern, prefix+suffix) })
+			if got := registry.MayMatch(pattern, prefix); got != want {
+				t.Errorf("MayMatch(%q, %q) = %v, want %v", pattern, prefix, got, want)
+			}
+		}
+	}
+}
+
+// TestNearestOfAFitIsTheFit: what a pattern fits already needs no letter changed.
+func TestNearestOfAFitIsTheFit(t *testing.T) {
+	names := texts("a_", 4)
+	for _, pattern := range texts("a_*", 4) {
+		fit := slices.IndexFunc(names, func(name string) bool { return registry.MatchName(pattern, name) })
+		if fit < 0 || strings.Trim(pattern, "*") == "" {
+			continue
+		}
+		if got := registry.Nearest(pattern, names); got != names[fit] {
+			t.Errorf("Nearest(%q) = %q, want %q", pattern, got, names[fit])
+		}
+	}
+}
+
+// texts returns all texts of these letters up to a length, the shortest first.
+func texts(letters string, length int) []string {
+	all := []string{""}
+	for from := 0; length > 0; length-- {
+		to := len(all)
+		for _, text := range all[from:to] {
+			for _, letter := range letters {
+				all = append(all, text+string(letter))
+			}
+		}
+		from = to
+	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ type child struct {
 	duplex
 	logger *slog.Logger
 	cmd    *exec.Cmd
-	stdin  *os.File
+	stdin  input
 	stdout *os.File
 	stderr *os.File
 	queue  chan []byte
@@ -43,6 +44,12 @@ type child struct {
 func CheckCommand(command string) error {
 	_, err := exec.LookPath(command)
 	return err
+}
+
+// input is what a child reads: a pipe.
+type input interface {
+	io.WriteCloser
+	SetWriteDeadline(t time.Time) error
 }
 
 // startChild starts the process. ctx does not end it; close does.

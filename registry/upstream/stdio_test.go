@@ -190,7 +190,7 @@ func TestCancelReachesAChild(t *testing.T) {
 		began := time.Now()
 		_, err := r.call(ctx, "slow", `{}`, nil)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > limit/3 {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > soon {
 			t.Errorf("%s: got error %v after %v, want the deadline's at once", kind, err, time.Since(began))
 		}
 		// The held call prints nothing when released; a server that still answers shows that it goes on.
@@ -207,7 +207,7 @@ func TestListChangeIsFollowed(t *testing.T) {
 		began := time.Now()
 		r.must("change", `{"arguments":{"name":"fresh"}}`)
 		r.untilTool("fresh")
-		if took := time.Since(began); took > limit/3 { // the next check comes later
+		if took := time.Since(began); took > soon { // the next check comes later
 			t.Errorf("%s: the new tool took %v", kind, took)
 		}
 	}
@@ -266,11 +266,8 @@ func TestOversizedAnswerFailsItsCallOnly(t *testing.T) {
 	r.must("echo", `{}`)
 }
 
-// TestDeafChildIsReplaced stops reading its input; neither callers nor the end wait for it.
-func TestDeafChildIsReplaced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the write limit of 10 s")
-	}
+// TestNobodyWaitsForADeafChild stops reading its input; neither callers nor the end wait for it.
+func TestNobodyWaitsForADeafChild(t *testing.T) {
 	t.Parallel()
 	r := start(t, shared(command("legacy")))
 	r.untilTool("deaf")
@@ -284,11 +281,14 @@ func TestDeafChildIsReplaced(t *testing.T) {
 			t.Errorf("call of a deaf child: got %v, want the deadline's error", err)
 		}
 	}
-	if took := time.Since(began); took > limit/3 {
+	if took := time.Since(began); took > soon {
 		t.Errorf("calls of a deaf child took %v, want their deadline", took)
 	}
-	r.until("it is replaced", func() bool { return r.last().Restarts >= 1 && r.last().Up })
-	r.must("echo", `{}`)
+	began = time.Now()
+	r.stop()
+	if took := time.Since(began); took > soon {
+		t.Errorf("the end took %v", took)
+	}
 }
 
 // TestKilledChildComesBack kills a child in the middle of a call and while idle. The call fails and is not repeated;
@@ -357,7 +357,7 @@ func TestT48ChildSeesNothingOfTheGateway(t *testing.T) {
 	seen := surroundings(t, r)
 	for _, variable := range seen.Env {
 		name, _, _ := strings.Cut(variable, "=")
-		if !slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "OWN", fakeServer}, name) {
+		if !slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "OWN", fakeServer, "GORACE"}, name) {
 			t.Errorf("variable of the gateway in the child: %s", name)
 		}
 	}

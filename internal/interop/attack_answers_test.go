@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -67,7 +68,7 @@ func TestT9OddAnswersNeverPass(t *testing.T) {
 		g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n  own: {builtin: [calculate]}\n"))
 		token := g.mint(who{tenant: "acme", subject: "alice"})
 		for i, row := range table {
-			eventually(t, "the tool is listed", 30*time.Second, func() bool { return slices.Contains(g.tools(t, token), "up__odd") })
+			eventually(t, "the tool is listed", func() bool { return slices.Contains(g.tools(t, token), "up__odd") })
 			a := g.modern(t, token, "tools/call", "up__odd", fmt.Sprintf(`"name":"up__odd","arguments":{"row":%d}`, i))
 			m := a.last(t)
 			if m.Error == nil || m.Error.Code != -32603 || strings.Contains(string(a.body), "leak") || a.status != http.StatusOK {
@@ -231,10 +232,14 @@ func progressToken(params json.RawMessage) json.RawMessage {
 
 func TestFloodOfNotificationsEndsAndHurtsNobodyElse(t *testing.T) {
 	t.Parallel()
+	var served atomic.Int32 // calls of others
 	up := ambush(t, &hostile{tools: tool("flood"), answer: func(w http.ResponseWriter, id json.RawMessage, _ execution, params json.RawMessage) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		token := progressToken(params)
-		for i := range 20_000 {
+		for i := 0; i < 20_000 || served.Load() < 10; i++ { // if others had to wait for the end, there were none
+			if _, err := fmt.Fprint(w, ": comment\n\n"); err != nil {
+				return
+			}
 			fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`+"\n\n", token, i)
 			fmt.Fprint(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":"x"}}`+"\n\n: comment\n\n")
 			fmt.Fprint(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`+"\n\n")
@@ -251,25 +256,24 @@ func TestFloodOfNotificationsEndsAndHurtsNobodyElse(t *testing.T) {
 			done <- len(s.story(t, `1`, "tools/call", "up__flood", s.meta(`"progressToken":1`)+`,"name":"up__flood","arguments":{}`))
 		}()
 	}
-	token, slowest, ended := g.mint(who{tenant: "globex", subject: "bob"}), time.Duration(0), 0
-	deadline := time.After(30 * time.Second)
+	token, ended := g.mint(who{tenant: "globex", subject: "bob"}), 0
+	deadline := time.After(patient)
 	for ended < 2 {
-		started := time.Now()
 		if text, _ := g.text(t, token, "own__calculate", `{"expression":"1+1"}`); !strings.Contains(text, "2") {
 			t.Fatalf("1+1 = %s", text)
 		}
-		slowest = max(slowest, time.Since(started))
+		served.Add(1)
 		select {
 		case n := <-done:
 			t.Logf("a call got %d messages", n)
 			ended++
 		case <-deadline:
-			t.Fatal("the floods did not end within 30 s")
+			t.Fatalf("the floods did not end within %v", patient)
 		default:
 		}
 	}
-	if grown := g.gauge(t, "process_resident_memory_bytes") - before; grown > 100<<20 || slowest > 3*time.Second {
-		t.Errorf("memory grew by %v MB, the slowest other call took %v", grown/(1<<20), slowest)
+	if grown := g.gauge(t, "process_resident_memory_bytes") - before; grown > 100<<20 {
+		t.Errorf("memory grew by %v MB", grown/(1<<20))
 	}
 	g.unhurt(t)
 }

@@ -125,8 +125,8 @@ func (e *events) next(t testing.TB) string {
 			t.Fatal("the event stream ended")
 		}
 		return data
-	case <-time.After(10 * time.Second):
-		t.Fatal("no event within 10 s")
+	case <-time.After(patient):
+		t.Fatalf("no event within %v", patient)
 	}
 	return ""
 }

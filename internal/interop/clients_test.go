@@ -92,7 +92,7 @@ func follow(t *testing.T, cmd *exec.Cmd, change func()) steps {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(40*time.Second, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(2*patient, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	told := steps{}
 	for lines := bufio.NewScanner(pipe); lines.Scan(); {
@@ -148,7 +148,7 @@ func TestGoClientGoesThroughItsStory(t *testing.T) {
 
 func goStory(t *testing.T, g *gateway, revision string, change func()) steps {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	changed := make(chan struct{}, 8)
 	var (
@@ -178,7 +178,7 @@ func goStory(t *testing.T, g *gateway, revision string, change func()) steps {
 		t.Fatal(err)
 	}
 	// The SDK hands notifications to handlers in its own time, the last one after the result.
-	eventually(t, "three progress notifications arrive", 5*time.Second, func() bool {
+	eventually(t, "three progress notifications arrive", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		told["progress"] = step{Progress: slices.Clone(progress)}
@@ -239,7 +239,7 @@ func TestInspectorListsAndCalls(t *testing.T) {
 			g := serve(t, withoutLater(upstream))
 			token, home := g.token(t), t.TempDir()
 			inspect := func(arguments ...string) string {
-				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 				defer cancel()
 				cmd := exec.CommandContext(ctx, filepath.Join(modules, ".bin", "mcp-inspector"), append([]string{
 					"--cli", "--server-url", g.url, "--transport", "http", "--header", "Authorization: Bearer " + token, "--protocol-era", era,
@@ -264,7 +264,7 @@ func TestInspectorListsAndCalls(t *testing.T) {
 				t.Errorf("%s = %s, want isError", errorTool, out)
 			}
 			g.configure(t, after(upstream))
-			eventually(t, "the new tool is listed", 15*time.Second, func() bool {
+			eventually(t, "the new tool is listed", func() bool {
 				return strings.Contains(inspect("--method", "tools/list"), laterTool)
 			})
 		})

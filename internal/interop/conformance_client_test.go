@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -57,7 +56,7 @@ func TestConformanceClient(t *testing.T) {
 				jobs := takeJobs(t)
 				command := clientUnderTest(t, jobs.url)
 				go func() { // ends with the suite, which has a limit of its own
-					finished <- suite(t, 4*time.Minute, "client", "--command", command, "--requirements", revision, "-o", out,
+					finished <- suite(t, 2*patient, "client", "--command", command, "--requirements", revision, "-o", out,
 						"--timeout", "180000", "--expected-failures", "testdata/conformance/client-oauth.yml")
 				}()
 				for running := true; running; {
@@ -195,7 +194,7 @@ servers:
 func (j *job) onlyValidTools(t *testing.T, g *gateway) {
 	t.Helper()
 	token := g.mint(who{tenant: "acme", subject: "alice"})
-	eventually(t, "the mock's tools are listed", 20*time.Second, func() bool {
+	eventually(t, "the mock's tools are listed", func() bool {
 		return len(g.speak(t, token, modernRevision).names(t)) > 0
 	})
 	for _, revision := range []string{"2025-11-25", modernRevision} {
@@ -207,7 +206,7 @@ func (j *job) onlyValidTools(t *testing.T, g *gateway) {
 
 // modernDriver is the Go SDK's own client for this suite, which speaks the newest revision that it can.
 func modernDriver(t *testing.T, g *gateway, j *job) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	program := built(t, "everything-client", "github.com/modelcontextprotocol/go-sdk/conformance/everything-client")
 	cmd := exec.CommandContext(ctx, program, tokenProxy(t, g)+"/mcp")
@@ -220,7 +219,7 @@ func modernDriver(t *testing.T, g *gateway, j *job) error {
 
 // legacyDriver does the same as a client that speaks 2025-11-25.
 func legacyDriver(t *testing.T, g *gateway, j *job) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	client := sdk.NewClient(&sdk.Implementation{Name: "legacy-driver", Version: "1.0.0"}, &sdk.ClientOptions{
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {

@@ -77,7 +77,7 @@ servers:
 `, generous, goUpstream(t, l.modern)))
 			t.Cleanup(g.kill) // others look at how it stops
 			out, failures := t.TempDir(), expectedFailures(t, l.expected, "server")
-			err := suite(t, 2*time.Minute, "server", "--url", tokenProxy(t, g)+"/mcp", "--requirements", l.front, "-o", out, "--expected-failures", filepath.Join("testdata", "conformance", l.expected))
+			err := suite(t, 2*patient, "server", "--url", tokenProxy(t, g)+"/mcp", "--requirements", l.front, "-o", out, "--expected-failures", filepath.Join("testdata", "conformance", l.expected))
 			if err != nil {
 				t.Error(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // wire keeps enough connections for many talkers at once.
@@ -244,6 +243,3 @@ func event(stream *bufio.Reader) ([]byte, error) {
 		}
 	}
 }
-
-// patient is how long a conversation may take that is not a load.
-const patient = 30 * time.Second

@@ -171,7 +171,7 @@ func allow(allowed []*allowance, turn, place string) bool {
 // hold holds the conversation and returns the plain values of all that came back, by turn and place.
 func hold(t *testing.T, base, token, revision string) map[string]map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patient)
 	defer cancel()
 	s := &talker{
 		base: base, path: "/mcp", token: token, revision: revision,

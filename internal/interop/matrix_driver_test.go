@@ -34,7 +34,7 @@ func (e errand) patience(feature string) time.Duration {
 	if slices.Contains(e.hopeless, feature) {
 		return time.Second
 	}
-	return 10 * time.Second
+	return patient
 }
 
 // goDriver does an errand with the Go SDK. It does what clients/matrix.mjs does.

@@ -203,7 +203,7 @@ func (c matrixClient) do(t *testing.T, e errand) map[string]string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(3*patient, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	verdicts := make(map[string]string)
 	for lines := bufio.NewScanner(pipe); lines.Scan(); {

@@ -82,7 +82,7 @@ func TestReloadChangesWhoIsAdvertised(t *testing.T) {
 		if issuer == "local" {
 			want = http.StatusNotFound
 		}
-		eventually(t, "the metadata follows the issuer "+issuer, 30*time.Second, func() bool { return status(t, metadata) == want })
+		eventually(t, "the metadata follows the issuer "+issuer, func() bool { return status(t, metadata) == want })
 		body := fetch(t, metadata)
 		if strings.Contains(body, `"local"`) || strings.Contains(body, `"authorization_servers":["`+issuer+`"]`) != (want == http.StatusOK) {
 			t.Errorf("with the issuer %s the metadata is %s", issuer, body)
@@ -101,7 +101,7 @@ func TestOptionsOfTheWholeServerWentPastTheDoor(t *testing.T) {
 	g.write(t, g.named("local"))
 	g.run(t)
 	for host, want := range map[string]int{g.addr: http.StatusNotFound, "evil.test": http.StatusForbidden} {
-		connection, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", g.addr)
+		connection, err := (&net.Dialer{Timeout: patient}).DialContext(t.Context(), "tcp", g.addr)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func (g *gateway) everything(t *testing.T, up recorded, revision string) {
 			s.told(t, method, raw)
 		},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patient)
 	defer cancel()
 	if err := c.open(ctx); err != nil {
 		t.Fatalf("%s: %v", up.name, err)

@@ -43,7 +43,7 @@ func everythingOverHTTP(t *testing.T) string {
 	addr := "127.0.0.1:" + strconv.Itoa(freePort(t))
 	nodeProcess(t, []string{"PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},
 		filepath.Join(modules, "@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp")
-	eventually(t, "server-everything listens", 20*time.Second, func() bool { return listening(addr) })
+	eventually(t, "server-everything listens", func() bool { return listening(addr) })
 	return "http://" + addr + "/mcp"
 }
 
@@ -96,12 +96,12 @@ func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
 		t.Fatalf("tools = %v, want go__test_simple_text", g.tools(t, token))
 	}
 	upstream.kill()
-	eventually(t, "the tools of the dead upstream leave the list", 60*time.Second, func() bool { return !has("go__test_simple_text") })
+	eventually(t, "the tools of the dead upstream leave the list", func() bool { return !has("go__test_simple_text") })
 	if text, _ := g.text(t, token, "own__calculate", `{"expression":"6*7"}`); !strings.Contains(text, "42") {
 		t.Errorf("own__calculate = %q while the other server is dead, want 42", text)
 	}
 	goUpstreamAt(t, addr, false)
-	eventually(t, "its tools return", 60*time.Second, func() bool { return has("go__test_simple_text") })
+	eventually(t, "its tools return", func() bool { return has("go__test_simple_text") })
 	if text, isError := g.text(t, token, "go__test_simple_text", `{}`); isError || !strings.Contains(text, "simple text") {
 		t.Errorf("after its return test_simple_text = %q, isError %v", text, isError)
 	}
@@ -127,7 +127,7 @@ func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
 			lister := childOf(t, g.cmd.Process.Pid, 0)
 			answered := make(chan message, 1)
 			go func() { answered <- g.call(t, token, "kid__hang", `{"marker":"x"}`) }()
-			eventually(t, "the call is in work", 30*time.Second, func() bool {
+			eventually(t, "the call is in work", func() bool {
 				_, err := os.Stat(filepath.Join(notes, "hanging-x"))
 				return err == nil
 			})
@@ -146,14 +146,14 @@ func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
 				if m.Error == nil || m.Error.Code != -32603 || !strings.Contains(string(m.Error.Data), "DB-UPSTREAM-LOST") {
 					t.Errorf("the interrupted call gave %+v with result %s, want -32603 DB-UPSTREAM-LOST", m.Error, m.Result)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(patient):
 				t.Fatal("the interrupted call was not answered")
 			}
-			eventually(t, "a new child serves", 30*time.Second, func() bool {
+			eventually(t, "a new child serves", func() bool {
 				m := g.call(t, token, "kid__echo", `{"marker":"again"}`)
 				return m.Error == nil && strings.Contains(string(m.Result), "echo again")
 			})
-			eventually(t, "no zombies are below the gateway", 10*time.Second, func() bool { return zombiesOf(t, g.cmd.Process.Pid) == 0 })
+			eventually(t, "no zombies are below the gateway", func() bool { return zombiesOf(t, g.cmd.Process.Pid) == 0 })
 		})
 	}
 }

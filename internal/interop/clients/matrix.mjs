@@ -7,7 +7,7 @@ export const headers = { Authorization: `Bearer ${token}` };
 export const address = new URL(url);
 
 const uri = (own) => uriPrefix + own;
-let patience = 10_000;
+let patience = 120_000;
 
 function want(got, wanted, what) {
   if (JSON.stringify(got) !== JSON.stringify(wanted)) throw new Error(`${what} is ${JSON.stringify(got)}, want ${JSON.stringify(wanted)}`);
@@ -130,7 +130,7 @@ export const nothingSeen = () => ({ logs: [], changes: 0, updates: [], questions
 export async function matrix(client, seen) {
   for (const feature of list.split(',')) {
     let verdict = 'ok';
-    patience = hopeless.split(',').includes(feature) ? 1000 : 10_000;
+    patience = hopeless.split(',').includes(feature) ? 1000 : 120_000;
     try {
       await within(features[feature](client, seen), 'end');
     } catch (error) {

@@ -21,7 +21,7 @@ export async function story(client, listChanged) {
 }
 
 function call(client, name, onprogress) {
-  const options = { timeout: 20_000, ...(onprogress && { onprogress }) };
+  const options = { timeout: 120_000, ...(onprogress && { onprogress }) };
   // The second generation of the SDK has no result schema before the options.
   return client.generation === 2
     ? client.callTool({ name, arguments: {} }, options)

@@ -122,7 +122,7 @@ func freeAddress(t *testing.T) string {
 
 func waitFor(t *testing.T, address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -215,7 +215,7 @@ func TestNginxPassesEventsAtOnce(t *testing.T) {
 	}
 	address, _, _ := gateway(t, stream)
 	b := balance(t, address, address)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"/mcp", nil)
 	if err != nil {

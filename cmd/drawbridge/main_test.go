@@ -69,6 +69,7 @@ func TestScripts(t *testing.T) {
 				env.Setenv(name, port)
 			}
 			env.Setenv("TMPDIR", env.WorkDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else with -race each command takes a second more
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -137,7 +138,7 @@ func listens(ctx context.Context, address string) bool {
 	return c.Close() == nil
 }
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // fetch returns the status and the body of a URL, 0 when nobody answers.
 func fetch(url string) (int, string) {

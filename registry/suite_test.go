@@ -3,36 +3,16 @@ package registry_test
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
-
-// corpus returns the directory of shared test data that is no part of the repository.
-func corpus(t testing.TB, elements ...string) string {
-	t.Helper()
-	candidates := []string{os.Getenv("DRAWBRIDGE_SHARED")}
-	if dir, err := os.Getwd(); err == nil {
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			candidates = append(candidates, filepath.Join(dir, "shared"), filepath.Join(filepath.Dir(dir), "shared"))
-		}
-	}
-	for _, candidate := range candidates {
-		path := filepath.Join(append([]string{candidate, "corpora"}, elements...)...)
-		if _, err := os.Stat(path); candidate != "" && err == nil {
-			return path
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("the test data %v is not beside the checkout, nor below DRAWBRIDGE_SHARED", elements)
-	}
-	t.Skipf("the test data %v is not beside the checkout, nor below DRAWBRIDGE_SHARED", elements)
-	return ""
-}
 
 // group is one schema of the JSON Schema test suite with its tests.
 type group struct {
@@ -105,48 +85,54 @@ func offer(t testing.TB, input, output string) (*registry.Tool, []registry.Refus
 	return tool, refused
 }
 
+// moduleSuite returns the folder with the tests of the JSON Schema test suite that come with a module of our module graph.
+// It lacks format, content and vocabulary, for which testdata/suite has tests of our own.
+func moduleSuite(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/google/jsonschema-go").Output()
+	var module struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(out, &module)
+	}
+	if err != nil {
+		t.Fatalf("go mod download: %v", err)
+	}
+	return filepath.Join(module.Dir, "jsonschema", "testdata")
+}
+
 func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
+	module := moduleSuite(t)
+	public := corpus.Shared(t, "corpora", "json-schema", "tests")
 	for _, test := range []struct {
-		dialect, uri               string
+		name, root, dialect        string
 		groups, tests, mostRefused int
 	}{
-		{"draft2020-12", "https://json-schema.org/draft/2020-12/schema", 383, 1299, 60},
-		{"draft7", "http://json-schema.org/draft-07/schema#", 257, 927, 28},
+		{"module", module, "draft2020-12", 342, 1099, 60},
+		{"module", module, "draft7", 254, 913, 28},
+		{"own", filepath.Join("testdata", "suite"), "draft2020-12", 8, 35, 0},
+		{"public", public, "draft2020-12", 383, 1299, 60},
+		{"public", public, "draft7", 257, 927, 28},
 	} {
-		t.Run(test.dialect, func(t *testing.T) {
-			files, err := filepath.Glob(filepath.Join(corpus(t, "json-schema", "tests", test.dialect), "*.json"))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("no suite: %v", err)
+		if test.root == "" {
+			continue
+		}
+		t.Run(test.name+"/"+test.dialect, func(t *testing.T) {
+			files, err := filepath.Glob(filepath.Join(test.root, test.dialect, "*.json"))
+			if err != nil {
+				t.Fatal(err)
 			}
 			groups, tests, refused := 0, 0, 0
 			for _, file := range files {
 				for _, g := range readGroups(t, file) {
 					groups++
-					name := strings.TrimSuffix(filepath.Base(file), ".json") + "/" + g.Description
-					schema := compact(t, withDialect(g.Schema, test.uri))
-					tool, refusals := offerOutput(t, schema)
-					if tool == nil {
+					tests += len(g.Tests)
+					if !g.check(t, strings.TrimSuffix(filepath.Base(file), ".json"), dialects[test.dialect]) {
 						refused++
-						t.Logf("refused: %s: %v", name, refusals[0].Err)
-					}
-					for _, c := range g.Tests {
-						tests++
-						raw := compact(t, c.Data)
-						if tool == nil || raw == nil {
-							continue
-						}
-						err := tool.ValidateOutput(raw)
-						if (err == nil) != c.Valid {
-							t.Errorf("%s/%s: got error %v, want valid %v", name, c.Description, err, c.Valid)
-						}
-						if short, library, err := registry.Verdicts(schema, raw); err != nil || library != c.Valid || short && !c.Valid {
-							t.Errorf("%s/%s: got short way %v, library %v, %v; want %v", name, c.Description, short, library, err, c.Valid)
-						}
 					}
 				}
 			}
 			t.Logf("%d groups, %d refused, %d tests", groups, refused, tests)
-			if test.tests > 0 && (tests != test.tests || groups != test.groups) {
+			if tests != test.tests || groups != test.groups {
 				t.Errorf("got %d groups and %d tests, want %d and %d", groups, tests, test.groups, test.tests)
 			}
 			if refused > test.mostRefused {
@@ -156,25 +142,49 @@ func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
 	}
 }
 
-func TestRealToolSchemasAreAccepted(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus(t, "tool-schemas", "schemas"), "*.snap"))
-	if err != nil || len(files) != 117 {
-		t.Fatalf("got %d schemas (%v), want 117", len(files), err)
+// dialects are the folders of the suite with what their schemas say of themselves.
+var dialects = map[string]string{
+	"draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+	"draft7":       "http://json-schema.org/draft-07/schema#",
+}
+
+// check runs the tests of a group, and tells whether its schema is accepted at all.
+func (g group) check(t *testing.T, file, dialect string) bool {
+	t.Helper()
+	name := file + "/" + g.Description
+	schema := compact(t, withDialect(g.Schema, dialect))
+	tool, refusals := offerOutput(t, schema)
+	if tool == nil {
+		t.Logf("refused: %s: %v", name, refusals[0].Err)
+		return false
 	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range g.Tests {
+		raw := compact(t, c.Data)
+		if raw == nil {
+			continue
 		}
+		err := tool.ValidateOutput(raw)
+		if (err == nil) != c.Valid {
+			t.Errorf("%s/%s: got error %v, want valid %v", name, c.Description, err, c.Valid)
+		}
+		if short, library, err := registry.Verdicts(schema, raw); err != nil || library != c.Valid || short && !c.Valid {
+			t.Errorf("%s/%s: got short way %v, library %v, %v; want %v", name, c.Description, short, library, err, c.Valid)
+		}
+	}
+	return true
+}
+
+func TestRealToolSchemasAreAccepted(t *testing.T) {
+	for name, data := range corpus.Tools(t) {
 		definition, err := mcp.ParseObject(data)
 		if err != nil {
-			t.Errorf("%s: %v", filepath.Base(file), err)
+			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		r := registry.New()
 		source := registry.Source{Name: "github", Prefix: "github", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}}
 		if refused := r.Replace(source); len(refused) > 0 {
-			t.Errorf("%s: refused: %s: %v", filepath.Base(file), refused[0].Reason, refused[0].Err)
+			t.Errorf("%s: refused: %s: %v", name, refused[0].Reason, refused[0].Err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 )
 
 var noon = time.Date(2026, 7, 28, 12, 0, 0, 123456789, time.FixedZone("", 3600))
@@ -138,49 +140,7 @@ func hostileTexts(t *testing.T) []string {
 		"\xff\xfe", "\xed\xa0\x80", "half \xe2\x82", "\\", `\u0000`, hiddenRunes, "\U000E0041\U000E0100", "\U0001F600", "é€",
 		strings.Repeat("x", 10_000), strings.Repeat("€", 100), strings.Repeat("x", 255) + "é", strings.Repeat("\U0001F600", 65), strings.Repeat("\xff", 300),
 	}
-	return append(texts, naughtyStrings(t)...)
-}
-
-// naughtyStrings returns the Big List of Naughty Strings without the empty one, none where it is not at hand.
-func naughtyStrings(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(sharedDirectory(t), "corpora", "naughty-strings", "blns.json"))
-	if errors.Is(err, os.ErrNotExist) && os.Getenv("CI") != "true" {
-		t.Log("without the Big List of Naughty Strings, which is not here")
-		return nil
-	}
-	var list []string
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
-	if err != nil || len(list) < 500 {
-		t.Fatalf("got %d naughty strings, error %v", len(list), err)
-	}
-	kept := list[:0]
-	for _, s := range list {
-		if s != "" {
-			kept = append(kept, s)
-		}
-	}
-	return kept
-}
-
-// sharedDirectory returns where the test data lies that is no part of the repository.
-func sharedDirectory(t *testing.T) string {
-	t.Helper()
-	if name := os.Getenv("DRAWBRIDGE_SHARED"); name != "" {
-		return name
-	}
-	directory, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil || directory == filepath.Dir(directory) {
-			return filepath.Join(directory, "..", "shared")
-		}
-		directory = filepath.Dir(directory)
-	}
+	return append(texts, slices.DeleteFunc(corpus.Strings(t), func(s string) bool { return s == "" })...)
 }
 
 func TestConcurrentWriters(t *testing.T) {

@@ -1,34 +1,15 @@
 package interop_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// shared returns a folder of the reference material, which is beside the checkout.
-func shared(t testing.TB, elements ...string) string {
-	t.Helper()
-	root := os.Getenv("DRAWBRIDGE_SHARED")
-	for up := "../.."; root == "" && len(up) < 40; up += "/.." {
-		if _, err := os.Stat(filepath.Join(up, "shared", "protocol")); err == nil {
-			root = filepath.Join(up, "shared")
-		}
-	}
-	path := filepath.Join(append([]string{root}, elements...)...)
-	if _, err := os.Stat(path); root == "" || err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("the reference material %s is missing", filepath.Join(elements...))
-		}
-		t.Skipf("the reference material %s is not there", filepath.Join(elements...))
-	}
-	return path
-}
 
 // shape is a message before anything was done to it.
 type shape struct {
@@ -36,31 +17,48 @@ type shape struct {
 	body map[string]any
 }
 
-// modernShapes are the requests and notifications of the specification's examples.
+// modernShapes are one request or notification of each method of the newest revision, all valid.
 func modernShapes(t testing.TB) []shape {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(shared(t, "protocol/schema/2026-07-28/examples"), "*", "*.json"))
+	data, err := os.ReadFile("testdata/messages.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []shape
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for line := range bytes.Lines(data) {
+		var body map[string]any
+		if err := json.Unmarshal(line, &body); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		name, _ := body["method"].(string)
+		all = append(all, shape{name, body})
+	}
+	return all
+}
+
+// TestShapesAreValid holds the messages of testdata against the official schema, which must have no method beside theirs.
+func TestShapesAreValid(t *testing.T) {
+	t.Parallel()
+	s := official(t, modernRevision)
+	missing := make(map[string]string)
+	for _, definitions := range []map[string]string{requestDefinitions, notificationDefinitions} {
+		for method, name := range definitions {
+			if s.have[name] {
+				missing[method] = name
+			}
+		}
+	}
+	for _, one := range modernShapes(t) {
+		delete(missing, one.name)
+		raw, err := json.Marshal(one.body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var body map[string]any
-		if json.Unmarshal(data, &body) == nil && body["method"] != nil {
-			if body["jsonrpc"] == nil {
-				body["jsonrpc"], body["id"] = "2.0", "x"
-			}
-			all = append(all, shape{filepath.Base(file), body})
-		}
+		s.told(t, "", raw)
 	}
-	if len(all) < 10 {
-		t.Fatalf("only %d examples", len(all))
+	if len(missing) > 0 {
+		t.Errorf("no message of %v", missing)
 	}
-	return all
 }
 
 // legacyShapes are one message of each method of the older revisions.

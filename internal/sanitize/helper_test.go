@@ -2,10 +2,6 @@ package sanitize_test
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -63,25 +59,4 @@ func sameBytes(a, b mcp.Object) bool {
 		}
 	}
 	return true
-}
-
-// corpus returns the directory of test data with that name. Without it the test is skipped, in CI it fails.
-func corpus(t testing.TB, name string) string {
-	t.Helper()
-	shared := os.Getenv("DRAWBRIDGE_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
-	}
-	dir := filepath.Join(shared, "corpora", name)
-	_, err := os.Stat(dir)
-	switch {
-	case err == nil:
-		return dir
-	case !errors.Is(err, fs.ErrNotExist):
-		t.Fatal(err)
-	case os.Getenv("CI") == "true":
-		t.Fatalf("test data %s must be there in CI", dir)
-	}
-	t.Skipf("no test data at %s; set DRAWBRIDGE_SHARED", dir)
-	return ""
 }

@@ -2,11 +2,10 @@ package sanitize_test
 
 import (
 	"encoding/base64"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
@@ -86,18 +85,10 @@ func TestT33LegitimateTextsTogetherKeepEveryByte(t *testing.T) {
 }
 
 func TestRealDefinitionsKeepEveryByte(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus(t, "tool-schemas"), "schemas", "*.snap"))
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d schemas, %v", len(files), err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, data := range corpus.Tools(t) {
 		definition := object(t, string(data))
 		if cleaned, report := sanitize.Definition(definition); report != nil || !sameBytes(definition, cleaned) {
-			t.Errorf("%s: report %v", filepath.Base(file), report)
+			t.Errorf("%s: report %v", name, report)
 		}
 	}
 }

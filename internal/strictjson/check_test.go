@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -133,50 +134,66 @@ func stricter(name string) bool {
 	return false
 }
 
-// TestJSONTestSuite runs the parsing cases of https://github.com/nst/JSONTestSuite.
-func TestJSONTestSuite(t *testing.T) {
+// TestVectors runs our own texts, of every class that JSONTestSuite has.
+func TestVectors(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(sharedDirectory(t), "corpora", "json-parsing", "cases", "*.json"))
-	if err != nil || len(files) < 300 {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%d cases of JSONTestSuite found, error %v", len(files), err)
-		}
-		t.Skip("the cases of JSONTestSuite are not here")
+	data, err := os.ReadFile("testdata/vectors.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	classes := make(map[string]bool)
+	for _, vector := range corpus.Vectors(t, data) {
+		classes[vector.Class] = true
+		if wrong := judge(vector.Class, []byte(vector.Text)); wrong != "" {
+			t.Errorf("%s: %s: %s", vector.Class, vector.Name, wrong)
 		}
-		name := filepath.Base(file)
-		err = strictjson.Check(text)
-		switch {
-		case name[0] == 'n' || stricter(name):
-			if err == nil {
-				t.Errorf("%s: accepted", name)
-			}
-		case name[0] == 'y' && err != nil:
-			t.Errorf("%s: %v", name, err)
-		case name[0] == 'i' && err == nil && !strings.HasPrefix(name, "i_number_"):
-			t.Errorf("%s: accepted, though parsers disagree on it", name)
+	}
+	for class := range strings.FieldsSeq("y_array y_number y_object y_string y_structure n_array n_incomplete n_multidigit n_number n_object n_single n_string n_structure i_number i_object i_string i_structure") {
+		if !classes[class] {
+			t.Errorf("no vector of the class %s", class)
+		}
+	}
+	for _, file := range corpus.Files(t, "corpora/json-parsing/cases", "*.json") {
+		if !classes[classOf(file)] {
+			t.Errorf("no vector of the class of %s", filepath.Base(file))
 		}
 	}
 }
 
-// sharedDirectory returns where the test data lies that is no part of the repository.
-func sharedDirectory(t *testing.T) string {
-	t.Helper()
-	if name := os.Getenv("DRAWBRIDGE_SHARED"); name != "" {
-		return name
+// classOf returns the first two words of the name of a case.
+func classOf(file string) string {
+	words := strings.SplitN(strings.TrimSuffix(filepath.Base(file), ".json"), "_", 3)
+	return words[0] + "_" + words[1]
+}
+
+// judge returns what is wrong with the verdict on a text, which its class tells.
+func judge(class string, text []byte) string {
+	err := strictjson.Check(text)
+	switch {
+	case class[0] == 'n' && err == nil:
+		return "accepted"
+	case class[0] == 'y' && err != nil:
+		return err.Error()
+	case class[0] == 'i' && err == nil && class != "i_number":
+		return "accepted, though parsers disagree on it"
 	}
-	directory, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil || directory == filepath.Dir(directory) {
-			return filepath.Join(directory, "..", "shared")
+	return ""
+}
+
+// TestJSONTestSuite runs the parsing cases of https://github.com/nst/JSONTestSuite where they are at hand.
+func TestJSONTestSuite(t *testing.T) {
+	t.Parallel()
+	for _, file := range corpus.Files(t, "corpora/json-parsing/cases", "*.json") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		directory = filepath.Dir(directory)
+		name, class := filepath.Base(file), classOf(file)
+		if stricter(name) {
+			class = "n_stricter"
+		}
+		if wrong := judge(class, text); wrong != "" {
+			t.Errorf("%s: %s", name, wrong)
+		}
 	}
 }

@@ -1,9 +1,9 @@
 package builtin_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	santhosh "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -239,7 +240,6 @@ func TestDefinitionsAreCompleteAndModest(t *testing.T) {
 
 // The schema of each revision reads every definition as a Tool.
 func TestDefinitionsFitTheProtocolSchema(t *testing.T) {
-	root := sharedDir(t)
 	offers, release, err := builtin.New(everything(t))
 	if err != nil {
 		t.Fatal(err)
@@ -249,8 +249,15 @@ func TestDefinitionsFitTheProtocolSchema(t *testing.T) {
 		mcp.Revision2607: "/$defs/Tool", mcp.Revision2511: "/$defs/Tool", mcp.Revision2506: "/definitions/Tool",
 		mcp.Revision2503: "/definitions/Tool", mcp.Revision2024: "/definitions/Tool",
 	} {
+		document, err := santhosh.UnmarshalJSON(bytes.NewReader(corpus.Schema(t, revision)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		compiler := santhosh.NewCompiler()
-		schema, err := compiler.Compile(filepath.Join(root, "protocol", "schema", revision, "schema.json") + "#" + path)
+		if err := compiler.AddResource("mcp.json", document); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := compiler.Compile("mcp.json#" + path)
 		if err != nil {
 			t.Fatalf("%s: %v", revision, err)
 		}
@@ -264,23 +271,4 @@ func TestDefinitionsFitTheProtocolSchema(t *testing.T) {
 			}
 		}
 	}
-}
-
-// sharedDir returns the directory with the protocol's schemas. With CI=true it must be there.
-func sharedDir(t *testing.T) string {
-	t.Helper()
-	candidates := []string{os.Getenv("DRAWBRIDGE_SHARED")}
-	for dir, err := os.Getwd(); err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		candidates = append(candidates, filepath.Join(dir, "shared"))
-	}
-	for _, dir := range candidates {
-		if _, err := os.Stat(filepath.Join(dir, "protocol", "schema")); dir != "" && err == nil {
-			return dir
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("the directory shared with the protocol's schemas is missing")
-	}
-	t.Skip("skipped: no directory shared with the protocol's schemas; set DRAWBRIDGE_SHARED")
-	return ""
 }

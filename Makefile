@@ -15,7 +15,7 @@ build: ## one static binary in the working directory
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o drawbridge ./cmd/drawbridge
 
 test: setup ## every test
-	go test -race -shuffle=on ./...
+	go test -race -shuffle=on -timeout 30m ./...
 
 check: formatted lint tidy vuln test ## what CI asks for
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,7 @@ type Metrics struct {
 	reloadTime      prometheus.Gauge
 	configWarnings  *prometheus.GaugeVec
 	auditDropped    prometheus.Counter
+	logLost         atomic.Pointer[func() uint64]
 	panics          prometheus.Counter
 	buildInfo       *prometheus.GaugeVec
 
@@ -137,6 +139,14 @@ func (m *Metrics) process(f promauto.Factory) {
 	}, []string{"code"})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that could not be written.",
+	})
+	f.NewCounterFunc(prometheus.CounterOpts{
+		Name: "drawbridge_log_lines_dropped_total", Help: "Log lines that nobody took from standard error in time.",
+	}, func() float64 {
+		if lost := m.logLost.Load(); lost != nil {
+			return float64((*lost)())
+		}
+		return 0
 	})
 	m.panics = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_panics_total", Help: "Panics that were recovered from.",
@@ -303,6 +313,9 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 
 // AuditDropped counts audit records that could not be written.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
+
+// LogLost sets what tells how many log lines could not be written. It is asked when metrics are read.
+func (m *Metrics) LogLost(lost func() uint64) { m.logLost.Store(&lost) }
 
 // Panicked counts a recovered panic.
 func (m *Metrics) Panicked() { m.panics.Inc() }

@@ -1,68 +1,99 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	logFlushInterval = 200 * time.Millisecond
-	maxLogBuffer     = 64 << 10 // bytes kept before a line waits for the writer
+	promptLogBytes   = 64 << 10    // that wait for no interval
+	maxLogBuffer     = 1 << 20     // bytes kept for a writer that is slow; lines beyond are dropped
+	logPatience      = time.Second // for the last lines, when the process ends
 )
 
-// lineBuffer collects log lines, so that a request does not wait for a write to the terminal or to a pipe. It is safe for concurrent use.
+// lineBuffer collects log lines for one goroutine that writes them, so that nobody else waits for a terminal or a pipe:
+// a write to one that nobody reads never ends. It is safe for concurrent use.
 type lineBuffer struct {
-	out io.Writer
+	out  io.Writer
+	log  *slog.Logger  // that writes here, set by newLogger; Run says with it what was dropped
+	wake chan struct{} // holds a value when lines should be written now
+	lost atomic.Uint64 // lines that were dropped or could not be written
+	told uint64        // for Run: how many of them the log says
 
-	writing sync.Mutex // held while writing to out: keeps the order of lines
-	mu      sync.Mutex // guards the field below
-	lines   []byte
+	mu    sync.Mutex // guards the field below
+	lines []byte
 }
 
-// Write keeps p for the next flush.
-func (b *lineBuffer) Write(p []byte) (int, error) {
+func newLineBuffer(out io.Writer) *lineBuffer {
+	return &lineBuffer{out: out, wake: make(chan struct{}, 1)}
+}
+
+// Write keeps a line for the next flush, or drops it when there are too many. It never waits and never fails.
+func (b *lineBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
-	b.lines = append(b.lines, p...)
-	full := len(b.lines) >= maxLogBuffer
-	b.mu.Unlock()
-	if full {
-		b.flush()
+	defer b.mu.Unlock()
+	if len(b.lines)+len(line) > maxLogBuffer {
+		b.lost.Add(1)
+		return len(line), nil
 	}
-	return len(p), nil
+	b.lines = append(b.lines, line...)
+	if len(b.lines) >= promptLogBytes {
+		b.prompt()
+	}
+	return len(line), nil
 }
 
-// flush writes what is kept.
+// prompt lets lines be written now.
+func (b *lineBuffer) prompt() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // somebody said so already
+	}
+}
+
+// flush writes what is kept, and then says what was lost. Only Run calls it.
 func (b *lineBuffer) flush() {
-	b.writing.Lock()
-	defer b.writing.Unlock()
 	b.mu.Lock()
 	lines := b.lines
 	b.lines = nil
 	b.mu.Unlock()
-	if len(lines) > 0 {
-		_, _ = b.out.Write(lines) // there is nowhere left to say that the log cannot be written
+	if len(lines) == 0 {
+		return
+	}
+	if n, err := b.out.Write(lines); err != nil {
+		b.lost.Add(uint64(bytes.Count(lines[n:], []byte{'\n'}))) //nolint:gosec // a count is not negative
+		return                                                   // there is nowhere left to say that the log cannot be written
+	}
+	if lost := b.lost.Load(); lost > b.told {
+		b.log.WarnContext(context.Background(), "log lines were lost, because nobody took them", slog.Uint64("lines", lost-b.told))
+		b.told = lost
 	}
 }
 
-// Run flushes regularly until ctx ends.
+// Run writes lines regularly until ctx ends, and then the last ones.
 func (b *lineBuffer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(logFlushInterval)
 	defer ticker.Stop()
-	defer b.flush()
 	for {
 		select {
 		case <-ctx.Done():
+			b.flush()
+			b.flush() // what the first one said
 			return nil
 		case <-ticker.C:
-			b.flush()
+		case <-b.wake:
 		}
+		b.flush()
 	}
 }
 
-// promptHandler flushes at once what an operator must not wait for.
+// promptHandler lets be written at once what an operator must not wait for.
 type promptHandler struct {
 	slog.Handler
 	buffer *lineBuffer
@@ -72,7 +103,7 @@ type promptHandler struct {
 func (h promptHandler) Handle(ctx context.Context, record slog.Record) error {
 	err := h.Handler.Handle(ctx, record)
 	if record.Level >= slog.LevelWarn {
-		h.buffer.flush()
+		h.buffer.prompt()
 	}
 	return err
 }
@@ -87,11 +118,12 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 	return promptHandler{h.Handler.WithGroup(name), h.buffer}
 }
 
-// newLogger returns a logger that writes lines of the given format into buffer.
+// newLogger returns a logger that writes lines of the given format into buffer, before that runs.
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
+	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(buffer, options), buffer})
 	if format == "text" {
-		return slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
+		buffer.log = slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
 	}
-	return slog.New(promptHandler{slog.NewJSONHandler(buffer, options), buffer})
+	return buffer.log
 }

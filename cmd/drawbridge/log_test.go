@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -33,9 +34,9 @@ func (s *sink) seen() (text string, writes int) {
 func TestLogLinesAreCollectedAndWrittenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
-		buffer := &lineBuffer{out: &out}
-		running := startTask(t.Context(), buffer.Run)
+		buffer := newLineBuffer(&out)
 		log := newLogger(buffer, slog.LevelInfo, "json")
+		running := startTask(t.Context(), buffer.Run)
 		for range 100 {
 			log.InfoContext(t.Context(), "request")
 		}
@@ -56,27 +57,96 @@ func TestLogLinesAreCollectedAndWrittenSoon(t *testing.T) {
 }
 
 func TestWarningsAreWrittenAtOnce(t *testing.T) {
-	var out sink
-	buffer := &lineBuffer{out: &out}
-	log := newLogger(buffer, slog.LevelInfo, "text").With(slog.String("tenant", "acme")).WithGroup("g")
-	log.InfoContext(context.Background(), "first")
-	log.WarnContext(context.Background(), "second")
-	text, _ := out.seen()
-	first, second := strings.Index(text, "first"), strings.Index(text, "second")
-	if first < 0 || second < first {
-		t.Errorf("got %q, want both lines in order", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		buffer := newLineBuffer(&out)
+		log := newLogger(buffer, slog.LevelInfo, "text").With(slog.String("tenant", "acme")).WithGroup("g")
+		running := startTask(t.Context(), buffer.Run)
+		log.InfoContext(t.Context(), "first")
+		log.WarnContext(t.Context(), "second")
+		synctest.Wait()
+		text, _ := out.seen()
+		first, second := strings.Index(text, "first"), strings.Index(text, "second")
+		if first < 0 || second < first {
+			t.Errorf("got %q, want both lines in order", text)
+		}
+		running.stop()
+	})
 }
 
-func TestLogBufferIsBounded(t *testing.T) {
-	var out sink
-	buffer := &lineBuffer{out: &out}
+func TestManyLinesAreWrittenBeforeTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		buffer := newLineBuffer(&out)
+		log := newLogger(buffer, slog.LevelInfo, "json")
+		running := startTask(t.Context(), buffer.Run)
+		for range promptLogBytes / 1024 {
+			log.InfoContext(t.Context(), "long", slog.String("text", strings.Repeat("x", 1024)))
+		}
+		synctest.Wait()
+		if _, writes := out.seen(); writes == 0 {
+			t.Errorf("%d bytes wait for the interval", promptLogBytes)
+		}
+		running.stop()
+	})
+}
+
+// stuck is standard error that nobody reads until it is opened.
+type stuck struct {
+	sink
+
+	opened chan struct{}
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	<-s.opened
+	return s.sink.Write(p)
+}
+
+// TestLogThatNobodyReads shows that nobody waits for a log that nobody reads, that its memory is bounded, that what is
+// lost is counted and said once somebody reads, and that it does not hold up the end of the process.
+func TestLogThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := stuck{opened: make(chan struct{})}
+		buffer := newLineBuffer(&out)
+		log := newLogger(buffer, slog.LevelInfo, "json")
+		running := startTask(t.Context(), buffer.Run)
+		started := time.Now()
+		log.WarnContext(t.Context(), "first")
+		synctest.Wait() // its write does not end
+		line := strings.Repeat("x", 1024)
+		for range 2 * maxLogBuffer / len(line) {
+			log.WarnContext(t.Context(), "long", slog.String("text", line))
+		}
+		if len(buffer.lines) > maxLogBuffer || buffer.lost.Load() < maxLogBuffer/1024 {
+			t.Errorf("%d bytes kept and %d lines lost, want %d bytes at most and the rest lost", len(buffer.lines), buffer.lost.Load(), maxLogBuffer)
+		}
+		late := startTask(t.Context(), func(context.Context) error { <-out.opened; return nil })
+		late.stopWithin(logPatience)
+		if took := time.Since(started); took > logPatience {
+			t.Errorf("took %v, want %v at most", took, logPatience)
+		}
+		close(out.opened)
+		running.stop()
+		if text, _ := out.seen(); !strings.Contains(text, "log lines were lost") {
+			t.Errorf("got %d bytes that do not say that lines were lost", len(text))
+		}
+	})
+}
+
+// broken is standard error whose reader is gone.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestLinesForAReaderWhoIsGoneAreCounted(t *testing.T) {
+	buffer := newLineBuffer(broken{})
 	log := newLogger(buffer, slog.LevelInfo, "json")
-	line := strings.Repeat("x", 1024)
-	for range 2 * maxLogBuffer / len(line) {
-		log.InfoContext(context.Background(), "long", slog.String("text", line))
+	for range 3 {
+		log.InfoContext(t.Context(), "request")
 	}
-	if _, writes := out.seen(); writes < 2 {
-		t.Errorf("got %d writes of %d bytes, want at least 2", writes, 2*maxLogBuffer)
+	buffer.flush()
+	if got := buffer.lost.Load(); got != 3 {
+		t.Errorf("%d lines counted as lost, want 3", got)
 	}
 }

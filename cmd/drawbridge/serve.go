@@ -63,17 +63,21 @@ type options struct {
 
 // serve runs the gateway until ctx ends or a part fails.
 func serve(ctx context.Context, cfg *config, l listeners, o options, s streams) int {
-	buffer := &lineBuffer{out: s.err}
-	flushing := startTask(context.WithoutCancel(ctx), buffer.Run)
-	defer flushing.stop()
+	brokenPipes := make(chan os.Signal, 1) // so that a reader of standard output or error who leaves ends a write, not the process
+	signal.Notify(brokenPipes, syscall.SIGPIPE)
+	defer signal.Stop(brokenPipes)
+	buffer := newLineBuffer(s.err)
 	level := new(slog.LevelVar)
 	level.Set(cfg.logLevel)
 	log := newLogger(buffer, level, cfg.logFormat)
+	flushing := startTask(context.WithoutCancel(ctx), buffer.Run)
+	defer flushing.stopWithin(logPatience)
 	p, err := build(cfg, log, level, l)
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))
 		return exitFailure
 	}
+	p.metrics.LogLost(buffer.lost.Load)
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
 		return exitFailure

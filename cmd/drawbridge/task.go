@@ -1,6 +1,9 @@
 package main
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // task is a goroutine that can be ended and waited for.
 type task struct {
@@ -23,4 +26,16 @@ func startTask(ctx context.Context, run func(context.Context) error) *task {
 func (t *task) stop() {
 	t.cancel()
 	<-t.done
+}
+
+// stopWithin ends the task and waits for it no longer than d: it may be in a write that nothing can interrupt. What is
+// left of it ends with the process.
+func (t *task) stopWithin(d time.Duration) {
+	t.cancel()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-t.done:
+	case <-late.C:
+	}
 }

@@ -88,6 +88,9 @@ func (d *dialogue) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	params := d.request.Params
 	for rounds, pauses := 0, 0; ; {
 		result, told := d.server.ask(ctx, d.caller, &d.request)
+		if told != nil && rounds+pauses > 0 && told.StableCode() == unrecordable {
+			return mcp.Object{}, errBegun
+		}
 		if told != nil || result.Text("resultType") != "input_required" {
 			return result, told
 		}

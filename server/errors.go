@@ -70,10 +70,15 @@ var (
 	errLevel         = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, emergency")
 	errSubscriptions = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: there are too many subscriptions, %d at most", maxSubscriptions)
 	errGone          = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
+	errBegun         = mcp.Stable(mcp.CodeInternal, "DB-AUDIT", "The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
 	errNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
 	errUnknownMethod = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
 	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
+
+// unrecordable is the desk's word for a call of which nothing was done, because it could not be recorded. A client may
+// repeat such a call, but not one of which an earlier round was done: that is errBegun.
+const unrecordable = "DB-AUDIT-FULL"
 
 func refuseWith(status int, stable, message string) *refusal {
 	return &refusal{status, mcp.Stable(status, stable, message)}

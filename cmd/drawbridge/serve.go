@@ -92,7 +92,6 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, end := context.WithCancel(work)
 	defer end()
-	auditing := startTask(context.WithoutCancel(ctx), p.audit.Run)
 	clients := p.httpServer(p.server.Handler())
 	operator := p.httpServer(admin.Handler(admin.Config{Metrics: metrics.Handler(p.gatherer), View: p.status.view}))
 
@@ -120,9 +119,9 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	end()
 	p.issuers.wait()
 	p.fleet.close()
-	auditing.stop()
 	closeHTTP(operator)
-	return errors.Join(group.Wait(), p.audit.Close())
+	err := group.Wait() // all that could still have a record
+	return errors.Join(err, p.audit.Close())
 }
 
 // drain lets go of clients without breaking a call: not ready, one check of the load balancer, streams ended properly, calls finished.

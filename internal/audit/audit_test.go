@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ func open(t testing.TB, cfg audit.Config) *audit.Log {
 
 func write(t testing.TB, l *audit.Log, r *audit.Record) {
 	t.Helper()
-	if err := l.Write(t.Context(), r); err != nil {
+	if err := l.Write(r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,7 +151,7 @@ func TestConcurrentWriters(t *testing.T) {
 		for writer := range 32 {
 			group.Go(func() {
 				for i := range 50 {
-					if err := l.Write(t.Context(), &audit.Record{Time: noon, RequestID: fmt.Sprintf("%d-%d", writer, i)}); err != nil {
+					if err := l.Write(&audit.Record{Time: noon, RequestID: fmt.Sprintf("%d-%d", writer, i)}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -169,31 +168,36 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-// TestDiskFull shows that a record that cannot be written is refused, or dropped and counted.
-func TestDiskFull(t *testing.T) {
+// TestDeviceFull shows what becomes of records where nothing can be set aside for them: what is booked and cannot be
+// written is an error, and nothing more is booked. With Drop nobody learns of it but who counts.
+func TestDeviceFull(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")
 	}
 	l := open(t, audit.Config{File: "/dev/full"})
-	for range 2 {
-		if err := l.Write(t.Context(), &audit.Record{Time: noon}); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
-		}
+	if err := l.Book(); err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if err := l.Keep(&audit.Record{Time: noon}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
+	}
+	if err := l.Book(); !errors.Is(err, syscall.ENOSPC) || !errors.Is(l.Problem(), syscall.ENOSPC) {
+		t.Errorf("booked although nothing can be written: error %v, problem %v", err, l.Problem())
 	}
 	var dropped atomic.Int64
 	l = open(t, audit.Config{File: "/dev/full", Drop: true, Dropped: func(n int) { dropped.Add(int64(n)) }})
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if err := l.Write(t.Context(), &audit.Record{Time: noon}); err != nil {
+			if err := l.Write(&audit.Record{Time: noon}); err != nil {
 				t.Errorf("got error %v, want none", err)
 			}
 		})
 	}
 	group.Wait()
-	if n := dropped.Load(); n != 8 {
-		t.Errorf("%d records counted as dropped, want 8", n)
+	if err := l.Close(); err == nil || dropped.Load() != 8 {
+		t.Errorf("closed with error %v and %d records counted as lost, want one and 8", err, dropped.Load())
 	}
 }
 
@@ -234,7 +238,7 @@ func TestClosed(t *testing.T) {
 				t.Errorf("%s: close: %v", file, err)
 			}
 		}
-		if err := l.Write(t.Context(), &audit.Record{}); !errors.Is(err, os.ErrClosed) {
+		if err := l.Write(&audit.Record{}); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: write: got error %v, want %v", file, err, os.ErrClosed)
 		}
 		if err := l.Reopen(); file != "-" && !errors.Is(err, os.ErrClosed) {
@@ -246,9 +250,7 @@ func TestClosed(t *testing.T) {
 func TestNoLog(t *testing.T) {
 	t.Parallel()
 	var l *audit.Log
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := errors.Join(l.Write(t.Context(), &audit.Record{}), l.Run(ctx), l.Reopen(), l.Close()); err != nil {
+	if err := errors.Join(l.Write(&audit.Record{}), l.Book(), l.Keep(&audit.Record{}), l.Problem(), l.Reopen(), l.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -283,7 +285,7 @@ func TestPipeWithSlowReader(t *testing.T) {
 	go func() {
 		record := &audit.Record{Time: noon, RequestID: strings.Repeat("x", 250)}
 		for i := range 1000 { // more than a pipe holds
-			if err := l.Write(context.Background(), record); err != nil {
+			if err := l.Write(record); err != nil {
 				written <- fmt.Errorf("record %d: %w", i, err)
 				return
 			}
@@ -326,7 +328,7 @@ func BenchmarkWrite(b *testing.B) {
 				for range writers {
 					group.Go(func() {
 						for left.Add(-1) >= 0 {
-							if err := l.Write(b.Context(), record); err != nil {
+							if err := l.Write(record); err != nil {
 								b.Error(err)
 								return
 							}

@@ -11,6 +11,8 @@ import (
 const (
 	maxString = 256 // bytes of the longest string of a record, before escaping
 	maxList   = 8   // strings of the longest list of a record
+	// maxLine is the bytes of the longest line: of 13 strings and two lists, each byte escaped with six, and all else.
+	maxLine = (13+2*maxList)*6*maxString + 640
 )
 
 // Record is one line. Its strings are cut to 256 bytes when written, and its lists to 8 of them. It never holds a token,
@@ -32,6 +34,7 @@ type Record struct {
 	Arguments string // digest: "sha256:" + hex
 	Duration  time.Duration
 	Repairs   int // what output cleaning changed
+	Count     int // of a sum: how many refusals it stands for, from Time on for Duration; zero: the record is no sum
 
 	// Audience is what a refused token says that it is for, and Expected what it should say. Both are nil unless that is
 	// why it was refused and its signature was verified.
@@ -66,6 +69,10 @@ func (r *Record) appendLine(dst []byte) []byte {
 	}
 	dst = appendTexts(dst, `,"audience":[`, r.Audience)
 	dst = appendTexts(dst, `,"expected":[`, r.Expected)
+	if r.Count != 0 {
+		dst = append(dst, `,"count":`...)
+		dst = strconv.AppendInt(dst, int64(r.Count), 10)
+	}
 	return append(dst, '}', '\n')
 }
 

@@ -1,19 +1,20 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"syscall"
-	"time"
 )
 
 const (
 	standardOutput = "-"
-	writeTimeout   = 5 * time.Second // of one batch, where the file knows deadlines (pipes do)
-	maxSpare       = 64 << 10        // bytes of a batch's memory that are kept for the next
+	maxSpare       = 64 << 10 // bytes of a batch's memory that are kept for the next
+	endlessRoom    = math.MaxInt64 / 2
 )
 
 // file is what a sink needs of an *os.File.
@@ -23,123 +24,210 @@ type file interface {
 	Sync() error
 	Truncate(size int64) error
 	Stat() (os.FileInfo, error)
-	SetWriteDeadline(t time.Time) error
+	// Reserve makes sure that n bytes fit behind offset, without changing the file's size, so that readers see none of
+	// it. What is reserved and not written stays the file's until it is cut. The error is errors.ErrUnsupported where
+	// that cannot be had.
+	Reserve(offset, n int64) error
 }
 
-func openFile(name string) (file, error) {
+// openFile opens a file for appending. torn is true when it ends within a line, as a crash may leave it.
+func openFile(name string) (f file, torn bool, err error) {
 	if name == standardOutput {
-		return stdout{os.Stdout}, nil
+		return stdout{diskFile{os.Stdout}}, isTorn("/dev/stdout", os.Stdout), nil
 	}
 	// A pipe that nobody reads is an error at once instead of waiting for a reader.
 	//nolint:gosec // the operator's config names the file
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	opened, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open audit file: %w", err)
+		return nil, false, fmt.Errorf("open audit file: %w", err)
 	}
-	return f, nil
+	return diskFile{opened}, isTorn(name, opened), nil
 }
 
+// isTorn tells whether a regular file has text behind its last line break. One that cannot be read counts as torn: an
+// empty line does less harm than two records in one.
+func isTorn(name string, f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	reader, err := os.Open(name) //nolint:gosec // the operator's config names the file
+	if err != nil {
+		return true
+	}
+	defer func() { _ = reader.Close() }() // it was only read
+	var last [1]byte
+	_, err = reader.ReadAt(last[:], info.Size()-1)
+	return err != nil || last[0] != '\n'
+}
+
+// diskFile is an open file or pipe.
+type diskFile struct{ *os.File }
+
+// Reserve implements file.
+func (f diskFile) Reserve(offset, n int64) error { return reserve(f.File, offset, n) }
+
 // stdout is the process's standard output, which is not ours to close or to cut.
-type stdout struct{ *os.File }
+type stdout struct{ diskFile }
 
 func (stdout) Close() error         { return nil }
 func (stdout) Truncate(int64) error { return errors.ErrUnsupported }
 
-// sink is the open file and what is known of it. All methods but sync are for one caller at a time.
+// sink is the open file and what is known of it. All methods but sync and unsynced are for one caller at a time.
 type sink struct {
-	file      file
-	regular   bool // it can be synced and cut back
-	deadlines bool // it knows write deadlines
-	closed    bool
-	torn      bool  // it ends within a line
-	end       int64 // where it ends if nobody else wrote to it
-	spare     []byte
+	file     file
+	regular  bool  // it can be synced and cut back
+	endless  bool  // no room is made: it is no file on a disk, or cannot be extended ahead
+	unbooked bool  // nobody asks for room
+	torn     bool  // it ends within a line
+	end      int64 // where it ends if nobody else wrote to it
+	reserved int64 // bytes behind end that are sure
+	closing  error // of close
+	spare    []byte
 
 	mu      sync.Mutex // guards the fields below
-	dirty   bool       // something was written since the last sync
+	dirty   file       // the file when something was written to it since the last sync; nil: nothing was
 	suspect bool       // the last sync failed
 }
 
-func newSink(f file) *sink {
-	s := &sink{}
-	s.use(f)
+// newSink returns a sink of f. unbooked says that nobody asks for room.
+func newSink(f file, torn, unbooked bool) *sink {
+	s := &sink{unbooked: unbooked}
+	s.use(f, torn)
 	return s
 }
 
-func (s *sink) use(f file) {
-	s.file, s.regular, s.torn, s.end = f, false, false, 0
+func (s *sink) use(f file, torn bool) {
+	s.file, s.torn = f, torn
+	s.regular, s.end, s.reserved = false, 0, 0
 	if info, err := f.Stat(); err == nil {
 		s.regular, s.end = info.Mode().IsRegular(), info.Size()
 	}
-	s.deadlines = f.SetWriteDeadline(time.Time{}) == nil
+	s.endless = s.unbooked || !s.regular
 }
 
-// write writes whole lines, and syncs them if asked to. After an error none of them is in the file, as far as it can
-// be cut back.
-func (s *sink) write(lines []byte, synced bool) error {
-	if s.closed {
-		return os.ErrClosed
+// room returns the bytes that fit behind the end for sure.
+func (s *sink) room() int64 {
+	if s.endless {
+		return endlessRoom
 	}
-	if s.torn {
-		lines = append([]byte{'\n'}, lines...) // so that the half line spoils only itself
+	return s.reserved
+}
+
+// look finds out where the file ends when others wrote to it or cut it: then nothing behind its end is sure any more.
+func (s *sink) look() {
+	if s.endless {
+		return
 	}
-	if s.deadlines {
-		_ = s.file.SetWriteDeadline(time.Now().Add(writeTimeout)) // it could before; the write tells if it cannot now
+	if info, err := s.file.Stat(); err == nil && info.Size() != s.end {
+		s.end, s.reserved = info.Size(), 0
 	}
-	n, err := s.file.Write(lines)
+}
+
+// reserve makes room for n bytes behind the end, or as much as there is. The error says why there is not more.
+func (s *sink) reserve(n int64) error {
+	if s.endless {
+		return nil
+	}
+	var short error
+	for more := n - s.reserved; more >= maxLine; more /= 2 {
+		err := s.file.Reserve(s.end, s.reserved+more)
+		switch {
+		case err == nil:
+			s.reserved += more
+		case errors.Is(err, errors.ErrUnsupported):
+			s.endless = true
+			return nil
+		default:
+			short = fmt.Errorf("make room for audit records: %w", err)
+			continue
+		}
+		if short == nil {
+			return nil
+		}
+	}
+	return short
+}
+
+// write writes whole lines, and syncs them if asked to. After an error it returns what of them is to be written again:
+// what is in the file is cut off it as far as possible.
+func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
+	left, err = lines, s.breakLine()
+	n := 0
 	if err == nil {
-		s.torn = false
-		synced = s.written() || synced
+		n, err = s.file.Write(lines)
+		s.end += int64(n)
+		s.reserved -= min(int64(n), s.reserved)
+		left = lines[n:]
 	}
-	if err == nil && synced && s.regular {
+	if err == nil && s.regular && (s.written() || synced) {
 		err = s.sync(s.file)
 	}
 	if err != nil {
-		s.takeBack(lines, n)
-		return fmt.Errorf("write audit record: %w", err)
+		left = s.takeBack(lines, n)
+		err = fmt.Errorf("write audit record: %w", err)
 	}
-	s.end += int64(n)
-	return nil
+	return left, err
+}
+
+// breakLine ends a half line, so that it spoils only itself.
+func (s *sink) breakLine() error {
+	if !s.torn {
+		return nil
+	}
+	n, err := s.file.Write([]byte{'\n'})
+	if err == nil {
+		s.torn = false
+		s.end += int64(n)
+		s.reserved -= min(int64(n), s.reserved)
+	}
+	return err
 }
 
 // written notes that there is something to sync, and tells whether that has to be now.
 func (s *sink) written() (now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dirty = true
+	s.dirty = s.file
 	return s.suspect
 }
 
-// takeBack cuts off the n bytes of lines that were written, or remembers that they end within a line. It cuts nothing
-// that may be another process's.
-func (s *sink) takeBack(lines []byte, n int) {
+// takeBack cuts off the n bytes of lines that were written, and returns what is to be written again. It cuts nothing
+// that may be another process's: then the whole lines stay. What went into a pipe is gone, and the next write goes on
+// where it stopped.
+func (s *sink) takeBack(lines []byte, n int) (left []byte) {
+	if !s.regular {
+		return lines[n:]
+	}
 	if n == 0 {
-		return
+		return lines
 	}
-	if info, err := s.file.Stat(); err == nil && s.regular {
-		if info.Size() == s.end+int64(n) && s.file.Truncate(s.end) == nil {
-			return
-		}
-		s.end = info.Size()
+	before := s.end - int64(n)
+	info, err := s.file.Stat()
+	if err == nil && info.Size() == s.end && s.file.Truncate(before) == nil {
+		s.end, s.reserved = before, 0 // cutting also gives back what was reserved
+		return lines
 	}
-	s.torn = lines[n-1] != '\n'
+	if err == nil {
+		s.end, s.reserved = info.Size(), 0
+	}
+	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
+	s.torn = whole < n
+	return lines[whole:]
 }
 
 // unsynced returns the file when something in it waits for a sync, else nil.
 func (s *sink) unsynced() file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.regular || !s.dirty {
-		return nil
-	}
-	return s.file
+	return s.dirty
 }
 
 // sync syncs f. It may run beside the other methods. An error is not lost when nobody looks at it: it makes the next
 // write sync for itself. That f was closed meanwhile is none, since closing syncs.
 func (s *sink) sync(f file) error {
 	s.mu.Lock()
-	s.dirty = false // before, so that what is written beside the sync waits for the next
+	s.dirty = nil // before, so that what is written beside the sync waits for the next
 	s.mu.Unlock()
 	err := f.Sync()
 	s.mu.Lock()
@@ -148,35 +236,31 @@ func (s *sink) sync(f file) error {
 	case err == nil:
 		s.suspect = false
 	case !errors.Is(err, os.ErrClosed):
-		s.dirty, s.suspect = true, true
+		s.dirty, s.suspect = f, true
 	}
 	return err
 }
 
-// settle syncs what waits for it.
-func (s *sink) settle() error {
+// replace finishes and closes the file and goes on with f.
+func (s *sink) replace(f file, torn bool) error {
+	err := s.finish()
+	s.use(f, torn)
+	return err
+}
+
+// close finishes and closes the file.
+func (s *sink) close() { s.closing = s.finish() }
+
+// finish syncs what waits for it, gives back what was reserved and not written, and closes the file.
+func (s *sink) finish() error {
+	var err error
 	if f := s.unsynced(); f != nil {
-		return s.sync(f)
+		err = s.sync(f)
 	}
-	return nil
-}
-
-// replace settles and closes the file and goes on with f.
-func (s *sink) replace(f file) error {
-	if s.closed {
-		return errors.Join(os.ErrClosed, f.Close())
+	if info, statErr := s.file.Stat(); s.reserved > 0 && statErr == nil && info.Size() == s.end {
+		_ = s.file.Truncate(s.end) // room that stays reserved harms nobody
 	}
-	err := errors.Join(s.settle(), s.file.Close())
-	s.use(f)
-	return err
-}
-
-func (s *sink) close() error {
-	if s.closed {
-		return nil
-	}
-	s.closed = true
-	return errors.Join(s.settle(), s.file.Close())
+	return errors.Join(err, s.file.Close())
 }
 
 func (s *sink) takeSpare() []byte {

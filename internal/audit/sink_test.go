@@ -2,10 +2,11 @@ package audit
 
 import (
 	"bytes"
-	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,22 +17,29 @@ import (
 
 // The tests in this file look at what only a misbehaving file shows, so they hand the log one.
 
-var errDisk = errors.New("disk error")
+var (
+	errDisk = errors.New("disk error")
+	errFull = errors.New("disk full")
+)
 
 // disk is a file in memory that fails and waits as it is told.
 type disk struct {
-	pipe bool // no regular file
+	pipe bool          // no regular file
+	wait chan struct{} // each write receives from it; nil: none waits
+	hang chan struct{} // each sync receives from it; nil: none waits
 
 	mu       sync.Mutex // guards the fields below
 	text     []byte
-	room     int           // bytes until it is full; negative: endless
-	wait     chan struct{} // each write receives from it; nil: none waits
+	room     int // bytes until a write fails; negative: endless
+	free     int // bytes that can be reserved behind the end; negative: endless
+	reserved int // largest size that was reserved
+	cuts     int
 	syncs    int
 	badSyncs int // how many of the next fail
 	writes   int
 }
 
-func newDisk() *disk { return &disk{room: -1} }
+func newDisk() *disk { return &disk{room: -1, free: -1} }
 
 func (d *disk) Write(p []byte) (int, error) {
 	if d.wait != nil {
@@ -52,7 +60,20 @@ func (d *disk) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+func (d *disk) Reserve(offset, n int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.free >= 0 && int(offset+n) > len(d.text)+d.free {
+		return errFull
+	}
+	d.reserved = max(d.reserved, int(offset+n))
+	return nil
+}
+
 func (d *disk) Sync() error {
+	if d.hang != nil {
+		<-d.hang
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.syncs++
@@ -70,6 +91,7 @@ func (d *disk) Truncate(size int64) error {
 		return errDisk
 	}
 	d.text = d.text[:size]
+	d.cuts++
 	return nil
 }
 
@@ -79,9 +101,14 @@ func (d *disk) Stat() (os.FileInfo, error) {
 	return info{size: int64(len(d.text)), pipe: d.pipe}, nil
 }
 
-func (*disk) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
-
 func (*disk) Close() error { return nil }
+
+// set changes a field while the log uses the disk.
+func (d *disk) set(field *int, value int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*field = value
+}
 
 func (d *disk) count(what *int) int {
 	d.mu.Lock()
@@ -113,70 +140,235 @@ func (i info) Mode() fs.FileMode {
 
 func record(i int) *Record { return &Record{RequestID: strconv.Itoa(i)} }
 
-func TestHalfALineIsTakenBack(t *testing.T) {
-	t.Parallel()
-	d := newDisk()
-	l := newLog(Config{}, d)
-	if err := l.Write(t.Context(), record(1)); err != nil {
-		t.Fatal(err)
-	}
-	d.room = 10
-	if err := l.Write(t.Context(), record(2)); !errors.Is(err, errDisk) {
-		t.Errorf("got error %v, want %v", err, errDisk)
-	}
-	d.room = -1
-	if err := l.Write(t.Context(), record(3)); err != nil {
-		t.Errorf("after there is room again: %v", err)
-	}
-	if got := d.lines(); len(got) != 2 || !strings.Contains(got[1], `"3"`) {
-		t.Errorf("got lines %q, want those of records 1 and 3", got)
-	}
+// logOn returns a log on d that the test closes at its end, in a bubble before that ends.
+func logOn(t *testing.T, cfg Config, d *disk) *Log {
+	t.Helper()
+	l := newLog(cfg, d, false)
+	t.Cleanup(func() { _ = l.Close() }) // its error is another test's matter
+	return l
 }
 
-// TestHalfALineOfAPipe shows that where nothing can be taken back, a half line spoils no other.
-func TestHalfALineOfAPipe(t *testing.T) {
-	t.Parallel()
-	d := newDisk()
-	d.pipe = true
-	l := newLog(Config{Always: true}, d)
-	d.room = 10
-	if err := l.Write(t.Context(), record(1)); !errors.Is(err, errDisk) {
-		t.Errorf("got error %v, want %v", err, errDisk)
-	}
-	d.room = -1
-	for i := range 2 {
-		if err := l.Write(t.Context(), record(2+i)); err != nil {
-			t.Error(err)
+// kept returns the ids of the whole records on d.
+func (d *disk) kept() string {
+	var ids []string
+	for _, line := range d.lines() {
+		if _, rest, ok := strings.Cut(line, `"request_id":"`); ok && strings.HasSuffix(line, "}") {
+			id, _, _ := strings.Cut(rest, `"`)
+			ids = append(ids, id)
 		}
 	}
-	if got := d.lines(); len(got) != 3 || len(got[0]) != 10 || !strings.HasPrefix(got[1], "{") || !strings.HasPrefix(got[2], "{") {
-		t.Errorf("got lines %q, want half a line and two whole ones", got)
-	}
-	if d.syncs != 0 {
-		t.Error("a pipe was synced")
-	}
+	return strings.Join(ids, " ")
 }
 
-// TestLinesOfOthersAreNotTakenBack shows that a file to which another process appended is not cut.
+// TestFailedRecordIsTakenBackAndTriedAgain shows that half a line does not stay in the file, that nothing is booked
+// meanwhile, and that the record is there once there is room.
+func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		l := logOn(t, Config{}, d)
+		if err := l.Write(record(1)); err != nil {
+			t.Fatal(err)
+		}
+		before := len(d.text)
+		d.set(&d.room, 10)
+		if err := l.Write(record(2)); !errors.Is(err, errDisk) {
+			t.Errorf("got error %v, want %v", err, errDisk)
+		}
+		if len(d.text) != before {
+			t.Errorf("the file holds %q, want record 1 alone", d.text)
+		}
+		if err := l.Book(); !errors.Is(err, errDisk) {
+			t.Errorf("booked with error %v, want %v", err, errDisk)
+		}
+		d.set(&d.room, -1)
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if err := l.Write(record(3)); err != nil {
+			t.Errorf("after there is room again: %v", err)
+		}
+		if got := d.kept(); got != "1 2 3" {
+			t.Errorf("got records %s, want 1 2 3", got)
+		}
+	})
+}
+
+// TestPipeGoesOnWhereItStopped shows that what went into a pipe is not written again, so that its reader sees whole lines.
+func TestPipeGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.pipe = true
+		l := logOn(t, Config{Always: true}, d)
+		d.set(&d.room, 10)
+		if err := l.Write(record(1)); !errors.Is(err, errDisk) {
+			t.Errorf("got error %v, want %v", err, errDisk)
+		}
+		d.set(&d.room, -1)
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if err := l.Write(record(2)); err != nil {
+			t.Error(err)
+		}
+		if got := d.lines(); len(got) != 2 || d.kept() != "1 2" {
+			t.Errorf("got lines %q, want two whole ones", got)
+		}
+		if d.syncs != 0 {
+			t.Error("a pipe was synced")
+		}
+	})
+}
+
+// TestLinesOfOthersAreNotTakenBack shows that a file to which another process appended is not cut, and that the half
+// line spoils only itself.
 func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 	t.Parallel()
-	d := newDisk()
-	l := newLog(Config{}, d)
-	d.text = append(d.text, "other\n"...)
-	d.room = 10
-	if err := l.Write(t.Context(), record(1)); !errors.Is(err, errDisk) {
-		t.Errorf("got error %v, want %v", err, errDisk)
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		l := logOn(t, Config{}, d)
+		d.mu.Lock()
+		d.text = append(d.text, "other\n"...)
+		d.mu.Unlock()
+		d.set(&d.room, 10)
+		if err := l.Write(record(1)); !errors.Is(err, errDisk) {
+			t.Errorf("got error %v, want %v", err, errDisk)
+		}
+		d.set(&d.room, -1)
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if got := d.lines(); len(got) != 3 || got[0] != "other" || len(got[1]) != 10 || d.kept() != "1" {
+			t.Errorf("got lines %q, want the other's, half a line and that of record 1", got)
+		}
+	})
+}
+
+// TestRecordAfterTornLine shows that the first record after a crash in the middle of a line does not go on in it.
+func TestRecordAfterTornLine(t *testing.T) {
+	t.Parallel()
+	name := t.TempDir() + "/audit.jsonl"
+	if err := os.WriteFile(name, []byte("{\"outcome\":\"ok\"}\n{\"outco"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	d.room = -1
-	if err := l.Write(t.Context(), record(2)); err != nil {
-		t.Error(err)
+	for i := range 2 {
+		l, err := Open(Config{File: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(l.Write(record(i)), l.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := d.lines(); len(got) != 3 || got[0] != "other" || !strings.Contains(got[2], `"2"`) {
-		t.Errorf("got lines %q, want the other's, half a line and that of record 2", got)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) != 5 || lines[1] != `{"outco` || !strings.Contains(lines[2], `"request_id":"0"`) || !strings.Contains(lines[3], `"request_id":"1"`) {
+		t.Errorf("got %q, want the half line and the two records on lines of their own", text)
 	}
 }
 
-// TestGroupCommit shows that writers who come while a batch is written share the next one and its sync, and its error.
+// TestRoomIsSureBeforeACall shows that no more records are booked than the disk has room for at their longest, that each
+// of those is written although the disk is full then, and that it goes on by itself when there is room.
+func TestRoomIsSureBeforeACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.free = 20*maxLine + 100
+		l := logOn(t, Config{}, d)
+		booked := 0
+		for l.Book() == nil {
+			booked++
+		}
+		if booked < 18 || booked > 20 {
+			t.Errorf("booked %d lines, want 18 to 20: there is room for 20", booked)
+		}
+		if err := l.Problem(); !errors.Is(err, errFull) {
+			t.Errorf("got problem %v, want %v", err, errFull)
+		}
+		d.set(&d.free, 0) // others took the rest; what was reserved stays
+		d.set(&d.room, d.count(&d.reserved))
+		for i := range booked {
+			if err := l.Keep(longest(i)); err != nil {
+				t.Fatalf("record %d of %d that were booked: %v", i, booked, err)
+			}
+		}
+		if err := l.Book(); !errors.Is(err, errFull) {
+			t.Errorf("booked with error %v, want %v", err, errFull)
+		}
+		d.set(&d.free, -1)
+		d.set(&d.room, -1)
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if err := errors.Join(l.Problem(), l.Write(record(99))); err != nil {
+			t.Errorf("after there is room again: %v", err)
+		}
+	})
+}
+
+// longest returns a record whose line is the longest that there is.
+func longest(i int) *Record {
+	text := strings.Repeat("\x00", maxString)
+	return &Record{
+		Audience: slices.Repeat([]string{text}, maxList), Expected: slices.Repeat([]string{text}, maxList),
+		Time: time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC), RequestID: fmt.Sprint(i) + text, CallID: text, TenantID: text, Issuer: text, Subject: text,
+		ClientID: text, Remote: text, Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
+		Duration: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
+	}
+}
+
+func TestLongestLine(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\x00", "\xff", "\u00ad", "\U000E0041", "\"", "x"} {
+		r := longest(0)
+		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.Outcome, &r.Reason, &r.Arguments} {
+			*field = strings.Repeat(text, maxString)
+		}
+		r.Audience = slices.Repeat([]string{r.Item}, maxList+1)
+		r.Expected = r.Audience
+		if got := len(r.appendLine(nil)) + 1; got > maxLine { // and a line break for a torn line
+			t.Errorf("a line of %q has %d bytes, want %d at most", text, got, maxLine)
+		}
+	}
+}
+
+// TestCutFileIsExtendedAnew shows that a file that was cut to nothing, as some rotation does, has room set aside again.
+func TestCutFileIsExtendedAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		l := logOn(t, Config{}, d)
+		if err := l.Write(record(1)); err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		d.text, d.reserved = nil, 0
+		d.mu.Unlock()
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if got := d.count(&d.reserved); got < lowRoom {
+			t.Errorf("%d bytes are reserved in the cut file, want %d at least", got, lowRoom)
+		}
+		if err := l.Write(record(2)); err != nil || d.kept() != "2" {
+			t.Errorf("error %v and records %s, want none and 2", err, d.kept())
+		}
+	})
+}
+
+// TestRoomIsGivenBack shows that a file is not longer than its lines on disk after Close.
+func TestRoomIsGivenBack(t *testing.T) {
+	t.Parallel()
+	d := newDisk()
+	l := newLog(Config{}, d, false)
+	if err := errors.Join(l.Write(record(1)), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if d.reserved < lowRoom || d.cuts != 1 || d.kept() != "1" {
+		t.Errorf("%d bytes reserved, %d cuts, records %s; want some, 1 and 1", d.reserved, d.cuts, d.kept())
+	}
+}
+
+// TestGroupCommit shows that callers who come while a batch is written share the next one and its sync, and its error.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	for _, badSyncs := range []int{0, 2} {
@@ -184,112 +376,186 @@ func TestGroupCommit(t *testing.T) {
 			d := newDisk()
 			d.wait = make(chan struct{})
 			d.badSyncs = badSyncs
-			l := newLog(Config{Always: true}, d)
+			l := logOn(t, Config{Always: true, Interval: time.Hour}, d)
 			errs := make(chan error)
 			for i := range 9 {
-				go func() { errs <- l.Write(t.Context(), record(i)) }()
-				synctest.Wait() // the first waits in its write, the others for it
+				go func() { errs <- l.Write(record(i)) }()
+				synctest.Wait() // the first waits for its write, the others for it
 			}
-			d.wait <- struct{}{}
-			d.wait <- struct{}{}
+			for range 2 { // a failed batch is written with the next one, after a while
+				d.wait <- struct{}{}
+				time.Sleep(retryTicks * watchInterval)
+				synctest.Wait()
+			}
 			for range 9 {
 				if err := <-errs; (err == nil) != (badSyncs == 0) {
 					t.Errorf("%d bad syncs: got error %v", badSyncs, err)
 				}
 			}
-			if d.writes != 2 || d.syncs != 2 {
-				t.Errorf("%d writes and %d syncs for 9 records, want 2 of each", d.writes, d.syncs)
+			if got := d.count(&d.writes); badSyncs == 0 && (got != 2 || d.count(&d.syncs) != 2) {
+				t.Errorf("%d writes and %d syncs for 9 records, want 2 of each", got, d.syncs)
 			}
-			if got := bytes.Count(d.text, []byte("\n")); badSyncs == 0 && got != 9 || badSyncs != 0 && got != 0 {
-				t.Errorf("%d bad syncs: %d lines in the file", badSyncs, got)
+			close(d.wait)
+			time.Sleep(retryTicks * watchInterval)
+			synctest.Wait()
+			if got := strings.Fields(d.kept()); len(got) != 9 {
+				t.Errorf("%d bad syncs: records %v in the end, want all 9 once", badSyncs, got)
 			}
 		})
 	}
 }
 
-// TestWaitingEndsWithTheContext shows that writers behind a file that hangs, and those for whom there is no room, wait
-// no longer than they want, and that what they left behind is written all the same.
-func TestWaitingEndsWithTheContext(t *testing.T) {
+// TestWaitingIsBounded shows that nobody waits for a file that hangs longer than is promised, that nothing is booked
+// while it hangs, and that everything is written when it does not any more.
+func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, pipe := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDisk()
+			d.pipe, d.wait = pipe, make(chan struct{})
+			l := logOn(t, Config{}, d)
+			started, errs := time.Now(), make(chan error)
+			for i := range 5 {
+				go func() { errs <- l.Write(record(i)) }()
+			}
+			for range 5 {
+				if err := <-errs; !errors.Is(err, errStalled) {
+					t.Errorf("got error %v, want %v", err, errStalled)
+				}
+			}
+			if took := time.Since(started); took > writePatience+watchInterval {
+				t.Errorf("waited %v, want %v at most", took, writePatience+watchInterval)
+			}
+			if err := l.Book(); !errors.Is(err, errStalled) {
+				t.Errorf("booked with error %v, want %v", err, errStalled)
+			}
+			close(d.wait)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if err := errors.Join(l.Problem(), l.Write(record(5))); err != nil {
+				t.Errorf("after it goes on: %v", err)
+			}
+			if got := len(strings.Fields(d.kept())); got != 6 {
+				t.Errorf("%d records, want 6: %s", got, d.kept())
+			}
+		})
+	}
+}
+
+// TestMemoryIsBounded shows that lines wait in memory up to a number, those that calls have yet to make included.
+func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
-		d.wait = make(chan struct{})
-		l := newLog(Config{}, d)
-		first := make(chan error)
-		go func() { first <- l.Write(t.Context(), record(0)) }()
-		synctest.Wait()
-		fill(t, l)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := l.Write(ctx, record(1)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got error %v, want %v", err, context.DeadlineExceeded)
+		d.pipe = true
+		l := logOn(t, Config{}, d)
+		for i := range maxWaiting {
+			if err := l.Book(); err != nil {
+				t.Fatalf("line %d: %v", i, err)
+			}
 		}
-		close(d.wait)
-		if err := <-first; err != nil {
-			t.Error(err)
+		if err := l.Book(); !errors.Is(err, errWaiting) {
+			t.Errorf("got error %v, want %v", err, errWaiting)
 		}
-		if err := l.Write(t.Context(), record(2)); err != nil {
-			t.Error(err)
-		}
-		got := d.lines()
-		if !strings.Contains(got[len(got)-1], `"2"`) || len(got) < 100 {
-			t.Errorf("got %d lines, the last %q; want those left behind and that of record 2", len(got), got[len(got)-1])
+		if err := errors.Join(l.Keep(record(0)), l.Book()); err != nil {
+			t.Errorf("after a line was written: %v", err)
 		}
 	})
 }
 
-// fill fills the batch that gathers with records whose writers do not wait.
-func fill(t *testing.T, l *Log) {
-	t.Helper()
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	large := &Record{RequestID: strings.Repeat("x", maxString), Subject: strings.Repeat("x", maxString)}
-	for len(l.batch.lines)+2*maxString+100 < maxBatch {
-		if err := l.Write(gone, large); !l.cfg.Drop && !errors.Is(err, context.Canceled) {
-			t.Fatalf("got error %v, want %v", err, context.Canceled)
-		}
-	}
-}
-
-func TestDropWhenFull(t *testing.T) {
+// TestDropNeverBlocks shows that with Drop a file that hangs holds up the calls that find it so for a moment, and later
+// ones not at all; what memory does not hold is counted at once, the rest is written later or counted at Close.
+func TestDropNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
 		d.wait = make(chan struct{})
 		dropped := 0
-		l := newLog(Config{Drop: true, Dropped: func(n int) { dropped += n }}, d)
-		first := make(chan error)
-		go func() { first <- l.Write(t.Context(), record(0)) }()
-		synctest.Wait()
-		fill(t, l)
-		large := &Record{RequestID: strings.Repeat("x", maxString), Subject: strings.Repeat("x", maxString)}
-		for range 3 {
-			if err := l.Write(t.Context(), large); err != nil {
+		l := logOn(t, Config{Drop: true, Dropped: func(n int) { dropped += n }}, d)
+		took := func() time.Duration {
+			started := time.Now()
+			if err := errors.Join(l.Book(), l.Keep(record(0))); err != nil {
 				t.Errorf("got error %v, want none", err)
 			}
+			return time.Since(started)
 		}
-		if dropped != 3 {
-			t.Errorf("%d records counted as dropped, want 3", dropped)
+		if got := took(); got > dropPatience+watchInterval {
+			t.Errorf("the first call waited %v, want %v at most", got, dropPatience+watchInterval)
 		}
-		close(d.wait)
-		if err := <-first; err != nil {
-			t.Error(err)
+		for range maxWaiting + 2 {
+			if got := took(); got != 0 {
+				t.Fatalf("a later call waited %v", got)
+			}
+		}
+		if dropped != 3 || !errors.Is(l.Problem(), errStalled) {
+			t.Errorf("%d records counted as dropped and problem %v, want 3 and %v", dropped, l.Problem(), errStalled)
+		}
+		if err := l.Close(); !errors.Is(err, errStalled) || dropped != maxWaiting+3 {
+			t.Errorf("closed with error %v and %d dropped, want %v and all %d", err, dropped, errStalled, maxWaiting+3)
+		}
+		close(d.wait) // so that the writer ends
+	})
+}
+
+// TestEndIsBounded shows that Close and Reopen do not wait for a file that hangs, nor for a sync that does.
+func TestEndIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, syncs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDisk()
+			hang := make(chan struct{})
+			if d.wait = hang; syncs {
+				d.wait, d.hang = nil, hang
+			}
+			l := newLog(Config{}, d, false)
+			go func() { _ = l.Write(record(1)) }() // it is not written in time
+			time.Sleep(2 * defaultInterval)
+			l.cfg.File = t.TempDir() + "/next"
+			started := time.Now()
+			err := l.Reopen()
+			if took := time.Since(started); took > writePatience || !errors.Is(err, errStalled) && !syncs {
+				t.Errorf("reopened within %v with error %v", took, err)
+			}
+			started = time.Now()
+			if err := l.Close(); !errors.Is(err, errStalled) || time.Since(started) > closePatience {
+				t.Errorf("closed within %v with error %v, want %v within %v", time.Since(started), err, errStalled, closePatience)
+			}
+			close(hang)
+		})
+	}
+}
+
+// TestChangesAreTold shows that whoever must know learns when records cannot be written, and when they can again.
+func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.free = 0
+		var told []error
+		l := logOn(t, Config{Changed: func(problem error) { told = append(told, problem) }}, d)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(told) != 1 || !errors.Is(told[0], errFull) || !errors.Is(l.Problem(), errFull) {
+			t.Errorf("told %v, want that the disk is full, once", told)
+		}
+		d.set(&d.free, -1)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(told) != 2 || told[1] != nil {
+			t.Errorf("told %v, want the end of it", told)
 		}
 	})
 }
 
-// TestRunSyncs shows that Run syncs what was written, only then, and once more at its end.
-func TestRunSyncs(t *testing.T) {
+// TestSyncing shows that what was written is synced after a while, only then, and once more at the end.
+func TestSyncing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
-		l := newLog(Config{Interval: time.Second}, d)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- l.Run(ctx) }()
+		l := newLog(Config{Interval: time.Second}, d, false)
 		for step, want := range []int{0, 1, 1, 2} {
 			if step%2 == 1 {
-				if err := l.Write(t.Context(), record(step)); err != nil {
+				if err := l.Write(record(step)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -299,44 +565,35 @@ func TestRunSyncs(t *testing.T) {
 				t.Errorf("after %d s: %d syncs, want %d", step+1, got, want)
 			}
 		}
-		if err := l.Write(t.Context(), record(9)); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		if err := <-ended; err != nil || d.count(&d.syncs) != 3 {
-			t.Errorf("Run ended with error %v after %d syncs, want none and 3", err, d.syncs)
+		if err := errors.Join(l.Write(record(9)), l.Close()); err != nil || d.syncs != 3 {
+			t.Errorf("closed with error %v after %d syncs, want none and 3", err, d.syncs)
 		}
 	})
 }
 
-// TestFailedSyncIsNotForgotten shows that after a sync in the background failed, no record is accepted until one
+// TestFailedSyncIsNotForgotten shows that after a sync in the background failed, no record counts as written until one
 // succeeds.
 func TestFailedSyncIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
 		d.badSyncs = 2
-		l := newLog(Config{Interval: time.Second}, d)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		if err := l.Write(t.Context(), record(0)); err != nil {
+		l := logOn(t, Config{Interval: 10 * time.Second}, d)
+		if err := l.Write(record(0)); err != nil {
 			t.Fatal(err)
 		}
-		go func() { ended <- l.Run(ctx) }()
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(10100 * time.Millisecond)
 		synctest.Wait()
-		if err := l.Write(t.Context(), record(1)); !errors.Is(err, errDisk) {
+		if err := l.Write(record(1)); !errors.Is(err, errDisk) {
 			t.Errorf("got error %v, want %v", err, errDisk)
 		}
-		if err := l.Write(t.Context(), record(2)); err != nil {
+		time.Sleep(retryTicks * watchInterval)
+		synctest.Wait()
+		if err := l.Write(record(2)); err != nil {
 			t.Errorf("after the disk is well again: %v", err)
 		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if got := d.lines(); len(got) != 2 {
-			t.Errorf("got lines %q, want two", got)
+		if got := d.kept(); got != "0 1 2" || bytes.Count(d.text, []byte("\n")) != 3 {
+			t.Errorf("got records %s, want 0 1 2", got)
 		}
 	})
 }

@@ -123,19 +123,6 @@ func (b *bench) source(name string) registry.Source {
 	return s
 }
 
-// closedLog returns a log that can write nothing any more.
-func closedLog(t *testing.T) *audit.Log {
-	t.Helper()
-	record, err := audit.Open(audit.Config{File: filepath.Join(t.TempDir(), "closed.jsonl")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := record.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return record
-}
-
 func texts(text string) mcp.Object {
 	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
 	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})

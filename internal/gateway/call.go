@@ -79,10 +79,13 @@ func stack(stages []Stage, inner Handler) Handler {
 	return inner
 }
 
-// audited writes the call on record before anybody learns its outcome, and turns every error into what the client may
-// be told. A call that cannot be recorded is answered with an error, whatever it did.
+// audited makes sure that the call can be recorded before anything of it happens, writes it on record before anybody
+// learns its outcome, and turns every error into what the client may be told.
 func (g *Gateway) audited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		if err := g.config.Audit.Book(); err != nil {
+			return mcp.Object{}, g.unrecordable(ctx, c)
+		}
 		started := time.Now()
 		result, err := g.guarded(ctx, c, next)
 		failure := explain(err)
@@ -91,19 +94,38 @@ func (g *Gateway) audited(next Handler) Handler {
 			g.config.Logger.ErrorContext(ctx, "call failed inside", "request_id", c.request.ID, "tenant", record.TenantID,
 				"item", record.Item, "error", err)
 		}
-		// The client may be gone; what happened is recorded all the same.
-		kept := g.kept(context.WithoutCancel(ctx), record)
+		kept := g.kept(ctx, record)
 		if c.open != nil && (failure.told != nil || !kept) {
 			g.abandon(ctx, c)
 		}
 		if !kept {
-			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT", "The call cannot be recorded, so its outcome is withheld").After(time.Second)
+			return mcp.Object{}, explain(errUnrecorded).told
 		}
 		if failure.told != nil {
 			return mcp.Object{}, failure.told
 		}
 		return g.finish(result), nil
 	}
+}
+
+// unrecordable refuses a call of which nothing has happened, because there is no room for its record.
+func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
+	failure := explain(errUnrecordable)
+	g.config.Metrics.AuditDropped(1) // the refusal is not on record either
+	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
+	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
+	return failure.told
+}
+
+// kept puts r on record. It is false when that failed, or is not done in time; the log then says what is not on record.
+func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
+	err := g.config.Audit.Keep(r)
+	if err != nil {
+		g.config.Metrics.AuditDropped(1)
+		g.config.Logger.ErrorContext(ctx, "a call was made and is not on record", "request_id", r.RequestID, "tenant", r.TenantID,
+			"item", r.Item, "outcome", r.Outcome, "error", err)
+	}
+	return err == nil
 }
 
 // guarded turns a panic further in into an error, so that it is on record and counted, and ends this call alone.

@@ -22,9 +22,17 @@ const (
 	outcomeTask      = "task"
 )
 
+// auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a second of its
+// cause.
+const auditRetry = 5 * time.Second
+
 var (
 	errBusy    = errors.New("too many calls at once")
 	errTimeout = errors.New("the item's time is over")
+
+	// That a call cannot be recorded is known before anything of it happened, or in rare cases only after.
+	errUnrecordable = errors.New("the call cannot be recorded")
+	errUnrecorded   = errors.New("the call is not on record")
 
 	errSubscriptions = errors.New("too many subscriptions")
 	errNotTold       = errors.New("the server does not tell of changes")
@@ -130,6 +138,13 @@ func explain(err error) failure {
 			"Invalid params: this client has no task with this taskId, or not any more")}
 	case errors.As(err, &capability):
 		return failure{kind: "missing_capability", told: missingCapability(capability)}
+	case errors.Is(err, errUnrecordable):
+		return failure{kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true, told: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
+			"The call cannot be recorded now, so it was not made: try again later").After(auditRetry)}
+	case errors.Is(err, errUnrecorded):
+		// Whoever repeats a call for its status must not repeat this one: no 5xx, no Retry-After.
+		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
+			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
 	case errors.Is(err, errSubscriptions):
 		return failure{kind: "limited", reason: "DB-LIMIT-SUBSCRIPTIONS", refusal: true, told: tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)}
 	case errors.Is(err, errNotTold):

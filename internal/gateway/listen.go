@@ -22,18 +22,14 @@ func (g *Gateway) OpenStream(c Caller, kind string) (closed func(), err error) {
 	return func() { gone(); leave() }, nil
 }
 
-// Refuse records a refusal at the door: a failed login, a bad origin, a limit.
+// Refuse records a refusal at the door: a failed login, a bad origin, a limit. The refusals that a sum stands for were
+// counted one by one.
 func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
-	g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
-	g.kept(ctx, &r) // it is refused already
-}
-
-// kept puts r on record. It is false when that failed, which is in the log and counted.
-func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
-	err := g.config.Audit.Write(ctx, r)
-	if err != nil {
-		g.config.Metrics.AuditDropped(1)
-		g.config.Logger.ErrorContext(ctx, "audit record not written", "request_id", r.RequestID, "error", err)
+	if r.Count == 0 {
+		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
 	}
-	return err == nil
+	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
+		g.config.Metrics.AuditDropped(1)
+		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)
+	}
 }

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// refusedFor runs a call that fails, and returns its error.
+func (b *bench) refusedFor(t *testing.T) *mcp.Error {
+	t.Helper()
+	_, err := b.Handle(t.Context(), b.caller(t, alice), request("box__plain", `{}`))
+	return asError(t, err)
+}
+
+// TestCallThatCannotBeRecordedIsNotMade shows that nothing of a call happens when its record cannot be written, and that
+// the client is told so: it may come back.
+func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
+	b := newBench(t)
+	b.config.Audit = closedLog(t)
+	failure := b.refusedFor(t)
+	if failure.StableCode() != "DB-AUDIT-FULL" || failure.Code != mcp.CodeUnavailable || failure.RetryAfter <= 0 {
+		t.Errorf("got %v, want DB-AUDIT-FULL of 503 with a time", failure)
+	}
+	if b.calls != 0 {
+		t.Errorf("the tool ran %d times, want never", b.calls)
+	}
+	b.Refuse(t.Context(), audit.Record{Outcome: "unauthenticated"})
+	for name, want := range map[string]float64{"drawbridge_audit_records_dropped_total": 2, "drawbridge_refusals_total": 2, "drawbridge_calls_total": 0} {
+		if got := counted(t, b.metrics, name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestCallThatIsNotOnRecordIsNotRepeated shows what is told of a call that was made when its record fails after all: not
+// that it may be repeated. The next one is not made.
+func TestCallThatIsNotOnRecordIsNotRepeated(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	b := newBench(t)
+	b.config.Audit = logAt(t, audit.Config{File: "/dev/full"})
+	failure := b.refusedFor(t)
+	if failure.StableCode() != "DB-AUDIT" || failure.Code != mcp.CodeInternal || failure.RetryAfter != 0 {
+		t.Errorf("got %v, want DB-AUDIT of an internal error without a time", failure)
+	}
+	for range 20 {
+		if failure := b.refusedFor(t); failure.StableCode() != "DB-AUDIT-FULL" {
+			t.Errorf("the next: got %v, want DB-AUDIT-FULL", failure)
+		}
+	}
+	if b.calls != 1 {
+		t.Errorf("the tool ran %d times, want once", b.calls)
+	}
+}
+
+// TestDropMakesCallsThatAreNotRecorded shows that with Drop every call is made.
+func TestDropMakesCallsThatAreNotRecorded(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	b := newBench(t)
+	b.config.Audit = logAt(t, audit.Config{File: "/dev/full", Drop: true})
+	for range 20 {
+		if _, _, failure := b.run(t, "box__plain", `{}`); failure != nil {
+			t.Errorf("got %v, want a result", failure)
+		}
+	}
+	if b.calls != 20 {
+		t.Errorf("the tool ran %d times, want 20", b.calls)
+	}
+}
+
+// logAt opens a log whose file may be unable to take anything.
+func logAt(t *testing.T, cfg audit.Config) *audit.Log {
+	t.Helper()
+	record, err := audit.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = record.Close() }) // what could not be written is lost
+	return record
+}
+
+// closedLog returns a log that can write nothing any more.
+func closedLog(t *testing.T) *audit.Log {
+	t.Helper()
+	record := logAt(t, audit.Config{File: filepath.Join(t.TempDir(), "closed.jsonl")})
+	if err := record.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return record
+}

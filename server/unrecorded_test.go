@@ -1,0 +1,35 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// TestLaterRoundThatCannotBeRecordedIsNotRepeated shows that an older client may repeat a call of which nothing was
+// done, but learns of no status that repeats one whose first round was done.
+func TestLaterRoundThatCannotBeRecordedIsNotRepeated(t *testing.T) {
+	for done, want := range []struct {
+		status int
+		stable string
+	}{{http.StatusServiceUnavailable, "DB-AUDIT-FULL"}, {http.StatusOK, "DB-AUDIT"}} {
+		w := newWorld(t)
+		rounds := 0
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+			if rounds++; rounds <= done {
+				return object(`{"resultType":"input_required","requestState":"held"}`), nil
+			}
+			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL", "not made").After(time.Second)
+		}})
+		got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo"))
+		again := got.Header().Get("Retry-After") != "" || strings.Contains(got.Body.String(), "retryAfterMs")
+		if got.Code != want.status || stable(t, got.Body) != want.stable || again != (done == 0) {
+			t.Errorf("after %d rounds: got %d %s with headers %v, want %d %s", done, got.Code, got.Body, got.Header(), want.status, want.stable)
+		}
+	}
+}

@@ -38,6 +38,7 @@ type Metrics struct {
 	reloadTime      prometheus.Gauge
 	configWarnings  *prometheus.GaugeVec
 	auditDropped    prometheus.Counter
+	auditWritable   atomic.Pointer[func() bool]
 	logLost         atomic.Pointer[func() uint64]
 	panics          prometheus.Counter
 	buildInfo       *prometheus.GaugeVec
@@ -138,7 +139,13 @@ func (m *Metrics) process(f promauto.Factory) {
 		Name: "drawbridge_config_warnings", Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
 	}, []string{"code"})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that could not be written.",
+		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that could not be written, those of calls refused for it included.",
+	})
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused, or go on without them with when_full=drop.",
+	}, func() float64 {
+		check := m.auditWritable.Load()
+		return oneIf(check == nil || (*check)())
 	})
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "drawbridge_log_lines_dropped_total", Help: "Log lines that nobody took from standard error in time.",
@@ -313,6 +320,9 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 
 // AuditDropped counts audit records that could not be written.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
+
+// AuditWritable sets what tells whether audit records can be written. It is asked when metrics are read.
+func (m *Metrics) AuditWritable(check func() bool) { m.auditWritable.Store(&check) }
 
 // LogLost sets what tells how many log lines could not be written. It is asked when metrics are read.
 func (m *Metrics) LogLost(lost func() uint64) { m.logLost.Store(&lost) }

@@ -81,9 +81,11 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 	}
 	auditConfig := cfg.audit
 	auditConfig.Dropped = p.metrics.AuditDropped
+	auditConfig.Changed = p.auditChanged
 	if p.audit, err = audit.Open(auditConfig); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
+	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
 	if p.issuers, err = newVerifiers(cfg.issuers, log); err != nil {
 		return nil, err
 	}
@@ -106,6 +108,19 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 	p.server = server.New(p.serverConfig(cfg, ring))
 	p.status = newStatus(p)
 	return p, nil
+}
+
+// auditChanged logs that audit records cannot be written any more, or can again.
+func (p *parts) auditChanged(problem error) {
+	if problem == nil {
+		p.log.InfoContext(context.Background(), "audit records are written again")
+		return
+	}
+	meanwhile := "calls are refused"
+	if p.started.audit.Drop {
+		meanwhile = "calls go on without them"
+	}
+	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
 }
 
 func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {

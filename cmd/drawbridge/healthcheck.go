@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -66,6 +67,8 @@ func reportHealth(status int, view admin.View, s streams) int {
 		return exitOK
 	case view.Draining:
 		s.complain("not healthy: the gateway is stopping\n")
+	case len(view.Problems) > 0:
+		s.complain("not healthy: %s\n", strings.Join(view.Problems, "; "))
 	case status == http.StatusServiceUnavailable:
 		s.complain("not healthy: the gateway is starting; not every server has been tried yet\n")
 	default:

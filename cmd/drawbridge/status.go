@@ -42,7 +42,20 @@ func (s *status) view() admin.View {
 	for _, name := range *s.restart.Load() {
 		view.Warnings = append(view.Warnings, "restart to change "+name)
 	}
+	s.judgeAudit(&view)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)
 	return view
+}
+
+// judgeAudit says what it means that audit records cannot be written: a gateway that refuses every call is not ready.
+func (s *status) judgeAudit(view *admin.View) {
+	problem := s.parts.audit.Problem()
+	switch {
+	case problem == nil:
+	case s.parts.started.audit.Drop:
+		view.Warnings = append(view.Warnings, "audit records cannot be written, and calls go on without them: "+problem.Error())
+	default:
+		view.Problems = append(view.Problems, "audit records cannot be written, so calls are refused: "+problem.Error())
+	}
 }

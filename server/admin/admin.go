@@ -11,6 +11,7 @@ import (
 type View struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
+	Problems []string `json:"problems,omitempty"` // why it is not ready, beyond starting and draining
 	Warnings []string `json:"warnings,omitempty"` // a refused reload, a dead upstream, tools left out
 }
 
@@ -33,7 +34,7 @@ func Handler(cfg Config) http.Handler {
 }
 
 func writeView(w http.ResponseWriter, view View) {
-	view.Ready = view.Ready && !view.Draining
+	view.Ready = view.Ready && !view.Draining && len(view.Problems) == 0
 	body, err := json.Marshal(view)
 	if err != nil {
 		http.Error(w, "view not encoded", http.StatusInternalServerError)

@@ -21,6 +21,7 @@ func TestHandler(t *testing.T) {
 		{"ready", "GET", "/readyz", ready, 200, `{"ready":true}`},
 		{"ready with warnings", "GET", "/readyz", admin.View{Ready: true, Warnings: []string{"upstream files is down"}}, 200, `{"ready":true,"warnings":["upstream files is down"]}`},
 		{"not ready", "GET", "/readyz", admin.View{}, 503, `{"ready":false}`},
+		{"a problem is not ready", "GET", "/readyz", admin.View{Ready: true, Problems: []string{"no record"}}, 503, `{"ready":false,"problems":["no record"]}`},
 		{"draining is not ready", "GET", "/readyz", admin.View{Ready: true, Draining: true}, 503, `{"ready":false,"draining":true}`},
 		{"metrics", "GET", "/metrics", ready, 200, "some_total 1"},
 		{"metrics are read only", "POST", "/metrics", ready, 405, "Method Not Allowed"},

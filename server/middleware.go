@@ -189,7 +189,7 @@ func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.refused = refused
-	x.record("unauthenticated", refused.Reason)
+	x.recordStranger("unauthenticated", refused.Reason)
 }
 
 func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {

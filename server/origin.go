@@ -11,7 +11,7 @@ import (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if !x.settings.allowsHost(r.Host) {
-		x.record("forbidden", "host")
+		x.recordStranger("forbidden", "host")
 		x.refuse("", errHost)
 		return false
 	}
@@ -20,7 +20,7 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 		return true
 	}
 	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
-		x.record("forbidden", "origin")
+		x.recordStranger("forbidden", "origin")
 		x.refuse("", errOrigin)
 		return false
 	}

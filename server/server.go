@@ -79,13 +79,14 @@ type desk interface {
 
 // Server is the client-facing HTTP service. It is safe for concurrent use.
 type Server struct {
-	config   Config
-	desk     desk
-	log      *slog.Logger
-	sessions *sessions
-	lists    *loweredLists
-	calls    *calls
-	asking   *asking
+	config    Config
+	desk      desk
+	log       *slog.Logger
+	sessions  *sessions
+	lists     *loweredLists
+	calls     *calls
+	asking    *asking
+	strangers *strangers
 
 	working atomic.Int64 // requests in work
 	bodies  atomic.Int64 // bytes set aside for the bodies of requests in work
@@ -109,14 +110,15 @@ func newServer(cfg Config, desk desk) *Server {
 	var instance [generationSize]byte
 	rand.Read(instance[:]) // never fails
 	return &Server{
-		config:   cfg,
-		desk:     desk,
-		log:      slog.New(LogHandler(cfg.Logger.Handler())),
-		sessions: newSessions(&cfg, instance),
-		lists:    newLoweredLists(),
-		calls:    newCalls(),
-		asking:   newAsking(),
-		draining: make(chan struct{}),
+		config:    cfg,
+		desk:      desk,
+		log:       slog.New(LogHandler(cfg.Logger.Handler())),
+		sessions:  newSessions(&cfg, instance),
+		lists:     newLoweredLists(),
+		calls:     newCalls(),
+		asking:    newAsking(),
+		strangers: newStrangers(),
+		draining:  make(chan struct{}),
 	}
 }
 
@@ -151,12 +153,17 @@ func (s *Server) Handler() http.Handler {
 	return r
 }
 
-// Run ends sessions that nobody uses any more, until ctx ends.
+// Run ends sessions that nobody uses any more and sums up refusals of strangers, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
+	window := time.NewTicker(strangersWindow)
+	defer window.Stop()
+	defer s.recordStrangers(context.WithoutCancel(ctx))
 	for {
 		select {
+		case <-window.C:
+			s.recordStrangers(ctx)
 		case <-sweep.C:
 			s.sessions.sweep(ctx)
 		case <-ctx.Done():

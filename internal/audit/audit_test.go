@@ -73,6 +73,7 @@ func TestFields(t *testing.T) {
 	write(t, l, &audit.Record{
 		Time: noon, RequestID: "r", CallID: "f", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c", Remote: "192.0.2.1", Method: "tools/call",
 		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00", Duration: 1500 * time.Microsecond, Repairs: 2,
+		Count: 3,
 	})
 	got, err := os.ReadFile(file)
 	if err != nil {
@@ -80,7 +81,7 @@ func TestFields(t *testing.T) {
 	}
 	want := `{"time":"2026-07-28T11:00:00.123456789Z","outcome":"ok"}
 {"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","call_id":"f","tenant":"t","issuer":"i","subject":"s","client_id":"c","remote":"192.0.2.1",` +
-		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"repairs":2}
+		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"repairs":2,"count":3}
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+)
+
+const (
+	strangersWindow = time.Minute // for which refusals are summed up
+	strangersShown  = 5           // refusals of one stranger in a window that are on record one by one
+	maxStrangers    = 1000        // in a window that have a sum of their own; all others share one for each outcome
+
+	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
+)
+
+// strangers puts refusals of callers on record whose token did not verify. No limit bounds how many there are, so of each
+// address only the first ones for a reason in a window are on record one by one; of the rest there is one line with their
+// number when the window ends. It is safe for concurrent use.
+type strangers struct {
+	mu   sync.Mutex // guards the field below
+	seen map[stranger]*seen
+}
+
+// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. The zero network
+// stands for all for whom there is no place.
+type stranger struct {
+	network         netip.Prefix
+	outcome, reason string
+}
+
+// seen is what a stranger did in this window.
+type seen struct {
+	shown int
+	sum   audit.Record // of what was not shown; its Count is zero while all was
+}
+
+func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen)} }
+
+// recordStranger puts a refusal of an unverified caller on record, or counts it for the line at the window's end.
+func (x *exchange) recordStranger(outcome, reason string) {
+	if x.server.strangers.shows(x, outcome, reason) {
+		x.record(outcome, reason)
+		return
+	}
+	x.server.config.Metrics.Refused(outcome, "", reason)
+}
+
+// shows tells whether a refusal is to be on record by itself. Otherwise it is counted.
+func (s *strangers) shows(x *exchange, outcome, reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	who := stranger{networkOf(x.remote), outcome, reason}
+	one := s.seen[who]
+	if one == nil && len(s.seen) >= maxStrangers {
+		who = stranger{netip.Prefix{}, outcome, otherAddresses}
+		one = s.seen[who]
+	}
+	if one == nil {
+		one = &seen{}
+		s.seen[who] = one
+	}
+	if who.network.IsValid() && one.shown < strangersShown {
+		one.shown++
+		return true
+	}
+	one.add(who, x.started)
+	return false
+}
+
+// add counts a refusal.
+func (o *seen) add(who stranger, at time.Time) {
+	sum := &o.sum
+	if sum.Count == 0 {
+		sum.Time, sum.Outcome, sum.Reason, sum.Remote = at, who.outcome, who.reason, remoteName(who.network)
+	}
+	sum.Count++
+	sum.Duration = max(sum.Duration, at.Sub(sum.Time))
+}
+
+// networkOf returns the network whose refusals are summed up: of IPv6, one host has a /64.
+func networkOf(remote string) netip.Prefix {
+	address, err := netip.ParseAddr(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is4() {
+		return netip.PrefixFrom(address, address.BitLen())
+	}
+	return netip.PrefixFrom(address, 64).Masked()
+}
+
+func remoteName(network netip.Prefix) string {
+	switch {
+	case !network.IsValid():
+		return ""
+	case network.IsSingleIP():
+		return network.Addr().String()
+	}
+	return network.String()
+}
+
+// sums begins a new window, and returns the sums of the one before in the order of time.
+func (s *strangers) sums() []audit.Record {
+	s.mu.Lock()
+	before := s.seen
+	s.seen = make(map[stranger]*seen)
+	s.mu.Unlock()
+	var sums []audit.Record
+	for _, one := range before {
+		if one.sum.Count > 0 {
+			sums = append(sums, one.sum)
+		}
+	}
+	slices.SortFunc(sums, func(a, b audit.Record) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote))
+	})
+	return sums
+}
+
+// recordStrangers puts the sums of a window on record.
+func (s *Server) recordStrangers(ctx context.Context) {
+	for _, sum := range s.strangers.sums() {
+		s.desk.Refuse(ctx, sum)
+	}
+}

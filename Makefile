@@ -29,7 +29,7 @@ fmt: ## format the tree
 	$(LINT) fmt
 
 lint:
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 formatted:
 	$(LINT) fmt --diff

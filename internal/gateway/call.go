@@ -51,7 +51,19 @@ type call struct {
 
 func (g *Gateway) newCall(c Caller, r *Request) *call {
 	m := g.methods[r.Method]
-	return &call{caller: c, request: r, method: m, params: r.Params, notify: r.Notify, prepaid: m != nil && m.free}
+	return &call{caller: c, request: r, method: m, params: paramsOf(r), notify: r.Notify, prepaid: m != nil && m.free}
+}
+
+// paramsOf returns the params of a request. Arguments that are null are none: some clients write so when they have none,
+// and servers take it so. Whatever else is null where the protocol has no null is refused.
+func paramsOf(r *Request) mcp.Object {
+	switch r.Method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		if arguments := r.Params.Value("arguments"); arguments != nil && arguments.IsNull() {
+			return r.Params.Without("arguments")
+		}
+	}
+	return r.Params
 }
 
 // Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.

@@ -707,3 +707,52 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 		}
 	})
 }
+
+// TestNullArgumentsAreNone sends arguments that are null, as some clients do that have none.
+func TestNullArgumentsAreNone(t *testing.T) {
+	for method, names := range map[string][2]string{
+		mcp.MethodToolsCall:  {"lib__other", "lib__ask"},
+		mcp.MethodPromptsGet: {"lib__part", "lib__greet"},
+	} {
+		b, l := newLibrary(t)
+		l.answers()
+		for _, arguments := range []string{``, `,"arguments":null`} {
+			_, failure := b.handle(t, ask(method, `{"name":"`+names[0]+`"`+arguments+`}`))
+			if failure != nil {
+				t.Errorf("%s with %q: %v", method, arguments, failure)
+			}
+		}
+		if len(l.uses) != 2 || l.uses[1].Params.Has("arguments") {
+			t.Errorf("%s: the server got %d uses, the last of %v; want no arguments", method, len(l.uses), l.uses)
+		}
+		if records := b.records(t); strings.Contains(records, `"arguments"`) {
+			t.Errorf("%s: audit = %s, want no digest of arguments", method, records)
+		}
+		for _, arguments := range []string{`5`, `[]`, `"{}"`, `[null]`} {
+			if _, failure := b.handle(t, ask(method, `{"name":"`+names[0]+`","arguments":`+arguments+`}`)); stable(failure) != "DB-PARAMS" {
+				t.Errorf("%s with %s: got %v, want DB-PARAMS", method, arguments, failure)
+			}
+		}
+	}
+	b, l := newLibrary(t)
+	l.answers()
+	result, failure := b.handle(t, ask(mcp.MethodPromptsGet, `{"name":"lib__greet","arguments":null}`))
+	if stable(failure) != "DB-PARAMS" || len(l.uses) > 0 {
+		t.Errorf("a prompt that requires an argument: got %s, %v; want DB-PARAMS", result.JSON(), failure)
+	}
+	if _, failure := b.handle(t, ask(mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":null}`)); stable(failure) != "DB-PARAMS" {
+		t.Errorf("a completion without its argument: got %v, want DB-PARAMS", failure)
+	}
+}
+
+// TestARepeatMayDropItsNullArguments repeats a call with null arguments without any, and the other way round.
+func TestARepeatMayDropItsNullArguments(t *testing.T) {
+	for _, forms := range [][2]string{{`{"name":"lib__other","arguments":null}`, `{"name":"lib__other"}`}, {`{"name":"lib__other"}`, `{"name":"lib__other","arguments":null}`}} {
+		b, l := newLibrary(t)
+		l.asksOnce(subjects[0])
+		result := b.asked(t, ask(mcp.MethodToolsCall, forms[0]))
+		if _, failure := b.handle(t, repeat(ask(mcp.MethodToolsCall, forms[1]), result)); failure != nil {
+			t.Errorf("%s after %s: %v", forms[1], forms[0], failure)
+		}
+	}
+}

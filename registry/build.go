@@ -38,7 +38,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	if b.origin == nil || b.origin.prefix != s.Prefix {
 		b.origin = &origin{server: s.Name, prefix: s.Prefix}
 	}
-	next := shelf{origin: b.origin, listed: [3]bool{true, true, true}}
+	next := shelf{origin: b.origin, reached: true, listed: [3]bool{true, true, true}}
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false
 	}

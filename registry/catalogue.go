@@ -28,6 +28,8 @@ type shelf struct {
 	reads, completes, subscribes bool
 	timeout                      time.Duration // of resources in no list
 	announced                    [3]uint64     // changes of its lists that the server told of
+	reached                      bool          // the server has offered something, be it nothing; false: it is lost
+	unlisted                     bool          // the server is lost for so long that its items are in no list
 }
 
 // listOf returns the index of the list that a kind is in.
@@ -42,13 +44,13 @@ func listOf(kind Kind) int {
 	return 2
 }
 
-func (s *shelf) empty() bool {
-	return len(s.tools)+len(s.prompts) == 0 && !s.reads && s.listed == [3]bool{}
-}
+// empty tells whether nothing is known of the server, not even that it is lost.
+func (s *shelf) empty() bool { return s.origin == nil }
 
 func (s *shelf) equal(other *shelf) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
+		s.reached == other.reached && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
 		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates)
 }

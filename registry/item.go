@@ -56,7 +56,8 @@ func (i *Item) WholeName() (name string, cut bool) {
 }
 
 // Call uses the item: it asks its source, and brings the URIs in the answer into the form that clients use. A server
-// that does not complete arguments has no values for completion/complete.
+// that does not complete arguments has no values for completion/complete. The error is a *DownError when the source is
+// known not to be there.
 //
 // Every URI that a server with a prefix gives out gets its exposed form where the protocol has one: in resource links,
 // in embedded resources, in contents, in messages of prompts and of questions, and in the data of errors. Two kinds stay
@@ -66,6 +67,9 @@ func (i *Item) WholeName() (name string, cut bool) {
 // the tool's own and is not looked at.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#common-uri-schemes
 func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
+	if down := i.Down(); down != nil {
+		return mcp.Object{}, down
+	}
 	c.Target = i.Name
 	if f := i.call.Load(); f != nil {
 		return i.origin.call(ctx, *f, c)

@@ -16,10 +16,12 @@ const defaultTimeout = 30 * time.Second
 func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defaultTimeout) }
 
 // origin is what the items of one source share, for as long as the source keeps its prefix. It is immutable but for
-// its service, which is the one that the source offered last.
+// its service, which is the one that the source offered last, and whether the source is there: whoever holds an item of
+// an older catalogue must learn of that too.
 type origin struct {
 	server, prefix string
-	service        atomic.Pointer[service]
+	service        atomic.Pointer[service] // nil: the source has offered nothing yet
+	outage         atomic.Pointer[Outage]  // that lasts; nil: the source is there. Stored with the registry's mutex held
 }
 
 // service is where the calls of one source go.

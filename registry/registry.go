@@ -1,6 +1,15 @@
 // Package registry is the catalogue: which tools, prompts, resources and templates of resources exist, under which
 // names and URIs, with which schemas. It knows neither tenants nor transports; a source puts its items in, whole, and
 // takes them out.
+//
+//	nothing known --Lose--> not reached yet
+//	      |                        |
+//	      '-------Replace----------+--Replace--> there --Lose--> lost --Unlist--> lost, and in no list
+//	                                               ^              |                       |
+//	                                               '--Replace-----'--------Replace--------'
+//
+// Remove leads back to the beginning from everywhere. A lost source keeps its names: were they free, another server's
+// tool could take the place of one that a model knows.
 package registry
 
 import (
@@ -108,12 +117,13 @@ func (r *Registry) Replace(s Source) []Refusal {
 	next, refusals := build(s, r.current.Load().shelves[s.Name])
 	r.update(s.Name, func(present shelf) shelf {
 		next.announced = present.announced
+		next.origin.outage.Store(nil)
 		return next
 	})
 	return refusals
 }
 
-// Remove takes a source out.
+// Remove takes a source out and frees its names.
 func (r *Registry) Remove(source string) { r.update(source, func(shelf) shelf { return shelf{} }) }
 
 // Announce makes a new catalogue although the source's items are the same, because the source says that its list of

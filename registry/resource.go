@@ -13,8 +13,11 @@ type Resource struct {
 }
 
 // Subscribe tells of changes of the resource until ctx ends; updated gets the exposed URI of what changed and must not
-// wait. ok is false when the server does not tell.
+// wait. ok is false when the server does not tell. The error is a *DownError when the source is known not to be there.
 func (r *Resource) Subscribe(ctx context.Context, tenantID string, updated func(uri string)) (ok bool, err error) {
+	if down := r.Down(); down != nil {
+		return false, down
+	}
 	subscribe := r.origin.service.Load().subscribe
 	if subscribe == nil {
 		return false, nil

@@ -1,8 +1,12 @@
 package registry
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
-// View is what one set of servers offers. It is immutable.
+// View is what one set of servers offers. It is immutable. It holds the items of servers that are down, too; Lists
+// tells whether to show them.
 type View struct {
 	// Each ordered by server as asked, then by exposed name.
 	Tools      []*Tool
@@ -15,6 +19,7 @@ type View struct {
 	prompts   map[string]*Prompt
 	resources map[string]*Resource
 	templates map[string]*Template
+	order     []string         // the servers
 	shelves   map[string]shelf // by server
 	open      []string         // servers without a prefix that have resources, in order
 }
@@ -34,19 +39,18 @@ func (c *Catalogue) newView(servers []string) *View {
 		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
 		templates: map[string]*Template{}, shelves: make(map[string]shelf, len(servers)),
 	}
-	var order []string
 	for _, server := range servers {
 		if _, twice := v.shelves[server]; twice {
 			continue
 		}
 		s := c.shelves[server]
 		v.shelves[server] = s
-		order = append(order, server)
+		v.order = append(v.order, server)
 		if s.reads && s.origin.prefix == "" {
 			v.open = append(v.open, server)
 		}
 	}
-	for _, server := range order {
+	for _, server := range v.order {
 		s := v.shelves[server]
 		v.Tools = arrange(v, v.Tools, s.tools, v.tools)
 		v.Prompts = arrange(v, v.Prompts, s.prompts, v.prompts)
@@ -156,11 +160,11 @@ func (v *View) templateOf(uri string) *Template {
 // unlisted makes a resource that is in no list.
 func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 	s := v.shelves[server]
-	if !s.reads || !isPlain(own) {
+	if !s.reads && !s.isUnreached() || !isPlain(own) {
 		return nil, ErrNotFound
 	}
 	r := &Resource{}
-	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed, s.timeout, s.origin
+	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed, cmp.Or(s.timeout, defaultTimeout), s.origin
 	return r, nil
 }
 

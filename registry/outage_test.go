@@ -1,0 +1,143 @@
+package registry_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// TestALostSourceKeepsItsNames lets two sources offer the same, and loses the one that stands first.
+func TestALostSourceKeepsItsNames(t *testing.T) {
+	for _, prefix := range []string{"", "same"} {
+		r := registry.New()
+		mustReplace(t, r, everything("a", prefix))
+		mustReplace(t, r, everything("b", prefix))
+		servers := []string{"a", "b"}
+		before := r.Catalogue().View(servers)
+		r.Unlist("a", r.Lose("a", prefix))
+		lost := r.Catalogue().View(servers)
+		if diff := cmp.Diff(names(before), names(lost)); diff != "" {
+			t.Errorf("prefix %q: names moved: %s", prefix, diff)
+		}
+		if lost.Lists("a") || !lost.Lists("b") {
+			t.Errorf("prefix %q: a listed %v, b listed %v; want b alone", prefix, lost.Lists("a"), lost.Lists("b"))
+		}
+		for _, tool := range lost.Tools {
+			_, err := tool.Call(t.Context(), &registry.Call{Method: mcp.MethodToolsCall})
+			if down, ok := errors.AsType[*registry.DownError](err); ok != (tool.Server == "a") || ok && (down.Name != tool.Exposed || !down.Outage.Reached) {
+				t.Errorf("prefix %q: call of %s of %s: got %v", prefix, tool.Exposed, tool.Server, err)
+			}
+		}
+		r.Remove("a")
+		for _, tool := range r.Catalogue().View(servers).Tools {
+			if tool.Server != "b" {
+				t.Errorf("prefix %q: %s is still of %s after its source was removed", prefix, tool.Exposed, tool.Server)
+			}
+		}
+	}
+}
+
+func TestASourceThatIsBackInTimeIsNoChange(t *testing.T) {
+	r := registry.New()
+	mustReplace(t, r, everything("a", "a"))
+	held := r.Catalogue().View([]string{"a"})
+	changed := r.Changed()
+	outage := r.Lose("a", "a")
+	if again := r.Lose("a", "a"); again != outage {
+		t.Errorf("lost twice: got another outage %+v, want %+v", again, outage)
+	}
+	mustReplace(t, r, everything("a", "a"))
+	r.Unlist("a", outage) // comes too late
+	select {
+	case <-changed:
+		t.Error("the catalogue changed")
+	default:
+	}
+	if !r.Catalogue().View([]string{"a"}).Lists("a") {
+		t.Error("a late Unlist took the items out of the lists")
+	}
+	if _, err := held.Tools[0].Call(t.Context(), &registry.Call{Method: mcp.MethodToolsCall}); err != nil {
+		t.Errorf("call of a tool that was held meanwhile: %v", err)
+	}
+}
+
+// TestAnOutageSaysSinceWhen loses a source, brings it back and loses it again.
+func TestAnOutageSaysSinceWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registry.New()
+		began := time.Now()
+		if got := r.Lose("a", "a"); !got.Since.Equal(began) || got.Reached {
+			t.Errorf("never reached: got %+v", got)
+		}
+		time.Sleep(time.Minute)
+		if got := r.Lose("a", "a"); !got.Since.Equal(began) {
+			t.Errorf("still not reached: got %+v, want since %v", got, began)
+		}
+		mustReplace(t, r, source("a", "a")) // which offers nothing
+		if got := r.Lose("a", "a"); !got.Since.Equal(began.Add(time.Minute)) || !got.Reached {
+			t.Errorf("lost: got %+v, want since a minute later", got)
+		}
+	})
+}
+
+// TestASourceThatWasNotReachedHasItsForms asks for what nobody knows yet.
+func TestASourceThatWasNotReachedHasItsForms(t *testing.T) {
+	r := registry.New()
+	mustReplace(t, r, library("open", "", nil, []string{"{+any}"}))
+	mustReplace(t, r, source("known", "known", "x"))
+	r.Lose("new", "pre")
+	r.Lose("bare", "")
+	view := r.Catalogue().View([]string{"open", "known", "new", "bare"})
+	for _, test := range []struct {
+		kind registry.Kind
+		name string
+		want string // policy name of the guess; "": there is none
+	}{
+		{registry.KindTool, "pre__read", "pre__read"},
+		{registry.KindPrompt, "pre__read", "pre__read"},
+		{registry.KindTool, "pre__", ""},
+		{registry.KindTool, "new__read", ""},
+		{registry.KindTool, "known__y", ""},
+		{registry.KindTool, "read", ""},
+		{registry.KindTool, "pre__0123456789012345678901234567890123456789xyz", ""}, // too long for any exposed name
+		{registry.KindTemplate, "mcp.new+file:///{x}", "new:file:///{x}"},
+		{registry.KindTemplate, "mcp.bare+file:///{x}", ""},
+		{registry.KindTemplate, "mcp.known+file:///{x}", ""},
+	} {
+		got := ""
+		if guess := view.Unreached(test.kind, test.name); guess != nil {
+			got = guess.PolicyName()
+			if down := guess.Down(); down == nil || down.Outage.Reached || down.Kind != test.kind {
+				t.Errorf("%s %s: got %+v, want a server that was not reached", test.kind, test.name, down)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s %s: got %q, want %q", test.kind, test.name, got, test.want)
+		}
+	}
+	resource, err := view.Resource("mcp.new+file:///a")
+	if err != nil || resource.Server != "new" {
+		t.Fatalf("resource by its form: got %+v, %v; want one of new, and not one of the server that takes any URI", resource, err)
+	}
+	if _, err := view.Resource("mcp.new+file:///../a"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a URI with dot segments: got %v, want ErrNotFound", err)
+	}
+	if _, err := resource.Subscribe(t.Context(), "t", nil); !isDown(err) {
+		t.Errorf("Subscribe: got %v, want a *DownError", err)
+	}
+	mustReplace(t, r, source("new", "pre", "other"))
+	if guess := r.Catalogue().View([]string{"new"}).Unreached(registry.KindTool, "pre__read"); guess != nil {
+		t.Errorf("after the server was reached: got %+v, want no guess", guess)
+	}
+}
+
+func isDown(err error) bool {
+	_, ok := errors.AsType[*registry.DownError](err)
+	return ok
+}

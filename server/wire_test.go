@@ -73,12 +73,14 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			regexp.MustCompile(`"elicitationId":"(?<elicitation>q[0-9a-f]{32})"`),
 		},
 		Actions: map[string]func(){
-			"release":       w.letGo,
-			"add a tool":    func() { w.offer(t, "extra") },
-			"remove a tool": func() { w.offer(t) },
-			"same tools":    func() { w.offer(t) },
-			"close tenant":  func() { w.setTenants(t, w.tenants[1:]) },
-			"end streams":   w.EndStreams,
+			"release":           w.letGo,
+			"add a tool":        func() { w.offer(t, "extra") },
+			"remove a tool":     func() { w.offer(t) },
+			"same tools":        func() { w.offer(t) },
+			"lose the server":   func() { w.registry.Lose("box", "") },
+			"the grace is over": func() { w.registry.Unlist("box", w.registry.Lose("box", "")) },
+			"close tenant":      func() { w.setTenants(t, w.tenants[1:]) },
+			"end streams":       w.EndStreams,
 		},
 	}
 }

@@ -39,6 +39,7 @@ type call struct {
 	resource *registry.Resource // when it is a resource
 	tasks    mcp.Tasks          // the form of tasks that the call may become
 	task     *task              // that the call is about, nil for none
+	away     string             // server that was not reached yet and may have the item, which then is nil; "" for none
 
 	place   place         // taken by limited
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
@@ -78,6 +79,8 @@ type Stage func(next Handler) Handler
 //   - a refusal costs a token of tenant and user, so limited precedes anything a caller could probe; the tool's own
 //     bucket is charged after resolved, and labels and keys come from the catalogue, never from the client's spelling;
 //   - an item sees only arguments that passed its checks, within its time;
+//   - that an item's server is down is found by its use, innermost: such a call costs what every call costs, its caller
+//     is one who may use the item, and wrong arguments are told meanwhile;
 //   - a client gets only what the protocol lets it get, judged as the client sees it: settled wraps sanitized;
 //   - nothing leaves without passing sanitized, so it wraps the item itself.
 func (g *Gateway) stages() []Stage {
@@ -160,6 +163,7 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 		Method: c.request.Method, Item: c.method.spelt(c.params), Outcome: c.kind(failure), Reason: failure.reason,
 		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
 	}
+	r.Server = c.away
 	if c.item != nil {
 		r.Server = c.item.Server
 	}
@@ -205,10 +209,11 @@ func (g *Gateway) measured(next Handler) Handler {
 	}
 }
 
-// labels returns the server and the item of a call for metrics. URIs are no labels: they have no bound.
+// labels returns the server and the item of a call for metrics. URIs are no labels: they have no bound, and neither
+// have names that only the client says there are.
 func (c *call) labels() (server, item string) {
 	if c.item == nil {
-		return "", ""
+		return c.away, ""
 	}
 	if label, named := strings.CutSuffix(c.method.label, "*"); named {
 		return c.item.Server, label + c.item.Exposed
@@ -324,7 +329,21 @@ func (g *Gateway) timed(next Handler) Handler {
 func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	result, err := c.method.use(ctx, c)
 	c.noteOpen(result)
+	if c.state != nil && c.state.held && isUnsent(err) {
+		// The call that the server kept open in wait for answers went away with the server. Its repeat must not be told
+		// that nothing was sent, or it would be made anew although it may have taken effect.
+		err = &registry.UnavailableError{Server: c.item.Server, Sent: true, Err: err}
+	}
 	return result, err
+}
+
+// isUnsent tells whether err says that a server is not there and got nothing of this round.
+func isUnsent(err error) bool {
+	if _, down := errors.AsType[*registry.DownError](err); down {
+		return true
+	}
+	unavailable, ok := errors.AsType[*registry.UnavailableError](err)
+	return ok && !unavailable.Sent
 }
 
 // noteOpen keeps the state under which the source keeps the call open, which its place tells.

@@ -114,6 +114,7 @@ func explain(err error) failure {
 		limit       limitError
 		exceeded    *ratelimit.ExceededError
 		unavailable *registry.UnavailableError
+		down        *registry.DownError
 		protocol    *registry.ProtocolError
 	)
 	isLimit := errors.As(err, &limit)
@@ -155,8 +156,10 @@ func explain(err error) failure {
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.Is(err, errTimeout):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The server did not answer in time")}
-	case errors.As(err, &unavailable):
+	case errors.As(err, &unavailable): // before down, which it may wrap
 		return failure{kind: "unavailable", inside: true, told: notAvailable(unavailable)}
+	case errors.As(err, &down):
+		return failure{kind: "unavailable", reason: "down", told: isDown(down)}
 	case errors.As(err, &protocol):
 		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
 	case errors.Is(err, sanitize.ErrBlocked):
@@ -183,6 +186,30 @@ func notAvailable(err *registry.UnavailableError) *mcp.Error {
 		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST", "The server went away before it answered; the call may have taken effect")
 	}
 	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is not available now; the call was not made").After(time.Second)
+}
+
+// What a client is told to wait before it asks again for a server that is down: about as long as it has been down, like
+// the gateway's own attempts.
+const (
+	downRetryMin = time.Second
+	downRetryMax = 30 * time.Second
+)
+
+// isDown words that the server of an item is not there, so that a model neither takes the item for one that does not
+// exist nor a call that was never made for one that was.
+func isDown(err *registry.DownError) *mcp.Error {
+	what := string(err.Kind)
+	if err.Kind == registry.KindTemplate {
+		what = "resource template"
+	}
+	lasts := time.Since(err.Outage.Since)
+	how := "is down since"
+	if !err.Outage.Reached {
+		how = "could not be reached yet, since"
+	}
+	text := fmt.Sprintf("The %s %s is not available now: its server %s %s %s (%s ago). Nothing was sent to it. Try again later, or go on without it.",
+		what, clip(err.Name, 256), err.Server, how, err.Outage.Since.UTC().Format(time.RFC3339), lasts.Round(time.Second))
+	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(min(max(lasts, downRetryMin), downRetryMax).Round(time.Second))
 }
 
 func unknownItem(err *unknownError) failure {

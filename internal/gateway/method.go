@@ -94,6 +94,22 @@ func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 	return nil
 }
 
+// absent is the error for a name that nothing has. A server that was not reached yet may have it, by the form of the
+// name: then a caller who may use that name is told so, and everybody else that it is unknown.
+func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
+	unknown := &unknownError{kind: kind, name: name}
+	guess := g.look(c.caller.Tenant).view.Unreached(kind, name)
+	if guess == nil || !c.caller.Tenant.allows(c.caller.rules, guess) {
+		return unknown
+	}
+	down := guess.Down()
+	if down == nil { // it was reached this moment
+		return unknown
+	}
+	c.away = down.Server
+	return down
+}
+
 func (g *Gateway) findTool(c *call) error {
 	name, err := text(c.params, "name")
 	if err != nil {
@@ -105,7 +121,7 @@ func (g *Gateway) findTool(c *call) error {
 	}
 	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
 	if err != nil || needsTask(tool) {
-		return &unknownError{kind: registry.KindTool, name: name}
+		return g.absent(c, registry.KindTool, name)
 	}
 	return &unknownError{
 		kind: registry.KindTool, name: name, there: true,
@@ -124,7 +140,7 @@ func (g *Gateway) findPrompt(c *call) error {
 func (g *Gateway) promptNamed(c *call, name string) error {
 	prompt, err := g.look(c.caller.Tenant).view.Prompt(name)
 	if err != nil {
-		return &unknownError{kind: registry.KindPrompt, name: name}
+		return g.absent(c, registry.KindPrompt, name)
 	}
 	c.prompt = prompt
 	return g.allow(c, &prompt.Item, name)
@@ -160,7 +176,7 @@ func (g *Gateway) findReference(c *call) error {
 		}
 		template, err := g.look(c.caller.Tenant).view.Template(uri)
 		if err != nil {
-			return &unknownError{kind: registry.KindTemplate, name: uri}
+			return g.absent(c, registry.KindTemplate, uri)
 		}
 		return g.allow(c, &template.Item, uri)
 	}

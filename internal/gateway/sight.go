@@ -29,7 +29,7 @@ type sight struct {
 // grant is what callers with one set of matching rules see and may use: one decision for list and use. It is immutable
 // and made once per change of catalogue or policy.
 type grant struct {
-	byName  map[string]*granted // tools
+	byName  map[string]*granted // tools, also of servers that are down for long, which are in no list
 	lists   [listKinds]list
 	tasked  bool // there are tools that run as tasks only
 	digests Digests
@@ -80,8 +80,11 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 		if !t.allows(rules, &tool.Item) || isStranded(tool) {
 			continue
 		}
-		all = append(all, &tool.Item)
 		made.byName[tool.Exposed] = &granted{tool: tool, buckets: t.bucketsOf(tool)}
+		if !view.Lists(tool.Server) {
+			continue
+		}
+		all = append(all, &tool.Item)
 		if needsTask(tool) {
 			made.tasked = true
 			continue
@@ -92,13 +95,13 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 		made.lists[listedAllTools].items = all
 	}
 	for _, prompt := range view.Prompts {
-		made.lists[listedPrompts].add(t, rules, &prompt.Item)
+		made.lists[listedPrompts].add(t, view, rules, &prompt.Item)
 	}
 	for _, resource := range view.Resources {
-		made.lists[listedResources].add(t, rules, &resource.Item)
+		made.lists[listedResources].add(t, view, rules, &resource.Item)
 	}
 	for _, template := range view.Templates {
-		made.lists[listedTemplates].add(t, rules, &template.Item)
+		made.lists[listedTemplates].add(t, view, rules, &template.Item)
 	}
 	made.digests = Digests{
 		Tools:     digest(view, all),
@@ -108,9 +111,9 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	return made
 }
 
-// add adds the item when the rules allow it.
-func (l *list) add(t *Tenant, rules ruleSet, item *registry.Item) {
-	if t.allows(rules, item) {
+// add adds the item when the rules allow it and its server is not down for long.
+func (l *list) add(t *Tenant, view *registry.View, rules ruleSet, item *registry.Item) {
+	if view.Lists(item.Server) && t.allows(rules, item) {
 		l.items = append(l.items, item)
 	}
 }

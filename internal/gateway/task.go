@@ -122,9 +122,16 @@ func (g *Gateway) findTask(c *call) error {
 
 // missing tells why the tool of a task is not there: its server may be away for a while.
 func (g *Gateway) missing(c *call, t *task) error {
-	_, err := g.look(c.caller.Tenant).view.Lookup(t.tool)
+	view := g.look(c.caller.Tenant).view
+	_, err := view.Lookup(t.tool)
 	if err == nil || !slices.Contains(c.caller.Tenant.servers, t.server) {
 		return &taskError{taskForbidden}
+	}
+	if guess := view.Unreached(registry.KindTool, t.tool); guess != nil && guess.Server == t.server {
+		if down := guess.Down(); down != nil {
+			c.away = t.server
+			return down
+		}
 	}
 	return &registry.UnavailableError{Server: t.server, Err: err}
 }

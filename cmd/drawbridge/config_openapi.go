@@ -9,7 +9,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // apiConfig is what only a server with openapi has.
@@ -85,9 +84,8 @@ func openAPIConfig(s serverConfig) openapi.Config {
 func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) {
 	offers, refused, err := openapi.Load(openAPIConfig(s))
 	if err != nil {
-		f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error()})
-		return func() {}
+		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, offers, refused)
-	return func() { f.catalogue.Remove(s.name) }
+	return func() { f.catalogue.Lose(s.name, s.prefix) }
 }

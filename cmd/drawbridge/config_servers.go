@@ -34,15 +34,19 @@ type serverConfig struct {
 
 	api apiConfig
 
+	grace        time.Duration // how long the lists keep the items of a lost server
 	timeout      time.Duration
 	idempotent   []string // patterns of tools
 	toolTimeouts map[string]time.Duration
 	private      bool // may be on a loopback or private address
 }
 
+// defaultGrace is long enough for most servers to be started again.
+const defaultGrace = 30 * time.Second
+
 func (r *reader) servers(cfg *config, n *node) {
 	r.entries(n, "servers", func(m member) {
-		s := serverConfig{name: m.name, prefix: m.name}
+		s := serverConfig{name: m.name, prefix: m.name, grace: defaultGrace}
 		if !registry.ValidServerName(m.name) {
 			r.faultHint(m.key, validServerName(m.name), "%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
 		}
@@ -90,6 +94,7 @@ func (r *reader) server(s *serverConfig, n *node) {
 	if kind != "url" && kind != "command" {
 		for name, why := range map[string]string{
 			"shared": "this server keeps nothing of a caller", "idempotent": "calls of this server are not lost",
+			"grace": "this server is part of the gateway",
 		} {
 			if value := n.member(name); value != nil {
 				r.fault(value, "%s goes with url or command; %s", name, why)
@@ -127,6 +132,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"max_children":      func(n *node) { s.maxChildren = r.integer(n, 1, 1000) },
 		"url":               func(n *node) { s.url = r.text(n) },
 		"headers":           func(n *node) { s.headers = r.pairs(n, "headers", checkHeader) },
+		"grace":             func(n *node) { s.grace = r.duration(n) },
 		"timeout":           func(n *node) { s.timeout = r.duration(n) },
 		"private_addresses": func(n *node) { s.private = r.boolean(n) },
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },

@@ -69,7 +69,8 @@ func (f *fleet) apply(ctx context.Context, servers []serverConfig) {
 	}
 }
 
-// stopAll stops servers side by side. The series of those that do not come back go.
+// stopAll stops servers side by side. The series and the items of those that do not come back go. What those offered
+// that do stays known, so that a restart is no change to clients, unless it will have other names.
 func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverConfig) {
 	var all sync.WaitGroup
 	for _, r := range stopping {
@@ -83,8 +84,12 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverCon
 		delete(f.statuses, name)
 		f.mu.Unlock()
 		f.countRefusals(before, upstream.Status{Server: name})
-		if _, ok := returning[r.config.name]; !ok {
-			f.metrics.UpstreamRemoved(r.config.name)
+		next, returns := returning[name]
+		if !returns {
+			f.metrics.UpstreamRemoved(name)
+		}
+		if !returns || next.prefix != r.config.prefix {
+			f.catalogue.Remove(name)
 		}
 	}
 }
@@ -104,7 +109,8 @@ func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 	if s.api.document != nil {
 		return f.startOpenAPI(ctx, s)
 	}
-	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet"})
+	outage := f.catalogue.Lose(s.name, s.prefix) // before anybody can call
+	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet", Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.name, string(kind), n) }
@@ -114,16 +120,24 @@ func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 func (f *fleet) startBuiltin(ctx context.Context, s serverConfig) (stop func()) {
 	offers, release, err := builtin.New(builtinConfig(s))
 	if err != nil {
-		f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error()})
-		return func() {}
+		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, offers, nil)
 	return func() {
-		f.catalogue.Remove(s.name)
+		f.catalogue.Lose(s.name, s.prefix)
 		if err := release(); err != nil {
 			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.name), slog.Any("error", err))
 		}
 	}
+}
+
+// fail notes that a server that is not connected to cannot start. Only another config mends that, so that there is
+// nothing to wait for.
+func (f *fleet) fail(ctx context.Context, s serverConfig, err error) (stop func()) {
+	outage := f.catalogue.Lose(s.name, s.prefix)
+	f.catalogue.Unlist(s.name, outage)
+	f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error(), Since: outage.Since})
+	return func() {}
 }
 
 // offer puts the tools of a server that is not connected to into the catalogue, and notes which were left out with those
@@ -165,6 +179,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Headers:      s.headers,
 		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
 		Shared:       s.shared,
+		Grace:        s.grace,
 		Timeout:      s.timeout,
 		ToolTimeouts: s.toolTimeouts,
 		Idempotent:   s.idempotent,
@@ -251,7 +266,7 @@ func (f *fleet) warnings() []string {
 	for _, name := range slices.Sorted(maps.Keys(f.statuses)) {
 		s := f.statuses[name]
 		if !s.Up {
-			out = append(out, fmt.Sprintf("server %s is down: %s", name, s.Problem))
+			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)", name, s.Problem, s.Since.UTC().Format(time.RFC3339)))
 		}
 		for i, r := range s.Refused {
 			if i == maxRefusalsShown {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,13 +96,13 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 	for i := range maxRefusalsShown {
 		refused = append(refused, registry.Refusal{Server: "box", Kind: registry.KindTool, Item: fmt.Sprint("t", i), Reason: "schema"})
 	}
-	f.note(t.Context(), upstream.Status{Server: "box", Tried: true, Problem: "gone", Refused: refused})
+	f.note(t.Context(), upstream.Status{Server: "box", Tried: true, Problem: "gone", Refused: refused, Since: time.Date(2026, 11, 22, 4, 53, 32, 0, time.UTC)})
 	got := f.warnings()
 	if len(got) != maxRefusalsShown+2 {
 		t.Fatalf("got %d warnings, want %d", len(got), maxRefusalsShown+2)
 	}
 	for i, want := range map[int]string{
-		0:            "server box is down: gone",
+		0:            "server box is down: gone (since 2026-11-22T04:53:32Z)",
 		1:            "server box: its list of prompts cannot be read",
 		2:            `server box: resource "file:///a" is left out: duplicate`,
 		len(got) - 1: "server box: 2 more items are left out",
@@ -136,19 +137,63 @@ func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 		kind     string
 		children int
 		shared   bool
+		grace    time.Duration
 	}{
-		{`{url: "https://example.com/mcp"}`, "", 0, false},
-		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false},
-		{`{url: "https://example.com/mcp", type: http}`, "http", 0, false},
-		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true},
-		{`{command: x, type: stdio, max_children: 3, shared: false}`, "", 3, false},
-		{`{command: x, max_children: 1, shared: true}`, "", 1, true},
+		{`{url: "https://example.com/mcp"}`, "", 0, false, 30 * time.Second},
+		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false, 30 * time.Second},
+		{`{url: "https://example.com/mcp", type: http, grace: 1ms}`, "http", 0, false, time.Millisecond},
+		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true, 30 * time.Second},
+		{`{command: x, type: stdio, max_children: 3, shared: false, grace: 5m}`, "", 3, false, 5 * time.Minute},
+		{`{command: x, max_children: 1, shared: true}`, "", 1, true, 30 * time.Second},
 	}
 	for _, test := range tests {
 		cfg := parse(t, minimal+"  tested: "+test.server+"\n")
 		got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler))
-		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared {
-			t.Errorf("%s: got type %q, %d children, shared %v", test.server, got.Type, got.MaxChildren, got.Shared)
+		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared || got.Grace != test.grace {
+			t.Errorf("%s: got type %q, %d children, shared %v, grace %v", test.server, got.Type, got.MaxChildren, got.Shared, got.Grace)
+		}
+	}
+}
+
+// TestNamesStayTakenAsLongAsTheConfigSays applies one config after the other with a server that never answers, and with
+// one whose tools the fleet has itself.
+func TestNamesStayTakenAsLongAsTheConfigSays(t *testing.T) {
+	catalogue := registry.New()
+	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	down := func(tool string) bool {
+		view := catalogue.Catalogue().View([]string{"far", "box"})
+		if found, err := view.Lookup(tool); err == nil {
+			return found.Down() != nil
+		}
+		return view.Unreached(registry.KindTool, tool) != nil
+	}
+	far := serverConfig{name: "far", prefix: "far", url: "http://127.0.0.1:1/mcp", grace: time.Hour}
+	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
+	broken := box
+	broken.builtin = []string{"there is none of this name"}
+	other := far
+	other.prefix = "other"
+	mended := far
+	mended.timeout = time.Second
+	for _, step := range []struct {
+		name    string
+		servers []serverConfig
+		down    []string // of the tools below
+	}{
+		{"at once after the start", []serverConfig{far, box}, []string{"far__x"}},
+		{"with another setting", []serverConfig{mended, box}, []string{"far__x"}},
+		{"with another prefix", []serverConfig{other, box}, []string{"other__x"}},
+		{"without one server", []serverConfig{box}, nil},
+		{"with one that cannot start", []serverConfig{broken}, []string{"box__calculate"}},
+		{"with one that can again", []serverConfig{box}, nil},
+		{"without any", nil, nil},
+	} {
+		f.apply(t.Context(), step.servers)
+		for _, tool := range []string{"far__x", "other__x", "box__calculate"} {
+			if got, want := down(tool), slices.Contains(step.down, tool); got != want {
+				t.Errorf("%s: %s down: got %v, want %v", step.name, tool, got, want)
+			}
 		}
 	}
 }

@@ -62,7 +62,7 @@ func freeName(name string, taken []string) string {
 }
 
 func importServer(entry mcp.Object, env environment) (serverConfig, error) {
-	s := serverConfig{private: true, env: map[string]string{}, headers: map[string]string{}}
+	s := serverConfig{private: true, grace: defaultGrace, env: map[string]string{}, headers: map[string]string{}}
 	if string(entry.Value("disabled")) == "true" {
 		return s, errors.New("disabled in the file")
 	}

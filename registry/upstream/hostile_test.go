@@ -229,6 +229,7 @@ func kindOf(result mcp.Object, err error) string {
 		unavailable *registry.UnavailableError
 		broken      *registry.ProtocolError
 		answered    *mcp.Error
+		down        *registry.DownError
 	)
 	switch {
 	case err == nil && text(result) == "ok":
@@ -237,7 +238,7 @@ func kindOf(result mcp.Object, err error) string {
 		return "deadline"
 	case errors.As(err, &unavailable) && unavailable.Sent:
 		return "sent"
-	case errors.As(err, &unavailable):
+	case errors.As(err, &unavailable), errors.As(err, &down):
 		return "not sent"
 	case errors.As(err, &broken):
 		return "protocol"

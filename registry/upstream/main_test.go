@@ -178,10 +178,14 @@ func (r *rig) count(kind upstream.Anomaly) int {
 	return r.counts[kind]
 }
 
+// tools returns the tools that are listed.
 func (r *rig) tools() []string {
 	var names []string
-	for _, tool := range r.reg.Catalogue().View([]string{r.name}).Tools {
-		names = append(names, tool.Name)
+	view := r.reg.Catalogue().View([]string{r.name})
+	for _, tool := range view.Tools {
+		if view.Lists(r.name) {
+			names = append(names, tool.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

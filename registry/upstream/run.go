@@ -60,6 +60,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
+	defer u.lose() // first, because the end of a child takes its time
 	defer u.attach(ctx, c)()
 	l := newLists(c)
 	if err := u.list(ctx, l, everyTopic, 0); err != nil {
@@ -71,7 +72,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 	group.Go(func() error { return u.follow(ctx, l) })
 	group.Go(func() error { return u.reprobe(ctx, c) })
 	err = group.Wait()
-	c.gone.Store(true) // before the tools leave the catalogue, so that no call begins on a dead connection
+	c.gone.Store(true) // before the catalogue knows, so that no call begins on a dead connection
 	return err
 }
 

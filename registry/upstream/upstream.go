@@ -42,6 +42,9 @@ type Config struct {
 	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
 	Shared bool
 
+	// Grace is how long the lists keep what the server offered after it was lost, so that a restart is no change to those
+	// who see them. Zero: not at all.
+	Grace        time.Duration
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
 	// Idempotent are patterns, as of path.Match, of the upstream's own tool names that the operator says do no harm when
@@ -81,7 +84,8 @@ type Status struct {
 
 	Refused  []registry.Refusal // definitions, and with reason "list" whole lists that could not be read
 	Restarts int
-	Problem  string // why it is down, for operators; "" when up
+	Problem  string    // why it is down, for operators; "" when up
+	Since    time.Time // when it went down, or was first tried; zero when up
 }
 
 // Upstream is one supervised server.
@@ -99,6 +103,8 @@ type Upstream struct {
 	wasUp  bool
 	kind   kind          // that was found last
 	next   chan struct{} // closed when there is another connection
+	since  time.Time     // when the server was lost last
+	fading *time.Timer   // takes its items out of the lists, unless it is back before; nil: they are out, or were never in
 }
 
 // New returns an upstream that puts what it offers into reg when run.
@@ -117,14 +123,15 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 }
 
 // Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it ends the
-// connection or child and takes all that it put into the catalogue out. Its error is always nil. It is called once.
+// connection or child. Before, between connections and afterwards the server is lost for the catalogue; whoever gives up
+// the server removes it there. Its error is always nil. It is called once.
 func (u *Upstream) Run(ctx context.Context) error {
-	defer u.reg.Remove(u.cfg.Name)
+	u.lose()
+	defer u.stopFading()
 	defer u.watches.close()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
 		err := u.serve(ctx)
-		u.reg.Remove(u.cfg.Name)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -155,6 +162,32 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
+// lose tells the catalogue that the server is not there, and takes its items out of the lists when the grace is over.
+// What was lost before stays lost since then.
+func (u *Upstream) lose() {
+	outage := u.reg.Lose(u.cfg.Name, u.cfg.Prefix)
+	rest := u.cfg.Grace - time.Since(outage.Since)
+	u.stopFading()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.since = outage.Since
+	if rest > 0 {
+		// When the server is back just as the timer fires, the catalogue knows that this outage is over.
+		u.fading = time.AfterFunc(rest, func() { u.reg.Unlist(u.cfg.Name, outage) })
+		return
+	}
+	u.reg.Unlist(u.cfg.Name, outage)
+}
+
+func (u *Upstream) stopFading() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.fading != nil {
+		u.fading.Stop()
+		u.fading = nil
+	}
+}
+
 // up records what the upstream offers now.
 func (u *Upstream) up(now Status) {
 	u.mu.Lock()
@@ -173,6 +206,7 @@ func (u *Upstream) down(err error) {
 	u.mu.Lock()
 	u.status = Status{
 		Server: u.cfg.Name, Tried: true, Revision: u.status.Revision, Restarts: u.status.Restarts, Problem: problem(err),
+		Since: u.since,
 	}
 	status := u.status
 	u.mu.Unlock()

@@ -49,10 +49,29 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 		next.prompts = shelve(b, KindPrompt, textsOf(s.Prompts, "name"), before.prompts, b.prompt)
 		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
 		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates, b.template)
+		if before.origin == b.origin {
+			next.keep(s.Unread, &before)
+		}
 		next.reads = s.Reads || len(next.resources)+len(next.templates) > 0
 	}
 	b.origin.service.Store(newService(s, &next))
 	return next, b.refusals
+}
+
+// keep takes over what is known of some kinds from the shelf before.
+func (s *shelf) keep(kinds []Kind, before *shelf) {
+	for _, kind := range kinds {
+		s.listed[listOf(kind)] = before.listed[listOf(kind)]
+		switch kind {
+		case KindPrompt:
+			s.prompts = before.prompts
+		case KindResource:
+			s.resources = before.resources
+		case KindTemplate:
+			s.templates = before.templates
+		case KindTool:
+		}
+	}
 }
 
 func toolNames(offers []Offer) []string {

@@ -141,3 +141,26 @@ func isDown(err error) bool {
 	_, ok := errors.AsType[*registry.DownError](err)
 	return ok
 }
+
+// TestUnreadListsStayAsTheyWere replaces a lost source by what is known of it so far.
+func TestUnreadListsStayAsTheyWere(t *testing.T) {
+	r := registry.New()
+	mustReplace(t, r, everything("a", "a"))
+	before, changed := names(r.Catalogue().View([]string{"a"})), r.Changed()
+	r.Lose("a", "a")
+	half := everything("a", "a")
+	half.Prompts, half.Resources, half.Templates = nil, nil, nil
+	half.Unread = []registry.Kind{registry.KindPrompt, registry.KindResource, registry.KindTemplate}
+	mustReplace(t, r, half)
+	select {
+	case <-changed:
+		t.Error("the catalogue changed")
+	default:
+	}
+	half.Unread = half.Unread[1:]
+	mustReplace(t, r, half)
+	view := r.Catalogue().View([]string{"a"})
+	if len(view.Prompts) != 0 || len(names(view)) != len(before)-2 {
+		t.Errorf("got %q, want all of %q but the prompts", names(view), before)
+	}
+}

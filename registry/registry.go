@@ -74,7 +74,7 @@ type Source struct {
 	// Definitions of what else there is, cleaned by the source, under the source's own names and URIs.
 	Prompts, Resources, Templates []mcp.Object
 	// Unread are the kinds whose lists were not read yet, or could not be: that nothing is offered of them says nothing
-	// of what the server has.
+	// of what the server has. What the source offered of them before stays.
 	Unread    []Kind
 	Timeout   time.Duration // of one use of prompts, resources and templates; zero: 30 s
 	Use       Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them

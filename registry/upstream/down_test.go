@@ -139,6 +139,62 @@ func TestItemsLeaveTheListsAfterTheGrace(t *testing.T) {
 // backoffLimit is more than the longest pause between two attempts to connect.
 const backoffLimit = 31 * time.Second
 
+// TestAServerThatIsBackIsNotPoorerForAMoment lets a server come back whose other lists take longer than its tools, and
+// once more with lists that it cannot give.
+func TestAServerThatIsBackIsNotPoorerForAMoment(t *testing.T) {
+	t.Parallel()
+	var slow, broken atomic.Bool
+	s := &wired{web: web{declares: `{"tools":{},"prompts":{},"resources":{}}`}}
+	answer := func(text string) func(http.ResponseWriter, *http.Request, wire) {
+		return func(w http.ResponseWriter, _ *http.Request, m wire) {
+			if slow.Load() {
+				time.Sleep(5 * time.Second) // in the bubble
+			}
+			if broken.Load() {
+				sendError(w, 200, m.ID, -32603, "not now")
+				return
+			}
+			sendJSON(w, m.ID, text)
+		}
+	}
+	s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
+		"prompts/list":             answer(`{"prompts":[{"name":"p"}]}`),
+		"resources/list":           answer(`{"resources":[{"name":"r","uri":"file:///r"}]}`),
+		"resources/templates/list": answer(`{"resourceTemplates":[{"name":"t","uriTemplate":"file:///{t}"}]}`),
+	}
+	outage(t, s, func(t *testing.T, r *rig) {
+		changed := r.reg.Changed()
+		if v := r.view(); len(v.Prompts) != 1 || len(v.Resources) != 1 || len(v.Templates) != 1 {
+			t.Fatalf("got %d prompts, %d resources, %d templates; want one of each", len(v.Prompts), len(v.Resources), len(v.Templates))
+		}
+		slow.Store(true)
+		s.state.Store(answering)
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if got := r.last(); !got.Up || got.Prompts != 0 {
+			t.Fatalf("status: got %+v, want up with the tools first", got)
+		}
+		time.Sleep(grace)
+		synctest.Wait()
+		if got := r.last(); got.Prompts != 1 || got.Resources != 1 || got.Templates != 1 {
+			t.Fatalf("status: got %+v, want all there", got)
+		}
+		s.die(t, r)
+		broken.Store(true)
+		s.state.Store(answering)
+		time.Sleep(grace)
+		synctest.Wait()
+		if got := r.last(); !got.Up || len(got.Refused) != 3 {
+			t.Fatalf("status: got %+v, want three lists that cannot be read", got)
+		}
+		select {
+		case <-changed:
+			t.Error("the catalogue changed")
+		default:
+		}
+	})
+}
+
 // TestWhatAServerOfferedOutlivesItsUpstream ends an upstream and runs another for the same server, as a reload does
 // that changes a setting of it.
 func TestWhatAServerOfferedOutlivesItsUpstream(t *testing.T) {

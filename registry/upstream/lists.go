@@ -255,7 +255,7 @@ func (u *Upstream) source(l *lists) registry.Source {
 	if c.version == mcp.Revision2024 { // which has no such capability
 		s.Completes = len(s.Prompts) > 0 || len(s.Templates) > 0
 	}
-	if s.Reads || s.Completes || len(s.Prompts) > 0 {
+	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread) > 0 {
 		s.Use = c.use
 	}
 	if s.Reads && c.subscribable() {

@@ -188,10 +188,18 @@ func TestTaskOfAServerThatIsAway(t *testing.T) {
 		_, failure := b.handle(t, about(mcp.TasksGiven, mcp.MethodTasksGet, id, ""))
 		return failure
 	}
-	b.registry.Remove("lib")
-	if failure := poll(); stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 {
-		t.Errorf("%v, want that the server is away", failure)
+	lost := func(want string) {
+		t.Helper()
+		if failure := poll(); stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 || !strings.Contains(failure.Message, want) {
+			t.Errorf("%v, want that the server is away: %s", failure, want)
+		}
 	}
+	b.lose()()
+	lost("server lib is down since")
+	b.registry.Remove("lib")
+	lost("the call was not made")
+	b.lose() // as after a restart of the gateway
+	lost("server lib could not be reached yet")
 	b.replace(t, l.source("lib"))
 	if failure := poll(); stable(failure) != "DB-UPSTREAM-DOWN" || len(l.uses) != 1 {
 		t.Errorf("%v and %d uses, want that a tool without tasks is not called", failure, len(l.uses))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
@@ -30,7 +31,8 @@ type serverConfig struct {
 	transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
 	headers   map[string]string
 
-	shared bool // one session may serve every tenant and user
+	revision string // that the server is spoken to in, as upstream.Config.Revision; "": what is found
+	shared   bool   // one session may serve every tenant and user
 
 	api apiConfig
 
@@ -95,6 +97,7 @@ func (r *reader) server(s *serverConfig, n *node) {
 		for name, why := range map[string]string{
 			"shared": "this server keeps nothing of a caller", "idempotent": "calls of this server are not lost",
 			"grace": "this server is part of the gateway",
+			"revision": "this server is no MCP server",
 		} {
 			if value := n.member(name); value != nil {
 				r.fault(value, "%s goes with url or command; %s", name, why)
@@ -136,6 +139,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"timeout":           func(n *node) { s.timeout = r.duration(n) },
 		"private_addresses": func(n *node) { s.private = r.boolean(n) },
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
+		"revision":          func(n *node) { s.revision = r.revision(n) },
 		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
 		"acknowledge":       r.acknowledge,
 		"shared":            func(n *node) { s.shared = r.boolean(n) },
@@ -159,6 +163,19 @@ func (r *reader) checkType(s *serverConfig, n *node, kind string) {
 	case kind == "url":
 		s.transport = at.text
 	}
+	if s.transport == "sse" && mcp.EraOf(s.revision) == mcp.Modern {
+		r.fault(n.member("revision"), "%s is not spoken over HTTP+SSE, which type: sse says", s.revision)
+	}
+}
+
+// revision is one of those that are spoken to servers, "" where it is to be found out.
+func (r *reader) revision(n *node) string {
+	const found = "auto"
+	named := r.choice(n, append([]string{found}, mcp.Revisions()...)...)
+	if named == found {
+		return ""
+	}
+	return named
 }
 
 // prefix may be empty: then the server's names are exposed unchanged.

@@ -176,6 +176,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		MaxChildren:  s.maxChildren,
 		URL:          s.url,
 		Type:         s.transport,
+		Revision:     s.revision,
 		Headers:      s.headers,
 		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
 		Shared:       s.shared,

@@ -138,19 +138,26 @@ func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 		children int
 		shared   bool
 		grace    time.Duration
+		revision string
 	}{
-		{`{url: "https://example.com/mcp"}`, "", 0, false, 30 * time.Second},
-		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false, 30 * time.Second},
-		{`{url: "https://example.com/mcp", type: http, grace: 1ms}`, "http", 0, false, time.Millisecond},
-		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true, 30 * time.Second},
-		{`{command: x, type: stdio, max_children: 3, shared: false, grace: 5m}`, "", 3, false, 5 * time.Minute},
-		{`{command: x, max_children: 1, shared: true}`, "", 1, true, 30 * time.Second},
+		{`{url: "https://example.com/mcp"}`, "", 0, false, 30 * time.Second, ""},
+		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false, 30 * time.Second, ""},
+		{`{url: "https://example.com/mcp", type: http, grace: 1ms}`, "http", 0, false, time.Millisecond, ""},
+		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true, 30 * time.Second, ""},
+		{`{command: x, type: stdio, max_children: 3, shared: false, grace: 5m}`, "", 3, false, 5 * time.Minute, ""},
+		{`{command: x, max_children: 1, shared: true}`, "", 1, true, 30 * time.Second, ""},
+		{`{url: "https://example.com/mcp", revision: auto}`, "", 0, false, 30 * time.Second, ""},
+		{`{url: "https://example.com/mcp", revision: 2026-07-28}`, "", 0, false, 30 * time.Second, "2026-07-28"},
+		{`{command: x, revision: "2025-11-25"}`, "", 0, false, 30 * time.Second, "2025-11-25"},
 	}
 	for _, test := range tests {
 		cfg := parse(t, minimal+"  tested: "+test.server+"\n")
 		got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler))
 		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared || got.Grace != test.grace {
 			t.Errorf("%s: got type %q, %d children, shared %v, grace %v", test.server, got.Type, got.MaxChildren, got.Shared, got.Grace)
+		}
+		if got.Revision != test.revision {
+			t.Errorf("%s: got revision %q, want %q", test.server, got.Revision, test.revision)
 		}
 	}
 }

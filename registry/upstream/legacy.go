@@ -19,6 +19,7 @@ type legacy struct {
 	link         transport
 	ids          counter
 	version      string        // of the gateway
+	revision     string        // that a handshake asks for; the server may answer with another one of the era
 	capabilities mcp.Object    // declared to the server
 	opening      chan struct{} // holds one token: whoever has it opens a session
 	setting      chan struct{} // holds one token: whoever has it changes the level or a subscription
@@ -38,12 +39,15 @@ type legacy struct {
 }
 
 // openLegacy does the handshake and declares the capabilities.
-func openLegacy(ctx context.Context, c *connection, link transport, version string, capabilities mcp.Object) (*legacy, error) {
+func openLegacy(ctx context.Context, c *connection, link transport, cfg *Config, capabilities mcp.Object) (*legacy, error) {
 	l := &legacy{
-		conn: c, link: link, version: version, capabilities: capabilities,
+		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
 		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
 		ended: make(chan struct{}), streaming: make(chan struct{}),
 		watchers: map[string][]*watcher{},
+	}
+	if cfg.named() == mcp.Legacy {
+		l.revision = cfg.Revision
 	}
 	l.opening <- struct{}{}
 	l.setting <- struct{}{}
@@ -58,7 +62,7 @@ func openLegacy(ctx context.Context, c *connection, link transport, version stri
 
 func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
-		mcp.Member{Name: "protocolVersion", Value: mcp.String(mcp.LatestLegacy)},
+		mcp.Member{Name: "protocolVersion", Value: mcp.String(l.revision)},
 		mcp.Member{Name: "capabilities", Value: l.capabilities.JSON()},
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)

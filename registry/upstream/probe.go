@@ -98,7 +98,7 @@ func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, 
 // openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
 // does not.
 func (u *Upstream) openOn(ctx context.Context, c *connection, link transport, k kind, capabilities mcp.Object) error {
-	l, err := openLegacy(ctx, c, link, u.cfg.Version, capabilities)
+	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
 	if err != nil {
 		link.close(ctx, false)
 		return u.timeout(err)
@@ -121,8 +121,8 @@ func (u *Upstream) remember(k kind) {
 	u.kind = k
 }
 
-// connectHTTP asks in the modern way first, because a server may have learned it since. One of the legacy era is then
-// spoken to in the way that worked last.
+// connectHTTP asks in the modern way first, because a server may have learned it since, unless the operator named an older
+// revision. One of the legacy era is then spoken to in the way that worked last.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
 func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
@@ -130,15 +130,21 @@ func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	if u.cfg.Type == typeSSE {
 		return u.openAs(ctx, c, kindSSE, u.declared())
 	}
-	says, m, err := u.ask(ctx, c)
-	switch {
-	case err != nil:
-		return err
-	case says == saysModern:
-		u.became(c, m)
-		return nil
+	if u.cfg.named() != mcp.Legacy {
+		says, m, err := u.ask(ctx, c)
+		switch {
+		case err != nil:
+			return err
+		case says == saysModern:
+			u.became(c, m)
+			return nil
+		}
+		m.close(ctx, false)
 	}
-	m.close(ctx, false)
+	if u.cfg.named() == mcp.Modern {
+		return c.server.protocol("%w", errNotModern)
+	}
+	var err error
 	if u.known() == kindSSE {
 		if err = u.openAs(ctx, c, kindSSE, u.declared()); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, u.declared()) == nil {
 			return nil
@@ -177,7 +183,7 @@ func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, er
 // reprobe asks a legacy server over HTTP from time to time whether it became modern, which it need not tell. The error
 // ends the connection, so that the next one is of the new era.
 func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
-	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern {
+	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern || u.cfg.named() != 0 {
 		return nil
 	}
 	for wait(ctx, reprobeEvery) {
@@ -194,8 +200,12 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 }
 
 // connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
-// way at once; so is, from then on, every further one. When that fails, the next child is asked again.
+// way at once; so is, from then on, every further one. When that fails, the next child is asked again. None is asked where
+// the operator named an older revision.
 func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
+	if u.cfg.named() == mcp.Legacy {
+		return u.openAs(ctx, c, kindLegacy, u.declared())
+	}
 	if u.known() == kindShy {
 		err := u.openAs(ctx, c, kindShy, u.declared())
 		if err != nil && ctx.Err() == nil {
@@ -216,6 +226,12 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	case err == nil && says == saysModern:
 		u.became(c, m)
 		return nil
+	case u.cfg.named() == mcp.Modern:
+		link.close(ctx, false)
+		if err == nil {
+			err = c.server.protocol("%w", errNotModern)
+		}
+		return err
 	case err == nil && says == saysNothing:
 		k = kindShy
 		fallthrough
@@ -252,11 +268,18 @@ var (
 	errNoCommon = errors.New("server supports no revision that is spoken here")
 	// errUpgraded is the cause when a server of the legacy era became modern.
 	errUpgraded = errors.New("server became one of " + mcp.LatestModern)
+	// errNotModern is the cause when a server is not what the operator says.
+	errNotModern = errors.New("server does not speak " + mcp.LatestModern + ", which its revision in the config names")
 )
 
-// probe asks what the server is. An error means that asking in the old way is no use.
+// probe asks what the server is. An error means that asking in the old way is no use. Where that is out of the question
+// anyway, the server has the time of a whole handshake.
 func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
-	limited, cancel := context.WithTimeout(ctx, probeLimit)
+	limit := probeLimit
+	if u.cfg.named() == mcp.Modern {
+		limit = handshakeLimit
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := m.link.exchange(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (

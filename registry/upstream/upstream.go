@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -38,6 +39,10 @@ type Config struct {
 	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
+
+	// Revision is the operator's word on what the server is spoken to in: of the legacy era one that is asked for, and the
+	// server may answer with another of that era; the modern one, and nothing else will do. "": whatever is found.
+	Revision string
 
 	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
 	Shared bool
@@ -60,6 +65,9 @@ type Config struct {
 	Count  func(kind Anomaly, n int)
 	Logger *slog.Logger
 }
+
+// named returns the era of the revision that the operator named, 0 when the server's is to be found out.
+func (c *Config) named() mcp.Era { return mcp.EraOf(c.Revision) }
 
 // Anomaly is a kind of thing that no server should send. Its text is a metric label.
 type Anomaly string

@@ -34,6 +34,9 @@ type Call struct {
 	Params mcp.Object
 	// Capabilities are what the client can be asked now, in the canonical form of mcp.CapabilitiesOf; empty: nothing.
 	Capabilities mcp.Object
+	// InSession says that the client calls in a session, where it expects questions while its call is open. Others expect
+	// them as the call's result.
+	InSession bool
 	// Refusals are the questions of the round before, by their key, to which the client answered with an error. They are
 	// not in inputResponses, which has no place for errors.
 	Refusals map[string]*mcp.Error

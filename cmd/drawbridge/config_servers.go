@@ -96,7 +96,7 @@ func (r *reader) server(s *serverConfig, n *node) {
 	if kind != "url" && kind != "command" {
 		for name, why := range map[string]string{
 			"shared": "this server keeps nothing of a caller", "idempotent": "calls of this server are not lost",
-			"grace": "this server is part of the gateway",
+			"grace":    "this server is part of the gateway",
 			"revision": "this server is no MCP server",
 		} {
 			if value := n.member(name); value != nil {

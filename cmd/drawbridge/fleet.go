@@ -259,7 +259,7 @@ func (f *fleet) tried() bool {
 	return true
 }
 
-// warnings says which servers are down and which items are left out.
+// warnings says which servers are down, what can be mended at others, and which items are left out.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,6 +268,9 @@ func (f *fleet) warnings() []string {
 		s := f.statuses[name]
 		if !s.Up {
 			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)", name, s.Problem, s.Since.UTC().Format(time.RFC3339)))
+		}
+		if s.Advice != "" {
+			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))
 		}
 		for i, r := range s.Refused {
 			if i == maxRefusalsShown {

@@ -130,6 +130,16 @@ func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
 	return sum
 }
 
+// TestWarningsNameWhatMendsAServerThatIsUp shows /readyz's line for a server whose tool was refused to ask.
+func TestWarningsNameWhatMendsAServerThatIsUp(t *testing.T) {
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	f.note(t.Context(), upstream.Status{Server: "desk", Up: true, Tried: true, Advice: "say revision: 2025-11-25"})
+	if got := f.warnings(); len(got) != 1 || got[0] != "server desk: say revision: 2025-11-25" {
+		t.Errorf("got %q, want the advice with the server's name", got)
+	}
+}
+
 // TestServersReachUpstreamsAsTheConfigSays reads servers and shows what an upstream is told of each.
 func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 	tests := []struct {

@@ -325,6 +325,7 @@ func (c *call) use() *registry.Call {
 		TenantID:     c.caller.Tenant.ID,
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
+		InSession:    c.request.InSession,
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
 		Notify:       c.notify,

@@ -13,17 +13,19 @@ import (
 // connection is one peer from its handshake to its loss. Offers hold on to the connection they were listed on, so a
 // tool whose connection is gone refuses calls at once, even where a reader still holds an old catalogue.
 type connection struct {
-	server  fault
-	peer    peer
-	version string                 // the revision agreed on
-	pool    *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
-	session atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
-	count   func(Anomaly, int)
-	gone    atomic.Bool
-	told    atomic.Bool   // the way is open on which the server tells when its lists change
-	changes chan struct{} // there is news
-	doubts  chan struct{} // the connection may be lost
-	news    atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
+	server   fault
+	peer     peer
+	version  string                 // the revision agreed on
+	pool     *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
+	older    *side                  // of a modern server; nil: it is not used
+	session  atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
+	count    func(Anomaly, int)
+	gone     atomic.Bool
+	told     atomic.Bool   // the way is open on which the server tells when its lists change
+	changes  chan struct{} // there is news
+	doubts   chan struct{} // the connection may be lost
+	refusals chan struct{} // a tool was refused to ask
+	news     atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
 
 	strays    *strays       // of the server, in a session of a pool
 	control   *connection   // reads the lists for this session of a pool; nil: this connection reads its own
@@ -36,7 +38,7 @@ type connection struct {
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
 		server: fault(server), count: count, strays: &strays{},
-		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1),
+		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }
 
@@ -96,9 +98,15 @@ func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp
 	if c.pool != nil {
 		return c.pool.call(ctx, i, call)
 	}
+	if c.older.takes(i, call) {
+		if result, done, err := c.older.call(ctx, i, call); done {
+			return result, err
+		}
+	}
 	result, err := c.peer.call(ctx, i, call)
 	switch {
 	case err != nil:
+		c.unasked(i, call, err)
 		return result, err
 	case i.method == mcp.MethodToolsCall && c.gives(call) && result.Text("resultType") == "task":
 		return withoutServerInfo(result), nil
@@ -159,6 +167,9 @@ func (c *connection) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
 	if c.pool != nil {
 		c.pool.close(ctx, polite)
+	}
+	if c.older != nil {
+		c.older.pool.close(ctx, polite)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
 	defer cancel()

@@ -54,6 +54,9 @@ func serveFake(kind string) {
 	case "sdk":
 		_ = sdkServer().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 		return
+	case "sdk-asks":
+		_ = roundsSDK().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
+		return
 	case "chat":
 		serveChat()
 		return

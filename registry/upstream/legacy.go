@@ -23,6 +23,7 @@ type legacy struct {
 	capabilities mcp.Object    // declared to the server
 	opening      chan struct{} // holds one token: whoever has it opens a session
 	setting      chan struct{} // holds one token: whoever has it changes the level or a subscription
+	both         bool          // its server speaks the modern era too, and a result may ask as there
 	alone        bool          // it runs one call at a time
 	ended        chan struct{} // closed when the session serves no more
 	end          sync.Once
@@ -125,6 +126,9 @@ func (l *legacy) run(
 	}
 	if i.asTask && result.Value("task").IsObject() {
 		return withoutServerInfo(result.With("resultType", mcp.String("task"))), nil
+	}
+	if l.both && result.Value("inputRequests").IsObject() {
+		return l.conn.server.complete(i.method, mcp.LatestModern, result.With("resultType", mcp.String("input_required")))
 	}
 	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
 }

@@ -35,6 +35,7 @@ type pool struct {
 	end        context.CancelFunc
 	lagging    atomic.Bool    // a stream of a session was not open in time
 	work       sync.WaitGroup // all goroutines of the pool
+	asked      atomic.Bool    // a question came in one of its sessions
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
@@ -92,8 +93,11 @@ const (
 
 // attach makes the connection the one that calls go to. The function it returns ends that.
 func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
-	if l, ok := c.peer.(*legacy); ok {
-		c.pool = newPool(ctx, l, u.cfg, u.open, &u.strays)
+	switch peer := c.peer.(type) {
+	case *legacy:
+		c.pool = newPool(ctx, peer, u.cfg, u.open, &u.strays)
+	case *modern:
+		c.older = u.newSide(ctx, c, peer)
 	}
 	u.control.Store(c)
 	return func() { u.control.Store(nil) }
@@ -481,6 +485,7 @@ func (p *pool) park(state string, d *dialogue) bool {
 		return false
 	}
 	p.parked[state] = d
+	p.asked.Store(true)
 	return true
 }
 

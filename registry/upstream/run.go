@@ -95,6 +95,8 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 		case <-c.doubts:
 			err = u.alive(ctx, c)
 			rest = ofDoubts.next()
+		case <-c.refusals:
+			u.advise(ctx)
 		case <-check.C:
 			if err = u.check(ctx, l); err == nil {
 				check.Reset(l.checkAfter())

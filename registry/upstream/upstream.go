@@ -3,9 +3,10 @@
 // something waits here for the answers. It carries results as raw JSON and does not know who may call what, nor how
 // clients are served.
 //
-// Each server has one control connection, for its lists and for proofs of life. A modern server's serves all calls. The
-// calls of a legacy server run on sessions beside it, in a pool that keeps callers apart, because a session may ask or
-// tell its client something; Config.Shared gives that up. The pool lives and dies with the control connection. When that
+// Each server has one control connection, for its lists and for proofs of life. A modern server's serves all calls but
+// those of older clients that can be asked, where the server has an older side too. These, and the calls of a legacy
+// server, run on sessions beside it, in a pool that keeps callers apart, because a session may ask or tell its client
+// something; Config.Shared gives that up. The pool lives and dies with the control connection. When that
 // is lost, the server is taken as lost: all sessions are closed, calls on them end with an error that says that they may
 // have taken effect, and the repeats of parked ones are refused. The price is that sessions which still answer are given
 // up; the gain is that no call goes on at a server that nobody supervises.
@@ -94,6 +95,7 @@ type Status struct {
 	Restarts int
 	Problem  string    // why it is down, for operators; "" when up
 	Since    time.Time // when it went down, or was first tried; zero when up
+	Advice   string    // what operators can mend although it is up; "": nothing
 }
 
 // Upstream is one supervised server.
@@ -106,13 +108,14 @@ type Upstream struct {
 	watches watches
 	strays  strays
 
-	mu     sync.Mutex // guards the fields below
-	status Status
-	wasUp  bool
-	kind   kind          // that was found last
-	next   chan struct{} // closed when there is another connection
-	since  time.Time     // when the server was lost last
-	fading *time.Timer   // takes its items out of the lists, unless it is back before; nil: they are out, or were never in
+	mu      sync.Mutex // guards the fields below
+	status  Status
+	wasUp   bool
+	advised bool          // that is in the log
+	kind    kind          // that was found last
+	next    chan struct{} // closed when there is another connection
+	since   time.Time     // when the server was lost last
+	fading  *time.Timer   // takes its items out of the lists, unless it is back before; nil: they are out, or were never in
 }
 
 // New returns an upstream that puts what it offers into reg when run.
@@ -199,7 +202,7 @@ func (u *Upstream) stopFading() {
 // up records what the upstream offers now.
 func (u *Upstream) up(now Status) {
 	u.mu.Lock()
-	now.Server, now.Up, now.Tried, now.Restarts = u.cfg.Name, true, true, u.status.Restarts
+	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = u.cfg.Name, true, true, u.status.Restarts, u.status.Advice
 	if !u.status.Up && u.wasUp {
 		now.Restarts++
 	}

@@ -34,6 +34,7 @@ type httpLink struct {
 	base   http.Header // of every request; shared
 	state  atomic.Pointer[session]
 	read   reader
+	calls  underway
 	asides *asides
 	hasty  atomic.Bool // this server holds streams open after the answer, so nobody waits for their end
 }
@@ -130,6 +131,7 @@ func (l *httpLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, err
 		if s = l.state.Load(); s != nil && out.method != mcp.MethodInitialize {
 			header = s.post
 		}
+		defer l.calls.add(ctx, out)()
 	}
 	resp, sent, err := l.do(ctx, http.MethodPost, header, out.body)
 	if err != nil {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -68,13 +69,35 @@ type outgoing struct {
 	asks   *dialogue                           // takes the questions that belong to the request; nil: there are none
 
 	sessionID string // set by exchange when the answer opened a session
+
+	telling  sync.Mutex // held while notify runs; guards the field below
+	finished bool
 }
 
-// deliver hands on a notification that came with the answer.
+// deliver hands on a notification that belongs to the request, one after the other and none after finish.
 func (o *outgoing) deliver(ctx context.Context, m *mcp.Message) {
-	if o.notify != nil {
+	if o.notify == nil {
+		return
+	}
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	if !o.finished {
 		o.notify(ctx, m)
 	}
+}
+
+// begin hands on notifications again: a request is sent once more when its session was forgotten.
+func (o *outgoing) begin() {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.finished = false
+}
+
+// finish waits for a notification that is being handed on, and hands on no other.
+func (o *outgoing) finish() {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.finished = true
 }
 
 // owns tells whether the notification belongs to this request: by its progress token or its subscription.

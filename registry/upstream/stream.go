@@ -178,13 +178,14 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 	})
 }
 
-// receiveUnasked takes a message that belongs to no request.
+// receiveUnasked takes a message that came on no request's stream.
 func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
 		l.conn.count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, nil)
+	case l.calls.tell(m):
 	default:
 		l.conn.notified(m)
 	}

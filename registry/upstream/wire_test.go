@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -20,7 +22,8 @@ import (
 // script is a server over Streamable HTTP that answers as a file says. A line "== era method name" begins what answers those
 // requests, and has "again" behind it for a call's repeat; then come the status and media type, perhaps a header, and the
 // messages, one a line. $id is the request's id. At "wait" the server waits for an answer to the question before; $answers is
-// what it was, or what a repeat brought.
+// what it was, or what a repeat brought. A message behind "aside" goes to the session's own stream, with $token for the request's
+// progress token, and "pause" lets a second pass.
 type script struct {
 	*httptest.Server
 	parts map[string][]string
@@ -28,6 +31,7 @@ type script struct {
 	mu      sync.Mutex // guards the fields below
 	seen    []string
 	answers map[string]chan string // by session and the question's id
+	asides  chan string            // for the one session's stream; made in the bubble of the test that needs it
 }
 
 // play serves the scripts, of which later ones replace parts of those before.
@@ -91,8 +95,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	switch lines := s.parts[part]; {
 	case r.Method == http.MethodGet && era == "legacy" && session != "":
-		_ = events(w)
-		<-r.Context().Done()
+		s.aside(r.Context(), events(w))
 	case r.Method != http.MethodPost:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case method == "":
@@ -105,6 +108,28 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.perform(w, r, m, lines)
 	}
+}
+
+// aside sends what belongs to no request until the stream ends.
+func (s *script) aside(ctx context.Context, send func(string, ...any)) {
+	asides := s.beside()
+	for {
+		select {
+		case message := <-asides:
+			send("event: message\ndata: %s\n\n", message)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *script) beside() chan string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asides == nil {
+		s.asides = make(chan string, 8)
+	}
+	return s.asides
 }
 
 // question returns where the answer to a question of a session arrives.
@@ -146,7 +171,16 @@ func (s *script) perform(w http.ResponseWriter, r *http.Request, m mcp.Object, l
 			}
 			continue
 		}
-		quoted := quote(answers)
-		send(strings.NewReplacer("$id", string(m.Value("id")), "$answers", quoted[1:len(quoted)-1]).Replace(line))
+		if line == "pause" {
+			<-time.After(time.Second)
+			continue
+		}
+		quoted, token := quote(answers), m.Object("params").Object("_meta").Value("progressToken")
+		words := strings.NewReplacer("$id", string(m.Value("id")), "$answers", quoted[1:len(quoted)-1], "$token", string(token))
+		if message, ok := strings.CutPrefix(line, "aside "); ok {
+			s.beside() <- words.Replace(message)
+			continue
+		}
+		send(words.Replace(line))
 	}
 }

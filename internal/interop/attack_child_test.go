@@ -18,6 +18,8 @@ func child(role string) int {
 		return handOver()
 	case "matrix-legacy", "matrix-modern":
 		return matrixChild(role)
+	case "mcp-go":
+		return mcpGoChild()
 	case "asker":
 		return newAsker(false).stdin()
 	case "crash":

@@ -2,11 +2,79 @@ package interop_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/mark3labs/mcp-go/client/transport"
 )
 
-const legacyRevision = "2025-11-25"
+const (
+	legacyRevision = "2025-11-25"
+	midCall        = "who accept" // what a tool that asks in the middle of its call ends with
+	midSample      = "think therefore"
+	inResult       = "whose accept" // and one that asks through its result
+)
+
+// asks calls the tools that ask and says whether those that ask in the middle of a call were answered. The one that asks through
+// its result always must be.
+func (c *mcpGoClient) asks(t *testing.T, prefix string, inTheMiddle bool) {
+	t.Helper()
+	for tool, want := range map[string]string{"who": midCall, "think": midSample} {
+		if text, failed := c.use(t, prefix+tool, map[string]any{}); failed == inTheMiddle || inTheMiddle && !strings.HasPrefix(text, want) {
+			t.Errorf("%s%s by %s: got %q, failed %v, want it to work: %v", prefix, tool, c.revision, text, failed, inTheMiddle)
+		}
+	}
+	if text, failed := c.use(t, prefix+"whose", map[string]any{}); failed || !strings.HasPrefix(text, inResult) {
+		t.Errorf("%swhose by %s: got %q, failed %v, want %q", prefix, c.revision, text, failed, inResult)
+	}
+}
+
+// TestMCPGoServersAskAsTheyDoDirectly has servers of mcp-go, which speak both eras, ask a client of each era: directly, and through
+// the gateway with every revision that the config can name for them.
+func TestMCPGoServersAskAsTheyDoDirectly(t *testing.T) {
+	t.Parallel()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := mcpGoOverHTTP(t)
+	stdio := fmt.Sprintf("command: %q, env: {%s: mcp-go}", binary, childRole)
+	var servers strings.Builder
+	for name, revision := range map[string]string{"any": "auto", "old": legacyRevision, "new": modernRevision} {
+		fmt.Fprintf(&servers, "  web-%s: {url: %q, private_addresses: true, revision: %s}\n", name, url, revision)
+		fmt.Fprintf(&servers, "  kid-%s: {%s, revision: %s}\n", name, stdio, revision)
+	}
+	g := serve(t, tenant(servers.String()))
+	token := g.token(t)
+	for _, test := range []struct {
+		revision, server string // the client's and what the server's name ends in; "": directly
+		inTheMiddle      bool
+	}{
+		{legacyRevision, "", true},
+		{modernRevision, "", false},
+		{legacyRevision, "any", true},
+		{modernRevision, "any", false},
+		{legacyRevision, "old", true},
+		{modernRevision, "old", true},
+		{legacyRevision, "new", false},
+		{modernRevision, "new", false},
+	} {
+		t.Run(test.revision+" "+test.server, func(t *testing.T) {
+			t.Parallel()
+			if test.server == "" {
+				mcpGo(t, url, "", test.revision).asks(t, "", test.inTheMiddle)
+				link := transport.NewStdio(binary, []string{childRole + "=mcp-go"})
+				beginMCPGo(t, link, test.revision).asks(t, "", test.inTheMiddle)
+				return
+			}
+			client := mcpGo(t, g.url, token, test.revision)
+			client.asks(t, "web-"+test.server+"__", test.inTheMiddle)
+			client.asks(t, "kid-"+test.server+"__", test.inTheMiddle)
+		})
+	}
+}
 
 // TestMCPGoGoesThroughItsStory lets clients of mcp-go of both eras list, call, hear progress and learn of a changed list, of a
 // server of mcp-go.

@@ -34,7 +34,7 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 	if !r.need(n, "a server with openapi", "base_url") || s.api.document == nil || len(r.problems) > 0 {
 		return
 	}
-	offers, refused, err := openapi.Load(openAPIConfig(*s))
+	loaded, err := openapi.Load(openAPIConfig(*s))
 	if unmatched, ok := errors.AsType[*openapi.IncludeError](err); ok {
 		r.faultHint(itemOf(n.member("include"), unmatched.Pattern), nearest(unmatched.Pattern, unmatched.Known), "%s", err)
 		return
@@ -43,7 +43,8 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 		r.fault(n.member("openapi"), "%s", err)
 		return
 	}
-	refused = append(refused, registry.New().Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})...)
+	offers := loaded.Offers
+	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers}))
 	for _, one := range refused {
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
 		if slices.Contains(s.api.include, one.Item) {
@@ -82,10 +83,10 @@ func openAPIConfig(s serverConfig) openapi.Config {
 
 // startOpenAPI offers the operations of a document. It connects to nothing: whether the API is there shows at each call.
 func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) {
-	offers, refused, err := openapi.Load(openAPIConfig(s))
+	loaded, err := openapi.Load(openAPIConfig(s))
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
-	f.offer(ctx, s, offers, refused)
+	f.offer(ctx, s, loaded.Offers, loaded.Refusals)
 	return func() { f.catalogue.Lose(s.name, s.prefix) }
 }

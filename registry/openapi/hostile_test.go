@@ -345,11 +345,11 @@ func FuzzLoad(f *testing.F) {
 		if len(document) > 64<<10 {
 			t.Skip()
 		}
-		offers, _, err := openapi.Load(a.config(document, "*"))
+		loaded, err := openapi.Load(a.config(document, "*"))
 		if err != nil {
 			return
 		}
-		registry.New().Replace(registry.Source{Name: "tracker", Tools: offers})
+		registry.New().Replace(registry.Source{Name: "tracker", Tools: loaded.Offers})
 		if len(a.asked) > 0 {
 			t.Errorf("something was asked for: %s", a.asked[0].URL)
 		}

@@ -39,32 +39,37 @@ type Config struct {
 	Timeout       time.Duration // of one call; zero: 30 s
 }
 
-// Load returns the included operations as offers, in the order of their paths, and those that cannot be offered, by
-// operationId or as "METHOD /path". The error is for a document, or a config, of which nothing can be used. A panic of
-// the library is contained: a reload must survive whatever is in the file.
-func Load(cfg Config) (offers []registry.Offer, refusals []registry.Refusal, err error) {
+// Loaded is what became of the included operations, in the order of their paths.
+type Loaded struct {
+	Offers   []registry.Offer
+	Refusals []registry.Refusal // operations that cannot be offered, by operationId or as "METHOD /path"
+}
+
+// Load makes offers of the included operations. The error is for a document, or a config, of which nothing can be used.
+// A panic of the library is contained: a reload must survive whatever is in the file.
+func Load(cfg Config) (loaded *Loaded, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			offers, refusals, err = nil, nil, errors.New("the document cannot be read")
+			loaded, err = nil, errors.New("the document cannot be read")
 		}
 	}()
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if cfg.Client == nil || cfg.Client.CheckRedirect == nil {
-		return nil, nil, errors.New("needs an HTTP client that follows no redirect")
+		return nil, errors.New("needs an HTTP client that follows no redirect")
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
 	doc, err := parse(cfg.Document)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	included, err := choose(doc.operations(), cfg.Include)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	target := &target{
 		server: cfg.Name, base: base, client: cfg.Client,
@@ -73,17 +78,18 @@ func Load(cfg Config) (offers []registry.Offer, refusals []registry.Refusal, err
 	for name, value := range cfg.Headers {
 		target.header.Set(name, value)
 	}
+	loaded = &Loaded{}
 	for _, o := range included {
 		offer, err := newOffer(&cfg, doc, target, &o)
 		if err != nil {
-			refusals = append(refusals, registry.Refusal{
+			loaded.Refusals = append(loaded.Refusals, registry.Refusal{
 				Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err,
 			})
 			continue
 		}
-		offers = append(offers, offer)
+		loaded.Offers = append(loaded.Offers, offer)
 	}
-	return offers, refusals, nil
+	return loaded, nil
 }
 
 func baseURL(text string) (*url.URL, error) {

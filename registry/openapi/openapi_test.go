@@ -81,12 +81,12 @@ func issues(t testing.TB) []byte {
 // load returns the tools that the catalogue makes of a document, by their own names, and what was refused.
 func load(t testing.TB, cfg openapi.Config) (map[string]*registry.Tool, []registry.Refusal) {
 	t.Helper()
-	offers, refused, err := openapi.Load(cfg)
+	loaded, err := openapi.Load(cfg)
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}
 	catalogue := registry.New()
-	refused = append(refused, catalogue.Replace(registry.Source{Name: cfg.Name, Tools: offers})...)
+	refused := slices.Concat(loaded.Refusals, catalogue.Replace(registry.Source{Name: cfg.Name, Tools: loaded.Offers}))
 	tools := map[string]*registry.Tool{}
 	for _, tool := range catalogue.Catalogue().View([]string{cfg.Name}).Tools {
 		tools[tool.Name] = tool
@@ -155,7 +155,7 @@ func TestOperationsAreChosen(t *testing.T) {
 			t.Errorf("include %q: got %q, want %q", test.include, got, test.want)
 		}
 	}
-	_, _, err := openapi.Load(a.config(issues(t), "issues/get", "issues/gte"))
+	_, err := openapi.Load(a.config(issues(t), "issues/get", "issues/gte"))
 	if unmatched, ok := errors.AsType[*openapi.IncludeError](err); !ok || unmatched.Pattern != "issues/gte" {
 		t.Errorf("a pattern that matches nothing: got error %v", err)
 	}
@@ -396,7 +396,7 @@ func TestUnusableConfigs(t *testing.T) {
 	} {
 		cfg := good
 		test.change(&cfg)
-		if _, _, err := openapi.Load(cfg); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := openapi.Load(cfg); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got error %v, want %q", name, err, test.want)
 		}
 	}
@@ -436,8 +436,8 @@ func TestOffersHaveTheirTime(t *testing.T) {
 	cfg := newAPI(t).config(issues(t), "issues/get")
 	for configured, want := range map[time.Duration]time.Duration{0: 30 * time.Second, time.Second: time.Second} {
 		cfg.Timeout = configured
-		if offers, _, err := openapi.Load(cfg); err != nil || offers[0].Timeout != want {
-			t.Errorf("got %v, error %v, want %v", offers[0].Timeout, err, want)
+		if loaded, err := openapi.Load(cfg); err != nil || loaded.Offers[0].Timeout != want {
+			t.Errorf("got %v, error %v, want %v", loaded, err, want)
 		}
 	}
 }

@@ -53,8 +53,11 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 		}
 		s.api.leftOut = append(s.api.leftOut, "server "+s.name+": "+text)
 	}
-	if len(refused) == 0 && len(offers) == 0 {
+	switch {
+	case len(refused) == 0 && len(offers) == 0:
 		r.fault(n.member("openapi"), "no operation is included; without include those are the GETs")
+	case len(r.problems) == 0 && len(refused) == len(offers)+len(loaded.Refusals):
+		r.fault(n.member("openapi"), "none of the %d included operations can be a tool; operation %q: %v", len(refused), refused[0].Item, refused[0].Err)
 	}
 }
 

@@ -56,6 +56,7 @@ func doors() []door {
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
 		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
 		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
+		{"github.com/oasdiff/yaml", []string{"registry/openapi"}, "documents are read as the OpenAPI library reads them"},
 		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge"}, "only the config is YAML"},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},

@@ -16,17 +16,20 @@ import (
 )
 
 // newOffer makes the tool of an operation. The error says why there can be none.
-func newOffer(cfg *Config, doc *document, t *target, o *operation) (registry.Offer, error) {
-	hints, ok := annotations(o.method)
-	if !ok {
-		return registry.Offer{}, fmt.Errorf("the method %s is not served", o.method)
+func newOffer(cfg *Config, doc *document, t *target, from *operation) (registry.Offer, error) {
+	hints, ok := annotations(from.method)
+	if !ok && from.fault == nil {
+		return registry.Offer{}, fmt.Errorf("the method %s is not served", from.method)
+	}
+	o, err := doc.load(from, cfg.OutputSchemas)
+	if err != nil {
+		return registry.Offer{}, err
 	}
 	c := &caller{target: t, method: o.method}
-	defs := newSchemas(doc, request)
+	defs := newSchemas(o, request)
 	if err := c.readParameters(o, defs); err != nil {
 		return registry.Offer{}, err
 	}
-	var err error
 	if c.body, err = newBody(o.op.RequestBody, defs); err != nil {
 		return registry.Offer{}, err
 	}
@@ -40,13 +43,13 @@ func newOffer(cfg *Config, doc *document, t *target, o *operation) (registry.Off
 		return registry.Offer{}, err
 	}
 	definition := mcp.NewObject(
-		mcp.Member{Name: "name", Value: mcp.String(o.name())},
+		mcp.Member{Name: "name", Value: mcp.String(o.name)},
 		mcp.Member{Name: "description", Value: mcp.String(o.description())},
 		mcp.Member{Name: "inputSchema", Value: c.inputSchema(defs)},
 		mcp.Member{Name: "annotations", Value: hints},
 	)
 	if cfg.OutputSchemas {
-		output, err := o.outputSchema(doc)
+		output, err := o.outputSchema()
 		if err != nil {
 			return registry.Offer{}, err
 		}
@@ -75,7 +78,7 @@ func annotations(method string) (mcp.RawJSON, bool) {
 // maxDescription bounds what a document says of one operation, in bytes.
 const maxDescription = 8 << 10
 
-func (o *operation) description() string {
+func (o *loaded) description() string {
 	summary, text := strings.TrimSpace(o.op.Summary), strings.TrimSpace(o.op.Description)
 	switch {
 	case summary == "" && text == "":
@@ -88,8 +91,8 @@ func (o *operation) description() string {
 	return cut(text, maxDescription)
 }
 
-func (c *caller) readParameters(o *operation, s *schemas) error {
-	parameters, err := o.parameters()
+func (c *caller) readParameters(o *loaded, s *schemas) error {
+	parameters, err := o.all()
 	if err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ func (s *schemas) definitions() mcp.RawJSON {
 
 // outputSchema returns the schema of the one success that is documented, nil when there are several or it is no JSON
 // object: then one answer or another would break it.
-func (o *operation) outputSchema(doc *document) (mcp.RawJSON, error) {
+func (o *loaded) outputSchema() (mcp.RawJSON, error) {
 	var success *openapi3.ResponseRef
 	responses := o.op.Responses.Map()
 	for status, response := range responses {
@@ -165,7 +168,7 @@ func (o *operation) outputSchema(doc *document) (mcp.RawJSON, error) {
 	if media == nil || len(success.Value.Content) > 1 || !isObject(media.Schema) {
 		return nil, nil
 	}
-	s := newSchemas(doc, answer)
+	s := newSchemas(o, answer)
 	raw, err := s.of(media.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("answer: %w", err)

@@ -80,7 +80,7 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	}
 	loaded = &Loaded{}
 	for _, o := range included {
-		offer, err := newOffer(&cfg, doc, target, &o)
+		offer, err := newOffer(&cfg, doc, target, o)
 		if err != nil {
 			loaded.Refusals = append(loaded.Refusals, registry.Refusal{
 				Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err,
@@ -110,11 +110,11 @@ func baseURL(text string) (*url.URL, error) {
 }
 
 // choose returns the operations that a pattern of include matches.
-func choose(all []operation, include []string) ([]operation, error) {
+func choose(all []*operation, include []string) ([]*operation, error) {
 	used := make([]bool, len(include))
 	chosen := all[:0:0]
 	for _, o := range all {
-		wanted := len(include) == 0 && o.method == http.MethodGet
+		wanted := len(include) == 0 && (o.method == http.MethodGet || o.method == anyMethod)
 		for i, pattern := range include {
 			if o.matches(pattern) {
 				wanted, used[i] = true, true
@@ -148,7 +148,8 @@ func (e *IncludeError) Error() string {
 func (o *operation) matches(pattern string) bool {
 	method, path, both := strings.Cut(pattern, " ")
 	if both {
-		return registry.MatchName(strings.ToUpper(method), o.method) && registry.MatchName(strings.TrimSpace(path), o.path)
+		return (o.method == anyMethod || registry.MatchName(strings.ToUpper(method), o.method)) &&
+			registry.MatchName(strings.TrimSpace(path), o.path)
 	}
-	return registry.MatchName(pattern, o.op.OperationID) && o.op.OperationID != "" || pattern == "*"
+	return registry.MatchName(pattern, o.id) && o.id != "" || pattern == "*"
 }

@@ -383,11 +383,8 @@ func TestUnusableConfigs(t *testing.T) {
 		"Swagger 2.0": {func(c *openapi.Config) {
 			c.Document = []byte(`{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{}}`)
 		}, "3.0"},
-		"no document":      {func(c *openapi.Config) { c.Document = []byte("\x00") }, "document"},
-		"a file":           {func(c *openapi.Config) { c.Document = external("other.yaml#/x") }, "references to other files are not followed"},
-		"an absolute file": {func(c *openapi.Config) { c.Document = external("/etc/passwd") }, "references to other files are not followed"},
-		"an address":       {func(c *openapi.Config) { c.Document = external(a.URL + "/schema.json") }, "references to other files are not followed"},
-		"too deep":         {func(c *openapi.Config) { c.Document = nested(9000) }, "more than 200 levels deep"},
+		"no document": {func(c *openapi.Config) { c.Document = []byte("\x00") }, "document"},
+		"too deep":    {func(c *openapi.Config) { c.Document = nested(9000) }, "more than 200 levels deep"},
 		"deep YAML": {func(c *openapi.Config) {
 			c.Document = append([]byte("x-a:"+strings.Repeat(" [", 20_000)+"\n"), c.Document...)
 		}, "depth"},
@@ -417,6 +414,20 @@ func doubling() []byte {
 		text += fmt.Sprintf("x-%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
 	return []byte(text)
+}
+
+// References out of the document are not followed, and cost the operation that has them.
+func TestReferencesToFilesAreNotFollowed(t *testing.T) {
+	a := newAPI(t)
+	for _, ref := range []string{"other.yaml#/x", "/etc/passwd", "file:///etc/passwd", a.URL + "/schema.json"} {
+		tools, refused := load(t, a.config(external(ref)))
+		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "references to other files are not followed") {
+			t.Errorf("%s: got %d tools and %v, want one refusal", ref, len(tools), refused)
+		}
+	}
+	if len(a.asked) > 0 {
+		t.Errorf("the server was asked for %s", a.asked[0].URL)
+	}
 }
 
 func external(ref string) []byte {

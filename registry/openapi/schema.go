@@ -1,8 +1,9 @@
 package openapi
 
 import (
-	"errors"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -21,14 +22,15 @@ const (
 // schemas turns schemas of one document into JSON Schema 2020-12 for one tool, and collects the components that they
 // refer to as its $defs.
 type schemas struct {
-	doc  *document
-	old  bool // 3.0, whose schemas are a dialect of their own
+	from *document
+	doc  *openapi3.T // of from, what the operation needs
+	old  bool        // 3.0, whose schemas are a dialect of their own
 	way  direction
 	defs map[string]mcp.RawJSON // nil while one is being made
 }
 
-func newSchemas(doc *document, way direction) *schemas {
-	return &schemas{doc: doc, old: doc.IsOpenAPI30(), way: way, defs: map[string]mcp.RawJSON{}}
+func newSchemas(o *loaded, way direction) *schemas {
+	return &schemas{from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), way: way, defs: map[string]mcp.RawJSON{}}
 }
 
 const components = "#/components/schemas/"
@@ -183,16 +185,12 @@ func (s *schemas) component(name string) *openapi3.SchemaRef {
 	return s.doc.Components.Schemas[name]
 }
 
-// refer returns what a reference becomes: one to a component leads to the same place in $defs.
+// refer returns what a reference becomes: one to a component leads to the definition of that name in $defs.
 func (s *schemas) refer(ref string) (string, error) {
-	rest, local := strings.CutPrefix(ref, components)
-	name, tail, deeper := strings.Cut(rest, "/")
-	if deeper {
-		tail = "/" + tail
-	}
+	name, local := strings.CutPrefix(ref, components)
 	component := s.component(name)
 	if !local || component == nil || !plainName(name) {
-		return "", errors.New("a schema refers to something else than a component of the document under " + components)
+		return s.referElsewhere(ref)
 	}
 	if _, known := s.defs[name]; !known {
 		s.defs[name] = nil
@@ -202,7 +200,29 @@ func (s *schemas) refer(ref string) (string, error) {
 		}
 		s.defs[name] = definition
 	}
-	return "#/$defs/" + name + tail, nil
+	return "#/$defs/" + name, nil
+}
+
+// referElsewhere makes a definition of what a reference to another place leads to, such as into a component or a path.
+func (s *schemas) referElsewhere(ref string) (string, error) {
+	name := fmt.Sprintf("at-%x", sha256.Sum256([]byte(ref)))
+	if _, known := s.defs[name]; !known {
+		s.defs[name] = nil
+		target, err := s.from.find(ref)
+		if err != nil {
+			return "", err
+		}
+		raw, err := mcp.ParseRaw(slices.Clone(target))
+		if err != nil {
+			return "", fmt.Errorf("$ref %q: %w", cut(ref, maxReason), err)
+		}
+		definition, err := s.convert(raw)
+		if err != nil {
+			return "", err
+		}
+		s.defs[name] = definition
+	}
+	return "#/$defs/" + name, nil
 }
 
 // plainName tells whether a component has a name that needs no escaping.

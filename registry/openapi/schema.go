@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,7 +204,7 @@ func (s *schemas) refer(ref string) (string, error) {
 
 // referElsewhere makes a definition of what a reference to another place leads to, such as into a component or a path.
 func (s *schemas) referElsewhere(ref string) (string, error) {
-	name := fmt.Sprintf("at-%x", sha256.Sum256([]byte(ref)))
+	name := hashed("at", ref)
 	if _, known := s.defs[name]; !known {
 		s.defs[name] = nil
 		target, err := s.from.find(ref)

@@ -151,29 +151,6 @@ func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 	return o.With("description", mcp.String(description)).JSON()
 }
 
-// nameArguments gives each argument the name of its parameter, made of the characters that clients take. Of several
-// that would share one, the path's keeps it, then the query's, and the other is called place.name; body is always
-// the body's.
-func nameArguments(arguments []*argument, hasBody bool) error {
-	taken := map[string]bool{"body": hasBody}
-	for _, place := range []string{openapi3.ParameterInPath, openapi3.ParameterInQuery, openapi3.ParameterInHeader} {
-		for _, a := range arguments {
-			if a.place != place {
-				continue
-			}
-			a.name = fit(a.parameter)
-			if taken[strings.ToLower(a.name)] || a.name == "" {
-				a.name = fit(place + "." + a.parameter)
-			}
-			if taken[strings.ToLower(a.name)] {
-				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place, a.parameter)
-			}
-			taken[strings.ToLower(a.name)] = true
-		}
-	}
-	return nil
-}
-
 // Media types of bodies.
 const (
 	typeJSON = "application/json"

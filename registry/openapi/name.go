@@ -3,7 +3,11 @@ package openapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // maxName bounds the name of a tool, before its prefix, and of an argument, in bytes.
@@ -37,6 +41,53 @@ func (o *operation) plainName() string {
 	}
 	return fit(strings.ToLower(o.method) + "_" + strings.Trim(o.path, "/"))
 }
+
+// nameArguments gives each argument the name of its parameter, made of the characters that clients take, with < and >
+// spelled out. It depends on no order: of several in one place that would share a name, the one whose own name it is
+// keeps it, and the others end in a hash of theirs. Of one from each place, the path's keeps it, then the query's, and the
+// other is called place.name; body is always the body's.
+func nameArguments(arguments []*argument, hasBody bool) error {
+	sorted := slices.SortedFunc(slices.Values(arguments), func(a, b *argument) int { return strings.Compare(a.parameter, b.parameter) })
+	taken := map[string]bool{"body": hasBody}
+	for _, place := range []string{openapi3.ParameterInPath, openapi3.ParameterInQuery, openapi3.ParameterInHeader} {
+		within := slices.DeleteFunc(slices.Clone(sorted), func(a *argument) bool { return a.place != place })
+		nameWithin(within)
+		for _, a := range within {
+			if taken[strings.ToLower(a.name)] || a.name == "" {
+				a.name = fit(place + "." + a.name)
+			}
+			if taken[strings.ToLower(a.name)] {
+				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place, a.parameter)
+			}
+			taken[strings.ToLower(a.name)] = true
+		}
+	}
+	return nil
+}
+
+// nameWithin names the arguments of one place.
+func nameWithin(arguments []*argument) {
+	holders, owners := map[string]int{}, map[string]int{}
+	for _, a := range arguments {
+		a.name = fit(a.parameter)
+		if strings.ContainsAny(a.parameter, "<>") {
+			a.name = fit(strings.Trim(comparisons.Replace(a.parameter), "_"))
+		}
+		holders[strings.ToLower(a.name)]++
+		if a.name == a.parameter {
+			owners[strings.ToLower(a.name)]++
+		}
+	}
+	for _, a := range arguments {
+		shared := strings.ToLower(a.name)
+		if holders[shared] > 1 && (a.name != a.parameter || owners[shared] > 1) {
+			a.name = hashed(a.name, a.parameter)
+		}
+	}
+}
+
+// comparisons are what some APIs end the names of parameters in.
+var comparisons = strings.NewReplacer("<=", "_lte_", ">=", "_gte_", "<", "_lt_", ">", "_gt_")
 
 // fit puts _ in place of every run of characters that names of tools and of their arguments must not have. A name that
 // is too long is cut and ends in a hash of the whole.

@@ -55,3 +55,24 @@ func TestNamesDoNotDependOnWhatIsIncluded(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Of parameters like Sent, Sent< and Sent>, the third refused the operation, and the second was called query.Sent or not,
+// depending on their order.
+func TestParametersThatDifferInSignsAreToldApart(t *testing.T) {
+	a := newAPI(t)
+	tools, refused := load(t, a.config(document(t, "comparisons.yaml")))
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	for name, want := range map[string]string{
+		"Sent": "Sent", "Sent_lt": "Sent%3C", "Sent_gt": "Sent%3E", "Sent_gte": "Sent%3E%3D",
+		"a_b": "a_b", "a_b-c8687a": "a%20b", "a_b-6e12db": "a%20%20b", "limit-55ea09": "limit", "Limit-674b0e": "Limit",
+		"a-very-long-name-of-a-parameter-that-has-more-than-64-cha-788a05": "a-very-long-name-of-a-parameter-that-has-more-than-64-characters-one",
+		"a-very-long-name-of-a-parameter-that-has-more-than-64-cha-02b1b8": "a-very-long-name-of-a-parameter-that-has-more-than-64-characters-two",
+	} {
+		mustUse(t, tools["calls"], `{"`+name+`":"x"}`)
+		if r, _ := a.last(t); r.RequestURI != "/v3/calls?"+want+"=x" {
+			t.Errorf("%s: got %s, want %s", name, r.RequestURI, want)
+		}
+	}
+}

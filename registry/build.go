@@ -19,7 +19,7 @@ const (
 var (
 	errDuplicate = errors.New("an earlier one of this server has this name or URI, or a name that differs only in case")
 	errTogether  = fmt.Errorf("the definitions of this server have more than %d bytes together", maxDefinitions)
-	errLarge     = fmt.Errorf("the definition has more than %d bytes", maxDefinition)
+	errLarge     = fmt.Errorf("the definition has more than %d bytes", MaxDefinition)
 )
 
 // refusalError carries the reason beside the cause.
@@ -240,7 +240,7 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 // define sets what prompts, resources and templates have in common. member is the one that holds the own name.
 func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
 	raw := definition.JSON()
-	if len(raw) > maxDefinition {
+	if len(raw) > MaxDefinition {
 		return refuse("size", errLarge)
 	}
 	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed, b.timeout()

@@ -10,9 +10,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
+// MaxSchema bounds one schema, in bytes.
+const MaxSchema = 64 << 10
+
 // Bounds of one schema.
 const (
-	maxSchema      = 64 << 10 // bytes
 	maxSubschemas  = 2_000
 	maxEnum        = 2_000
 	maxPatterns    = 100
@@ -23,7 +25,7 @@ const (
 	maxOverlapping = 512    // subschemas that meet one value because several branches lead there
 )
 
-var errSchemaSize = errors.New("the schema has more than " + strconv.Itoa(maxSchema) + " bytes")
+var errSchemaSize = errors.New("the schema has more than " + strconv.Itoa(MaxSchema) + " bytes")
 
 // parser reads one schema into nodes.
 type parser struct {
@@ -44,7 +46,7 @@ type reference struct {
 // guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes of the parser it returns
 // are safe to compile. Names of keywords are matched exactly.
 func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
-	if len(raw) > maxSchema {
+	if len(raw) > MaxSchema {
 		return nil, nil, nil, errSchemaSize
 	}
 	if err := strictjson.Check(raw); err != nil {

@@ -37,7 +37,7 @@ func (t *Tool) inline() mcp.RawJSON {
 		definition = definition.With(s.member, raw)
 	}
 	raw := definition.JSON()
-	if len(raw) > maxDefinition || strictjson.Check(raw) != nil {
+	if len(raw) > MaxDefinition || strictjson.Check(raw) != nil {
 		return t.Raw
 	}
 	return raw
@@ -61,7 +61,7 @@ func inlineSchema(raw mcp.RawJSON, draft7 bool) (inlined mcp.RawJSON, ok bool) {
 		draft7: draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
 	}
 	in.find("", raw)
-	in.room = maxDefinition
+	in.room = MaxDefinition
 	inlined, _ = in.schema("", raw, 0)
 	return inlined, in.room >= 0
 }

@@ -179,7 +179,7 @@ func (p *parser) compile(n *node, source string) (*regexp.Regexp, int, error) {
 		return nil, 0, n.refuse("more than %d patterns", maxPatterns)
 	}
 	if utf8.RuneCountInString(source) > maxPattern {
-		return nil, 0, n.refuse("a pattern of more than %d characters", maxPattern)
+		return nil, 0, n.refuse("%v", errPatternLength)
 	}
 	compiled, size, err := compilePattern(source)
 	if err != nil {

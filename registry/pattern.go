@@ -19,6 +19,17 @@ const (
 
 var errPattern = errors.New("a pattern that RE2 would read differently or not at all")
 
+// CheckPattern returns why a schema with this pattern is refused, nil when it is not for the pattern's sake.
+func CheckPattern(source string) error {
+	if utf8.RuneCountInString(source) > maxPattern {
+		return errPatternLength
+	}
+	_, _, err := compilePattern(source)
+	return err
+}
+
+var errPatternLength = errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " characters")
+
 // compilePattern compiles a pattern of JSON Schema, which is one of ECMA-262, and returns it with the count of its
 // instructions. What RE2 lacks or reads differently is translated, or refused.
 // https://json-schema.org/draft/2020-12/json-schema-core#section-6.4

@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// maxDefinition bounds one definition, in bytes.
-const maxDefinition = 128 << 10
+// MaxDefinition bounds one definition of a tool or of another item, in bytes.
+const MaxDefinition = 128 << 10
 
 // HeaderParam is a property of a tool's input schema that the client repeats in an Mcp-Param-* header (x-mcp-header).
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
@@ -133,7 +133,7 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {
 		return nil, refuse("name", err)
 	}
-	if len(raw) > maxDefinition {
+	if len(raw) > MaxDefinition {
 		return nil, refuse("size", errLarge)
 	}
 	if err := t.readSchemas(offer.Definition); err != nil {

@@ -17,7 +17,7 @@ type apiConfig struct {
 	baseURL       string
 	include       []string
 	outputSchemas bool
-	leftOut       []string // for the operator: operations that a pattern includes and that cannot be offered
+	leftOut       []string // for the operator: operations that a pattern includes and that cannot be offered, and parts of others
 }
 
 func (r *reader) apiFields(s *serverConfig, known fields) fields {
@@ -45,6 +45,9 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 	}
 	offers := loaded.Offers
 	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers}))
+	for _, note := range loaded.Notes {
+		s.api.leftOut = append(s.api.leftOut, "server "+s.name+": "+note)
+	}
 	for _, one := range refused {
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
 		if slices.Contains(s.api.include, one.Item) {

@@ -36,43 +36,43 @@ func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument,
 			return nil, nil
 		}
 		if !mayBeArgument(p.Name) {
-			return nil, a.leftOut("no argument may set this header")
+			return nil, a.leftOut(s, "no argument may set this header")
 		}
 	case openapi3.ParameterInCookie:
-		return nil, a.leftOut("no argument may set a cookie")
+		return nil, a.leftOut(s, "no argument may set a cookie")
 	default:
-		return nil, a.leftOut("it is in no place that is known")
+		return nil, a.leftOut(s, "it is in no place that is known")
 	}
-	if err := a.readStyle(p); err != nil {
-		return nil, err
+	if problem := a.readStyle(p); problem != "" {
+		return nil, a.leftOut(s, problem)
 	}
 	ref := p.Schema
 	if len(p.Content) > 0 {
 		media := p.Content.Get(typeJSON)
 		if media == nil || len(p.Content) > 1 {
-			return nil, a.leftOut("its content is not JSON")
+			return nil, a.leftOut(s, "its content is not JSON")
 		}
 		ref, a.asJSON = media.Schema, true
 	}
-	raw, err := s.of(ref)
-	if err != nil {
+	var err error
+	if a.schema, err = s.of(ref, p.Description); err != nil {
 		return nil, fmt.Errorf("parameter %q: %w", p.Name, err)
 	}
-	a.schema = described(raw, p.Description)
 	return a, nil
 }
 
-// leftOut returns nil for a parameter that may be missing, since then it is only never sent.
-func (a *argument) leftOut(reason string) error {
+// leftOut returns nil for a parameter that may be missing, since then it is only never sent, which is noted.
+func (a *argument) leftOut(s *schemas, reason string) error {
 	if !a.required {
+		s.note("%s parameter %q is left out: %s", a.place, a.parameter, reason)
 		return nil
 	}
 	return fmt.Errorf("%s parameter %q is required, but %s", a.place, a.parameter, reason)
 }
 
-// readStyle takes the style that a parameter has by its own word or by its place.
+// readStyle takes the style that a parameter has by its own word or by its place. It returns what is not served of it.
 // https://spec.openapis.org/oas/v3.1.1.html#style-values
-func (a *argument) readStyle(p *openapi3.Parameter) error {
+func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	styles := map[string][]string{
 		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
 		openapi3.ParameterInQuery:  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
@@ -83,16 +83,16 @@ func (a *argument) readStyle(p *openapi3.Parameter) error {
 		a.style = styles[0]
 	}
 	if !slices.Contains(styles, a.style) {
-		return fmt.Errorf("%s parameter %q has the style %q, which is not served", a.place, a.parameter, a.style)
+		return fmt.Sprintf("it has the style %q, which is not served", a.style)
 	}
 	a.explode = a.style == "form"
 	if p.Explode != nil {
 		a.explode = *p.Explode
 	}
 	if a.explode && a.place == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(p.Schema) {
-		return fmt.Errorf("query parameter %q is an object whose properties would become parameters of their own", a.parameter)
+		return "it is an object whose properties would become parameters of their own"
 	}
-	return nil
+	return ""
 }
 
 func isObject(ref *openapi3.SchemaRef) bool {
@@ -142,15 +142,6 @@ func mayBeArgument(name string) bool {
 	return true
 }
 
-// described returns the schema with a description, its own if it has one.
-func described(raw mcp.RawJSON, description string) mcp.RawJSON {
-	o, ok := mcp.ObjectOf(raw)
-	if !ok || description == "" || o.Has("description") {
-		return raw
-	}
-	return o.With("description", mcp.String(description)).JSON()
-}
-
 // Media types of bodies.
 const (
 	typeJSON = "application/json"
@@ -187,11 +178,10 @@ func newBody(ref *openapi3.RequestBodyRef, s *schemas) (*body, error) {
 	if b.form && len(media.Encoding) > 0 {
 		return nil, errors.New("its body is a form with an encoding of its own")
 	}
-	raw, err := s.of(media.Schema)
-	if err != nil {
+	var err error
+	if b.schema, err = s.of(media.Schema, ref.Value.Description); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
-	b.schema = described(raw, ref.Value.Description)
 	return b, nil
 }
 

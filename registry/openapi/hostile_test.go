@@ -241,18 +241,18 @@ func TestT3HostileHeaders(t *testing.T) {
 func TestRefusedParameters(t *testing.T) {
 	a := newAPI(t)
 	for document, want := range map[string]string{
-		string(withParameter(`{"name":"Cookie","in":"header","required":true,"schema":{}}`)):           "no argument may set this header",
-		string(withParameter(`{"name":"a","in":"cookie","required":true,"schema":{}}`)):                "no argument may set a cookie",
-		string(withParameter(`{"name":"a","in":"query","schema":{"type":"object"}}`)):                  "would become parameters of their own",
-		string(withParameter(`{"name":"a","in":"query","style":"matrix","schema":{}}`)):                "style",
-		string(withParameter(`{"name":"a","in":"query","required":true,"content":{"text/plain":{}}}`)): "its content is not JSON",
-		string(operation("/x/{a}", `"parameters":[]`)):                                                 "names a parameter that it does not have",
-		string(withParameter(`{"name":"a","in":"path","required":true,"schema":{}}`)):                  "is not in its path",
-		string(operation("/x?admin=1", `"tags":[]`)):                                                   "characters that need encoding",
-		string(operation("/x/../y", `"tags":[]`)):                                                      "dot segments",
-		string(operation("/x%2fy", `"tags":[]`)):                                                       "characters that need encoding",
-		string(operation("//evil.example/x", `"tags":[]`)):                                             "empty segments",
-		string(operation("/x", `"requestBody":{"content":{"application/json":{}}}`)):                   "a body with GET",
+		string(withParameter(`{"name":"Cookie","in":"header","required":true,"schema":{}}`)):            "no argument may set this header",
+		string(withParameter(`{"name":"a","in":"cookie","required":true,"schema":{}}`)):                 "no argument may set a cookie",
+		string(withParameter(`{"name":"a","in":"query","required":true,"schema":{"type":"object"}}`)):   "would become parameters of their own",
+		string(withParameter(`{"name":"a","in":"query","required":true,"style":"matrix","schema":{}}`)): "style",
+		string(withParameter(`{"name":"a","in":"query","required":true,"content":{"text/plain":{}}}`)):  "its content is not JSON",
+		string(operation("/x/{a}", `"parameters":[]`)):                                                  "names a parameter that it does not have",
+		string(withParameter(`{"name":"a","in":"path","required":true,"schema":{}}`)):                   "is not in its path",
+		string(operation("/x?admin=1", `"tags":[]`)):                                                    "characters that need encoding",
+		string(operation("/x/../y", `"tags":[]`)):                                                       "dot segments",
+		string(operation("/x%2fy", `"tags":[]`)):                                                        "characters that need encoding",
+		string(operation("//evil.example/x", `"tags":[]`)):                                              "empty segments",
+		string(operation("/x", `"requestBody":{"content":{"application/json":{}}}`)):                    "a body with GET",
 	} {
 		_, refused := load(t, a.config([]byte(document)))
 		if len(refused) != 1 || refused[0].Item != "op" || !strings.Contains(refused[0].Err.Error(), want) {

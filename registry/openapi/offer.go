@@ -15,48 +15,100 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// newOffer makes the tool of an operation. The error says why there can be none.
-func newOffer(cfg *Config, doc *document, t *target, from *operation) (registry.Offer, error) {
+// newOffer makes the tool of an operation. The notes say what it has otherwise than the document; the error says why
+// there can be none.
+func newOffer(cfg *Config, doc *document, t *target, from *operation) (registry.Offer, []string, error) {
 	hints, ok := annotations(from.method)
 	if !ok && from.fault == nil {
-		return registry.Offer{}, fmt.Errorf("the method %s is not served", from.method)
+		return registry.Offer{}, nil, fmt.Errorf("the method %s is not served", from.method)
 	}
 	o, err := doc.load(from, cfg.OutputSchemas)
 	if err != nil {
-		return registry.Offer{}, err
+		return registry.Offer{}, nil, err
 	}
-	c := &caller{target: t, method: o.method}
-	defs := newSchemas(o, request)
-	if err := c.readParameters(o, defs); err != nil {
-		return registry.Offer{}, err
+	m := &maker{o: o, target: t, hints: hints, outputSchemas: cfg.OutputSchemas}
+	made, err := m.make()
+	if err == nil && made.loosened() {
+		m.loose = true
+		made, err = m.make()
 	}
-	if c.body, err = newBody(o.op.RequestBody, defs); err != nil {
-		return registry.Offer{}, err
+	if err != nil {
+		return registry.Offer{}, nil, err
 	}
-	if c.body != nil && o.method == http.MethodGet {
-		return registry.Offer{}, fmt.Errorf("a body with %s", o.method)
+	return registry.Offer{Definition: made.definition, Timeout: cfg.Timeout, Call: made.call}, made.notes(), nil
+}
+
+// maker makes the tool of one operation, with other settings again where the first try shows that it takes them.
+type maker struct {
+	o             *loaded
+	target        *target
+	hints         mcp.RawJSON
+	outputSchemas bool
+	loose         bool // schemas say nothing that would become stricter where another schema accepts more
+}
+
+// tool is one that was made.
+type tool struct {
+	*caller
+
+	input, output *schemas // output is nil when there is none
+	definition    mcp.Object
+}
+
+func (t *tool) loosened() bool { return t.input.loosened || t.output != nil && t.output.loosened }
+
+func (t *tool) notes() []string {
+	if t.output == nil {
+		return t.input.notes
 	}
-	if err := nameArguments(c.arguments, c.body != nil); err != nil {
-		return registry.Offer{}, err
+	return slices.Concat(t.input.notes, t.output.notes)
+}
+
+func (m *maker) make() (*tool, error) {
+	t := &tool{caller: &caller{target: m.target, method: m.o.method}, input: m.schemas(request)}
+	if err := t.readParameters(m.o, t.input); err != nil {
+		return nil, err
 	}
-	if c.segments, err = template(o.path, c.arguments); err != nil {
-		return registry.Offer{}, err
+	var err error
+	if t.body, err = newBody(m.o.op.RequestBody, t.input); err != nil {
+		return nil, err
 	}
-	definition := mcp.NewObject(
-		mcp.Member{Name: "name", Value: mcp.String(o.name)},
-		mcp.Member{Name: "description", Value: mcp.String(o.description())},
-		mcp.Member{Name: "inputSchema", Value: c.inputSchema(defs)},
-		mcp.Member{Name: "annotations", Value: hints},
+	if t.body != nil && m.o.method == http.MethodGet {
+		return nil, fmt.Errorf("a body with %s", m.o.method)
+	}
+	if err := nameArguments(t.arguments, t.body != nil); err != nil {
+		return nil, err
+	}
+	if t.segments, err = template(m.o.path, t.arguments); err != nil {
+		return nil, err
+	}
+	return t, m.define(t)
+}
+
+// define makes the definition of what was read.
+func (m *maker) define(t *tool) error {
+	t.definition = mcp.NewObject(
+		mcp.Member{Name: "name", Value: mcp.String(m.o.name)},
+		mcp.Member{Name: "description", Value: mcp.String(m.o.description())},
+		mcp.Member{Name: "inputSchema", Value: t.inputSchema(t.input)},
+		mcp.Member{Name: "annotations", Value: m.hints},
 	)
-	if cfg.OutputSchemas {
-		output, err := o.outputSchema()
+	if m.outputSchemas {
+		t.output = m.schemas(answer)
+		output, err := m.o.outputSchema(t.output)
 		if err != nil {
-			return registry.Offer{}, err
+			return err
 		}
-		definition = definition.With("outputSchema", output)
+		t.definition = t.definition.With("outputSchema", output)
 	}
-	definition, _ = sanitize.Definition(definition) // who wrote the document wrote it for people
-	return registry.Offer{Definition: definition, Timeout: cfg.Timeout, Call: c.call}, nil
+	t.definition, _ = sanitize.Definition(t.definition) // who wrote the document wrote it for people
+	return nil
+}
+
+func (m *maker) schemas(way direction) *schemas {
+	s := newSchemas(m.o, way)
+	s.loose = m.loose
+	return s
 }
 
 // annotations says what HTTP says of a method. Whether a POST destroys something it does not say, so neither is said.
@@ -149,7 +201,7 @@ func (s *schemas) definitions() mcp.RawJSON {
 
 // outputSchema returns the schema of the one success that is documented, nil when there are several or it is no JSON
 // object: then one answer or another would break it.
-func (o *loaded) outputSchema() (mcp.RawJSON, error) {
+func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	var success *openapi3.ResponseRef
 	responses := o.op.Responses.Map()
 	for status, response := range responses {
@@ -168,8 +220,7 @@ func (o *loaded) outputSchema() (mcp.RawJSON, error) {
 	if media == nil || len(success.Value.Content) > 1 || !isObject(media.Schema) {
 		return nil, nil
 	}
-	s := newSchemas(o, answer)
-	raw, err := s.of(media.Schema)
+	raw, err := s.of(media.Schema, "")
 	if err != nil {
 		return nil, fmt.Errorf("answer: %w", err)
 	}

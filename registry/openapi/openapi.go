@@ -43,6 +43,7 @@ type Config struct {
 type Loaded struct {
 	Offers   []registry.Offer
 	Refusals []registry.Refusal // operations that cannot be offered, by operationId or as "METHOD /path"
+	Notes    []string           // for the operator: what offers have otherwise than the document
 }
 
 // Load makes offers of the included operations. The error is for a document, or a config, of which nothing can be used.
@@ -80,7 +81,7 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	}
 	loaded = &Loaded{}
 	for _, o := range included {
-		offer, err := newOffer(&cfg, doc, target, o)
+		offer, notes, err := newOffer(&cfg, doc, target, o)
 		if err != nil {
 			loaded.Refusals = append(loaded.Refusals, registry.Refusal{
 				Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err,
@@ -88,6 +89,9 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 			continue
 		}
 		loaded.Offers = append(loaded.Offers, offer)
+		for _, note := range notes {
+			loaded.Notes = append(loaded.Notes, fmt.Sprintf("operation %q: %s", o.label(), note))
+		}
 	}
 	return loaded, nil
 }

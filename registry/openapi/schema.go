@@ -8,6 +8,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // direction is what a schema is for: a property that is only read is no argument, one that is only written no answer.
@@ -26,6 +27,16 @@ type schemas struct {
 	old  bool        // 3.0, whose schemas are a dialect of their own
 	way  direction
 	defs map[string]mcp.RawJSON // nil while one is being made
+
+	notes    []string // for the operator: what the tool has otherwise than the document, each once
+	loosened bool     // a schema accepts more than in the document
+	loose    bool     // so nothing may be said that this would make stricter, such as not and oneOf
+}
+
+func (s *schemas) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notes, text) {
+		s.notes = append(s.notes, text)
+	}
 }
 
 func newSchemas(o *loaded, way direction) *schemas {
@@ -34,10 +45,11 @@ func newSchemas(o *loaded, way direction) *schemas {
 
 const components = "#/components/schemas/"
 
-// of returns the schema as JSON Schema; one that is absent allows everything.
-func (s *schemas) of(ref *openapi3.SchemaRef) (mcp.RawJSON, error) {
+// of returns the schema as JSON Schema; one that is absent allows everything. The description is that of what has the
+// schema, for one that has none itself.
+func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, error) {
 	if ref == nil || ref.Ref == "" && ref.Value == nil {
-		return mcp.RawJSON("{}"), nil
+		return described(mcp.RawJSON("{}"), description), nil
 	}
 	text, err := ref.MarshalJSON()
 	if err != nil {
@@ -47,7 +59,20 @@ func (s *schemas) of(ref *openapi3.SchemaRef) (mcp.RawJSON, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return s.convert(raw)
+	converted, err := s.convert(described(raw, description))
+	if err != nil {
+		return nil, err
+	}
+	return described(converted, description), nil // of a reference in 3.0, beside which nothing counts
+}
+
+// described returns the schema with a description, its own if it has one.
+func described(raw mcp.RawJSON, description string) mcp.RawJSON {
+	o, ok := mcp.ObjectOf(raw)
+	if !ok || description == "" || o.Has("description") {
+		return raw
+	}
+	return o.With("description", mcp.String(description)).JSON()
 }
 
 // convert turns one schema. What is no schema stays as it is, for the catalogue to refuse.
@@ -56,6 +81,7 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	if !ok {
 		return raw, nil
 	}
+	from = s.readable(from)
 	var to mcp.Object
 	if ref := from.Text("$ref"); ref != "" {
 		local, err := s.refer(ref)
@@ -68,6 +94,9 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 		}
 	}
 	for name, value := range from.Members {
+		if s.loose {
+			name = looser(from, name)
+		}
 		value, err := s.keyword(from, name, value)
 		if err != nil {
 			return nil, err
@@ -84,10 +113,50 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return to.JSON(), nil
 }
 
+// readable leaves out the patterns that the gateway cannot read, and tells the model what they are instead: the API
+// judges by them, and the other tools and the rest of this one are not lost.
+func (s *schemas) readable(from mcp.Object) mcp.Object {
+	if pattern, ok := from.Value("pattern").Text(); ok {
+		if err := registry.CheckPattern(pattern); err != nil {
+			s.note("the pattern %q is left out: %v", cut(pattern, maxPatternText), err)
+			s.loosened = true
+			text := strings.TrimSpace(from.Text("description") + "\n\nMust match the regular expression " + cut(pattern, maxPatternText))
+			from = from.Without("pattern").With("description", mcp.String(text))
+		}
+	}
+	named := from.Object("patternProperties")
+	for pattern := range named.Members {
+		if err := registry.CheckPattern(pattern); err != nil {
+			s.note("the pattern %q of properties' names is left out: %v", cut(pattern, maxPatternText), err)
+			s.loosened = true
+			// Without it, the names that fit it would be additional ones, and refused.
+			named, from = named.Without(pattern), from.Without("additionalProperties", "unevaluatedProperties")
+			from = from.With("patternProperties", named.JSON())
+		}
+	}
+	return from
+}
+
+const maxPatternText = 200 // bytes of a pattern that are told
+
+// looser returns what becomes of a keyword under which a schema that accepts more would refuse more, "" for nothing.
+func looser(from mcp.Object, name string) string {
+	switch name {
+	case "not", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems":
+		return ""
+	case "oneOf":
+		if from.Has("anyOf") {
+			return ""
+		}
+		return "anyOf"
+	}
+	return name
+}
+
 // keyword turns the value of one keyword; nil leaves it out.
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
 	switch name {
-	case "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
+	case "", "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
 		return nil, nil
 	case "properties":
 		return s.named(value, func(property mcp.RawJSON) bool { return s.hidden(property) })
@@ -193,7 +262,7 @@ func (s *schemas) refer(ref string) (string, error) {
 	}
 	if _, known := s.defs[name]; !known {
 		s.defs[name] = nil
-		definition, err := s.of(component)
+		definition, err := s.of(component, "")
 		if err != nil {
 			return "", err
 		}

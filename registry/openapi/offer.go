@@ -3,7 +3,6 @@ package openapi
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,11 +26,7 @@ func newOffer(cfg *Config, doc *document, t *target, from *operation) (registry.
 		return registry.Offer{}, nil, err
 	}
 	m := &maker{o: o, target: t, hints: hints, outputSchemas: cfg.OutputSchemas}
-	made, err := m.make()
-	if err == nil && made.loosened() {
-		m.loose = true
-		made, err = m.make()
-	}
+	made, err := m.fitting()
 	if err != nil {
 		return registry.Offer{}, nil, err
 	}
@@ -44,6 +39,7 @@ type maker struct {
 	target        *target
 	hints         mcp.RawJSON
 	outputSchemas bool
+	texts         int  // bytes that a description within a schema may have
 	loose         bool // schemas say nothing that would become stricter where another schema accepts more
 }
 
@@ -107,7 +103,7 @@ func (m *maker) define(t *tool) error {
 
 func (m *maker) schemas(way direction) *schemas {
 	s := newSchemas(m.o, way)
-	s.loose = m.loose
+	s.loose, s.texts = m.loose, m.texts
 	return s
 }
 
@@ -176,27 +172,16 @@ func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 			required = append(required, mcp.String("body"))
 		}
 	}
+	all := mcp.NewObject(properties...).JSON()
 	schema := mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("object")},
-		mcp.Member{Name: "properties", Value: mcp.NewObject(properties...).JSON()},
+		mcp.Member{Name: "properties", Value: all},
 		mcp.Member{Name: "additionalProperties", Value: mcp.Bool(false)},
 	)
 	if len(required) > 0 {
 		schema = schema.With("required", mcp.Array(required))
 	}
-	return schema.With("$defs", s.definitions()).JSON()
-}
-
-// definitions returns the components that were referred to, nil when there are none.
-func (s *schemas) definitions() mcp.RawJSON {
-	if len(s.defs) == 0 {
-		return nil
-	}
-	members := make([]mcp.Member, 0, len(s.defs))
-	for _, name := range slices.Sorted(maps.Keys(s.defs)) {
-		members = append(members, mcp.Member{Name: name, Value: s.defs[name]})
-	}
-	return mcp.NewObject(members...).JSON()
+	return schema.With("$defs", s.definitions(all)).JSON()
 }
 
 // outputSchema returns the schema of the one success that is documented, nil when there are several or it is no JSON
@@ -232,7 +217,7 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	return mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("object")},
 		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{schema.JSON()})},
-		mcp.Member{Name: "$defs", Value: s.definitions()},
+		mcp.Member{Name: "$defs", Value: s.definitions(raw)},
 	).JSON(), nil
 }
 

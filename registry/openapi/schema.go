@@ -22,11 +22,12 @@ const (
 // schemas turns schemas of one document into JSON Schema 2020-12 for one tool, and collects the components that they
 // refer to as its $defs.
 type schemas struct {
-	from *document
-	doc  *openapi3.T // of from, what the operation needs
-	old  bool        // 3.0, whose schemas are a dialect of their own
-	way  direction
-	defs map[string]mcp.RawJSON // nil while one is being made
+	from  *document
+	doc   *openapi3.T // of from, what the operation needs
+	old   bool        // 3.0, whose schemas are a dialect of their own
+	way   direction
+	texts int                    // bytes that a description may have
+	defs  map[string]mcp.RawJSON // nil while one is being made
 
 	notes    []string // for the operator: what the tool has otherwise than the document, each once
 	loosened bool     // a schema accepts more than in the document
@@ -139,6 +140,18 @@ func (s *schemas) readable(from mcp.Object) mcp.Object {
 
 const maxPatternText = 200 // bytes of a pattern that are told
 
+// text returns an annotation, shortened when descriptions are, and then without what only illustrates.
+func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
+	text, ok := value.Text()
+	switch {
+	case s.texts >= maxDescription:
+		return value
+	case !ok || s.texts == 0 || name == "examples" || name == "$comment":
+		return nil
+	}
+	return mcp.String(cut(text, s.texts))
+}
+
 // looser returns what becomes of a keyword under which a schema that accepts more would refuse more, "" for nothing.
 func looser(from mcp.Object, name string) string {
 	switch name {
@@ -156,6 +169,8 @@ func looser(from mcp.Object, name string) string {
 // keyword turns the value of one keyword; nil leaves it out.
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
 	switch name {
+	case "description", "title", "examples", "$comment":
+		return s.text(name, value), nil
 	case "", "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
 		return nil, nil
 	case "properties":

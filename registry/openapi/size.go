@@ -1,0 +1,195 @@
+package openapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// This file makes the definitions of large operations fit: first with shorter descriptions, at last without inputs that
+// may be missing. A model does more with a tool that has less to say than with none.
+
+// fitting makes a tool that the catalogue takes as far as its size goes.
+func (m *maker) fitting() (t *tool, err error) {
+	for _, m.texts = range []int{maxDescription, 400, 150, 60, 0} {
+		if t, err = m.makeReadable(); err != nil {
+			return nil, err
+		}
+		if t.oversize() == "" {
+			break
+		}
+	}
+	switch {
+	case m.texts == 0:
+		t.input.note("descriptions within its schemas are left out, for it to fit")
+	case m.texts < maxDescription:
+		t.input.note("descriptions within its schemas are cut to %d bytes, for it to fit", m.texts)
+	}
+	return t, m.leaveOut(t)
+}
+
+// makeReadable makes a tool, once more when a pattern had to be left out.
+func (m *maker) makeReadable() (*tool, error) {
+	t, err := m.make()
+	if err != nil || m.loose || !t.loosened() {
+		return t, err
+	}
+	m.loose = true
+	return m.make()
+}
+
+// oversize says what of the tool is too large, "" for nothing.
+func (t *tool) oversize() string {
+	switch {
+	case len(t.definition.Value("inputSchema")) > registry.MaxSchema:
+		return fmt.Sprintf("its input schema has more than %d bytes", registry.MaxSchema)
+	case len(t.definition.Value("outputSchema")) > registry.MaxSchema:
+		return fmt.Sprintf("its output schema has more than %d bytes", registry.MaxSchema)
+	case len(t.definition.JSON()) > registry.MaxDefinition:
+		return fmt.Sprintf("its definition has more than %d bytes", registry.MaxDefinition)
+	}
+	return ""
+}
+
+// maxLeftOut bounds how many inputs are left out of one tool.
+const maxLeftOut = 100
+
+// leaveOut takes out of a tool what may be missing until it fits: the output schema, then the largest inputs.
+func (m *maker) leaveOut(t *tool) error {
+	for left := 0; ; left++ {
+		reason := t.oversize()
+		if reason == "" {
+			return nil
+		}
+		largest := t.largestInput()
+		switch {
+		case t.definition.Has("outputSchema"):
+			m.outputSchemas, t.output = false, nil
+			t.input.note("its output schema is left out: with it, %s", reason)
+		case largest == nil || left >= maxLeftOut:
+			return fmt.Errorf("%s, also without descriptions and the largest inputs that may be missing", reason)
+		default:
+			largest.remove()
+			t.input.note("the input %q is left out: with it, %s", largest.name, reason)
+		}
+		if err := m.define(t); err != nil {
+			return err
+		}
+	}
+}
+
+// input is an argument, or a property of the body, that may be missing.
+type input struct {
+	name   string
+	schema mcp.RawJSON
+	remove func()
+}
+
+// largestInput returns nil when no input may be missing. Of inputs that are equally large it is the first by name.
+func (t *tool) largestInput() *input {
+	var largest *input
+	most := 0
+	for _, one := range slices.Concat(t.optionalArguments(), t.optionalProperties()) {
+		size := len(one.name) + len(one.schema)
+		for _, definition := range t.input.reached(one.schema) {
+			size += len(definition)
+		}
+		if size > most {
+			largest, most = &one, size
+		}
+	}
+	return largest
+}
+
+func (t *tool) optionalArguments() []input {
+	var all []input
+	for _, a := range t.arguments {
+		if !a.required {
+			all = append(all, input{a.name, a.schema, func() {
+				t.arguments = slices.DeleteFunc(t.arguments, func(other *argument) bool { return other == a })
+			}})
+		}
+	}
+	return all
+}
+
+func (t *tool) optionalProperties() []input {
+	if t.body == nil {
+		return nil
+	}
+	schema, ok := t.input.opened(t.body.schema)
+	if !ok {
+		return nil
+	}
+	var all []input
+	for name, property := range schema.Object("properties").Members {
+		if !requires(schema, name) {
+			all = append(all, input{"body." + name, property, func() { t.body.schema = withoutProperty(schema, name) }})
+		}
+	}
+	return all
+}
+
+func requires(schema mcp.Object, name string) bool {
+	required, _ := schema.Value("required").Elements()
+	return slices.ContainsFunc(required, func(element mcp.RawJSON) bool {
+		text, _ := element.Text()
+		return text == name
+	})
+}
+
+func withoutProperty(schema mcp.Object, name string) mcp.RawJSON {
+	return schema.With("properties", schema.Object("properties").Without(name).JSON()).JSON()
+}
+
+// opened returns a schema that was made with what it refers to in the place of the reference; ok is false when they say
+// something of the same.
+func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
+	schema, ok = mcp.ObjectOf(raw)
+	for range maxItemReferences {
+		name, refers := strings.CutPrefix(schema.Text("$ref"), "#/$defs/")
+		if !refers {
+			return schema, ok && !schema.Has("$ref")
+		}
+		there, _ := mcp.ObjectOf(s.defs[name])
+		for name, value := range schema.Without("$ref").Members {
+			if there.Has(name) && name != "description" && name != "title" {
+				return schema, false
+			}
+			there = there.With(name, value)
+		}
+		schema = there
+	}
+	return schema, false
+}
+
+// reached returns the definitions that a schema refers to, directly or not, by their names.
+func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
+	found := map[string]mcp.RawJSON{}
+	for open := referencesIn(nil, "", raw); len(open) > 0; {
+		name, _ := strings.CutPrefix(open[0].target, "#/$defs/")
+		open = open[1:]
+		if definition, known := s.defs[name]; known && found[name] == nil {
+			found[name] = definition
+			open = referencesIn(open, "", definition)
+		}
+	}
+	return found
+}
+
+// definitions returns the definitions that a schema needs, nil when there are none.
+func (s *schemas) definitions(raw mcp.RawJSON) mcp.RawJSON {
+	reached := s.reached(raw)
+	if len(reached) == 0 {
+		return nil
+	}
+	members := make([]mcp.Member, 0, len(reached))
+	for _, name := range slices.Sorted(maps.Keys(reached)) {
+		members = append(members, mcp.Member{Name: name, Value: reached[name]})
+	}
+	return mcp.NewObject(members...).JSON()
+}

@@ -1,9 +1,7 @@
 package openapi
 
 import (
-	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,14 +19,20 @@ type argument struct {
 	style     string
 	explode   bool
 	asJSON    bool // its text is the value as JSON
+	objects   bool // an object is written as JSON
+	elements  bool // those of a list that are no scalars are written as JSON
 	slashes   bool // it may hold them although it is in the path
+	reserved  bool // some characters stay as they are, see escapeReserved
 	required  bool
 	schema    mcp.RawJSON
 }
 
 // newArgument returns the argument for a parameter, nil for one that the caller is not to set.
 func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
-	a := &argument{parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath, slashes: p.AllowReserved}
+	a := &argument{
+		parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
+		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == openapi3.ParameterInQuery,
+	}
 	switch p.In {
 	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
 	case openapi3.ParameterInHeader:
@@ -75,7 +79,7 @@ func (a *argument) leftOut(s *schemas, reason string) error {
 func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	styles := map[string][]string{
 		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
-		openapi3.ParameterInQuery:  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+		openapi3.ParameterInQuery:  queryStyles(),
 		openapi3.ParameterInHeader: {"simple"},
 	}[a.place]
 	a.style = p.Style
@@ -94,6 +98,9 @@ func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	}
 	return ""
 }
+
+// queryStyles are those of parameters in the query and of fields of a form, the default first.
+func queryStyles() []string { return []string{"form", "spaceDelimited", "pipeDelimited", "deepObject"} }
 
 func isObject(ref *openapi3.SchemaRef) bool {
 	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0)
@@ -140,63 +147,4 @@ func mayBeArgument(name string) bool {
 		return false
 	}
 	return true
-}
-
-// Media types of bodies.
-const (
-	typeJSON = "application/json"
-	typeForm = "application/x-www-form-urlencoded"
-)
-
-// body is what an operation takes as its request's body.
-type body struct {
-	mediaType string
-	form      bool
-	required  bool
-	schema    mcp.RawJSON
-}
-
-// newBody returns nil when the operation takes no body.
-func newBody(ref *openapi3.RequestBodyRef, s *schemas) (*body, error) {
-	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
-		return nil, nil
-	}
-	var chosen string
-	for mediaType := range ref.Value.Content {
-		if rank(mediaType) > rank(chosen) || rank(mediaType) == rank(chosen) && mediaType < chosen {
-			chosen = mediaType
-		}
-	}
-	if rank(chosen) == 0 {
-		return nil, errors.New("its body is neither JSON nor a form")
-	}
-	media := ref.Value.Content[chosen]
-	b := &body{mediaType: chosen, form: rank(chosen) == 1, required: ref.Value.Required}
-	if media == nil {
-		media = openapi3.NewMediaType()
-	}
-	if b.form && len(media.Encoding) > 0 {
-		return nil, errors.New("its body is a form with an encoding of its own")
-	}
-	var err error
-	if b.schema, err = s.of(media.Schema, ref.Value.Description); err != nil {
-		return nil, fmt.Errorf("body: %w", err)
-	}
-	return b, nil
-}
-
-// rank orders the media types that can be written: JSON before its kin before forms, and 0 for all others.
-func rank(mediaType string) int {
-	base, _, err := mime.ParseMediaType(mediaType)
-	switch {
-	case err != nil || strings.Contains(base, "*"):
-		return 0
-	case base == typeJSON:
-		return 3
-	case strings.HasPrefix(base, "application/") && strings.HasSuffix(base, "+json"):
-		return 2
-	case base == typeForm:
-		return 1
-	}
-	return 0
 }

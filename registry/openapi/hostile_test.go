@@ -54,13 +54,13 @@ func TestStyles(t *testing.T) {
 		{"query", ``, `""`, "/v3/p?v="},
 		{"query", ``, `null`, "/v3/p"},
 		{"query", ``, `[]`, "/v3/p"},
-		{"query", ``, list, "/v3/p?v=a%2Fb&v=c"},
-		{"query", `,"explode":false`, list, "/v3/p?v=a%2Fb,c"},
+		{"query", ``, list, "/v3/p?v=a/b&v=c"},
+		{"query", `,"explode":false`, list, "/v3/p?v=a/b,c"},
 		{"query", `,"explode":false`, object, "/v3/p?v=k,a%2Cb,l,2"},
 		{"query", `,"explode":false`, `[]`, "/v3/p"},
-		{"query", `,"style":"spaceDelimited"`, list, "/v3/p?v=a%2Fb%20c"},
-		{"query", `,"style":"pipeDelimited"`, list, "/v3/p?v=a%2Fb%7Cc"},
-		{"query", `,"style":"deepObject","explode":true`, object, "/v3/p?v%5Bk%5D=a%2Cb&v%5Bl%5D=2"},
+		{"query", `,"style":"spaceDelimited"`, list, "/v3/p?v=a/b%20c"},
+		{"query", `,"style":"pipeDelimited"`, list, "/v3/p?v=a/b%7Cc"},
+		{"query", `,"style":"deepObject","explode":true`, object, "/v3/p?v%5Bk%5D=a,b&v%5Bl%5D=2"},
 	} {
 		path := "/p"
 		if test.in == "path" {
@@ -192,7 +192,8 @@ func TestT3HostileQueries(t *testing.T) {
 	}{
 		{deep, `{"f":{"a&admin=1":"x&admin=1#y"}}`, "/v3/x?f%5Ba%26admin%3D1%5D=x%26admin%3D1%23y"},
 		{deep, `{"f":{"a][b":"x"}}`, ""},
-		{deep, `{"f":{"a":{"b":"x"}}}`, ""},
+		{deep, `{"f":{"a":{"b":"x"}}}`, "/v3/x?f%5Ba%5D%5Bb%5D=x"},
+		{deep, `{"f":{"a":{"b]":"x"}}}`, ""},
 		{open, `{"f":"a&admin=1;b=2"}`, "/v3/x?f=a%26admin%3D1%3Bb%3D2"},
 		{open, `{"f":{"admin":"1"}}`, ""},
 		{open, `{"f":[["a"]]}`, ""},
@@ -286,11 +287,11 @@ func FuzzCall(f *testing.F) {
 	}
 	a := newAPI(f)
 	cfg := a.config(operation("/a/{p}/b", `"parameters":[{"name":"p","in":"path","required":true,"schema":{}},{"name":"q","in":"query","schema":{}},
-		{"name":"d","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}},{"name":"X-H","in":"header","schema":{}}]`))
+		{"name":"r","in":"query","allowReserved":true,"schema":{}},{"name":"d","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}},{"name":"X-H","in":"header","schema":{}}]`))
 	cfg.Headers = map[string]string{"Authorization": "Bearer operator"}
 	tools, _ := load(f, cfg)
 	f.Fuzz(func(t *testing.T, path, query, header string) {
-		arguments, err := json.Marshal(map[string]any{"p": path, "q": []string{query, path}, "d": map[string]string{"k" + header: query}, "X-H": header})
+		arguments, err := json.Marshal(map[string]any{"p": path, "q": []string{query, path}, "r": query, "d": map[string]string{"k" + header: query}, "X-H": header})
 		if err != nil || !utf8.ValidString(path+query+header) { // no JSON can hold it
 			t.Skip()
 		}
@@ -316,11 +317,11 @@ func checkArrival(t *testing.T, r *http.Request, host, path, query string) {
 		t.Errorf("the path's segment is %s", segments[3])
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || len(values) != 2 || len(values["q"]) != 2 || values["q"][0] != query {
+	if err != nil || len(values) != 3 || len(values["q"]) != 2 || values["q"][0] != query || len(values["r"]) != 1 || values.Get("r") != query {
 		t.Errorf("the query is %s: %v", r.URL.RawQuery, err)
 	}
 	for name := range values {
-		if name != "q" && !strings.HasPrefix(name, "d[k") {
+		if name != "q" && name != "r" && !strings.HasPrefix(name, "d[k") {
 			t.Errorf("the query has %q", name)
 		}
 	}

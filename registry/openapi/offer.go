@@ -66,11 +66,8 @@ func (m *maker) make() (*tool, error) {
 		return nil, err
 	}
 	var err error
-	if t.body, err = newBody(m.o.op.RequestBody, t.input); err != nil {
+	if t.body, err = newBody(m.o, t.input); err != nil {
 		return nil, err
-	}
-	if t.body != nil && m.o.method == http.MethodGet {
-		return nil, fmt.Errorf("a body with %s", m.o.method)
 	}
 	if err := nameArguments(t.arguments, t.body != nil); err != nil {
 		return nil, err

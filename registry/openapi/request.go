@@ -180,11 +180,7 @@ func (c *caller) query(arguments mcp.Object) (string, error) {
 		if a.place != "query" || raw.IsNull() {
 			continue
 		}
-		v, err := a.read(raw)
-		if err != nil {
-			return "", err
-		}
-		more, err := a.queryTexts(v)
+		more, err := a.queryTexts(raw)
 		if err != nil {
 			return "", err
 		}
@@ -222,7 +218,7 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	case c.body == nil || raw == nil:
 		return nil, nil
 	case c.body.form:
-		text, err := formTexts(raw)
+		text, err := c.body.formTexts(raw)
 		return []byte(text), err
 	}
 	return raw, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -29,17 +30,24 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if a.asJSON {
 		return value{text: string(raw), plain: true}, nil
 	}
-	return valueOf(a.name, raw)
+	if a.objects && raw.IsObject() {
+		return value{text: string(raw), plain: true}, nil
+	}
+	return valueOf(a.name, raw, a.elements)
 }
 
-// valueOf takes a JSON value apart. name is for errors.
-func valueOf(name string, raw mcp.RawJSON) (value, error) {
+// valueOf takes a JSON value apart. name is for errors; asJSON tells whether the elements of a list that are no
+// scalars are written as JSON.
+func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 	switch {
 	case raw.IsArray():
 		elements, _ := raw.Elements()
 		v := value{list: make([]string, len(elements))}
 		for i, element := range elements {
 			text, ok := scalar(element)
+			if asJSON && (element.IsObject() || element.IsArray()) {
+				text, ok = string(element), true
+			}
 			if !ok {
 				return value{}, usagef("arguments.%s: the elements must be texts, numbers or booleans", name)
 			}
@@ -145,36 +153,62 @@ func (a *argument) pathText(v value) (string, error) {
 	return v.joined(escape, ",", equals), nil
 }
 
-// queryTexts writes a value as name=value pieces of the query.
-func (a *argument) queryTexts(v value) ([]string, error) {
+// queryTexts writes a value as name=value pieces of the query, or of a form.
+func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
+	if a.style == "deepObject" && !a.asJSON {
+		return a.deepTexts(nil, a.parameter, raw)
+	}
+	v, err := a.read(raw)
+	if err != nil {
+		return nil, err
+	}
 	name := escape(a.parameter)
 	switch {
 	case v.plain:
-		return []string{name + "=" + escape(v.text)}, nil
-	case v.pairs != nil && a.style == "deepObject":
-		var pieces []string
-		for _, pair := range v.pairs {
-			if strings.ContainsAny(pair[0], "[]") {
-				return nil, usagef("arguments.%s: a name in it must not have brackets", a.name)
-			}
-			pieces = append(pieces, name+escape("["+pair[0]+"]")+"="+escape(pair[1]))
-		}
-		return pieces, nil
-	case a.style == "deepObject":
-		return nil, usagef("arguments.%s must be an object", a.name)
+		return []string{name + "=" + a.escaped(v.text)}, nil
 	case v.pairs != nil && a.explode:
 		return nil, usagef("arguments.%s must not be an object", a.name)
 	case a.explode:
 		var pieces []string
 		for _, text := range v.list {
-			pieces = append(pieces, name+"="+escape(text))
+			pieces = append(pieces, name+"="+a.escaped(text))
 		}
 		return pieces, nil
 	case len(v.list) == 0 && len(v.pairs) == 0:
 		return nil, nil
 	}
 	between := map[string]string{"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}[a.style]
-	return []string{name + "=" + v.joined(escape, between, between)}, nil
+	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
+}
+
+// deepTexts appends a value in the style deepObject: name[key]=value, and for lists name[0]=value. The specification
+// leaves open what objects and lists within become; most APIs read name[key][key] and name[key][0].
+// https://spec.openapis.org/oas/v3.1.1.html#style-examples
+func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
+	var err error
+	if elements, ok := raw.Elements(); ok {
+		for i, element := range elements {
+			if pieces, err = a.deepTexts(pieces, name+"["+strconv.Itoa(i)+"]", element); err != nil {
+				return nil, err
+			}
+		}
+		return pieces, nil
+	}
+	if o, ok := mcp.ObjectOf(raw); ok {
+		for key, member := range o.Members {
+			if strings.ContainsAny(key, "[]") {
+				return nil, usagef("arguments.%s: a name in it must not have brackets", a.name)
+			}
+			if pieces, err = a.deepTexts(pieces, name+"["+key+"]", member); err != nil {
+				return nil, err
+			}
+		}
+		return pieces, nil
+	}
+	if text, ok := scalar(raw); ok { // null is nothing
+		pieces = append(pieces, escape(name)+"="+a.escaped(text))
+	}
+	return pieces, nil
 }
 
 // headerText writes a value into a header.
@@ -195,34 +229,31 @@ func (a *argument) headerText(v value) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// formTexts writes an object as a form.
-func formTexts(raw mcp.RawJSON) (string, error) {
-	o, ok := mcp.ObjectOf(raw)
-	if !ok {
-		return "", usagef("arguments.body must be an object")
-	}
-	var pieces []string
-	for name, member := range o.Members {
-		if member.IsNull() {
-			continue
-		}
-		field := &argument{name: "body." + name, parameter: name, style: "form", explode: true}
-		v, err := field.read(member)
-		if err != nil {
-			return "", err
-		}
-		more, err := field.queryTexts(v)
-		if err != nil {
-			return "", err
-		}
-		pieces = append(pieces, more...)
-	}
-	return strings.Join(pieces, "&"), nil
-}
-
 // escape encodes all but the unreserved characters. A space becomes %20, which every server takes for one.
 // https://www.rfc-editor.org/rfc/rfc3986#section-2.3
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// escaped writes a value of the query.
+func (a *argument) escaped(text string) string {
+	if a.reserved {
+		return escapeReserved(text)
+	}
+	return escape(text)
+}
+
+// escapedElement writes an element of a list with a comma between them.
+func (a *argument) escapedElement(text string) string {
+	return strings.ReplaceAll(a.escaped(text), ",", "%2C")
+}
+
+// escapeReserved leaves the reserved characters that mean nothing in the value of a query as they are. These never stay:
+// # ends the query, & and for some servers ; separate its values, = separates name and value, + is read as a space, and
+// brackets may stand in no query. A % is the text's own, so that what is decoded is what was given.
+// https://www.rfc-editor.org/rfc/rfc3986#section-3.4
+func escapeReserved(text string) string { return harmlessReserved.Replace(escape(text)) }
+
+var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$",
+	"%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2C", ",")
 
 // maxPathText bounds one text within a path, in bytes.
 const maxPathText = 4096

@@ -1,0 +1,177 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Media types of bodies.
+const (
+	typeJSON = "application/json"
+	typeForm = "application/x-www-form-urlencoded"
+)
+
+// body is what an operation takes as its request's body.
+type body struct {
+	mediaType string
+	form      bool
+	fields    map[string]*argument // of a form: the properties that have an encoding of their own
+	required  bool
+	schema    mcp.RawJSON
+}
+
+// newBody returns nil when the operation takes no body.
+func newBody(o *loaded, s *schemas) (*body, error) {
+	ref := o.op.RequestBody
+	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
+		return nil, nil
+	}
+	var chosen string
+	for mediaType := range ref.Value.Content {
+		if rank(mediaType) > rank(chosen) || rank(mediaType) == rank(chosen) && mediaType < chosen {
+			chosen = mediaType
+		}
+	}
+	media := ref.Value.Content[chosen]
+	switch {
+	case o.method == http.MethodGet:
+		return nil, errors.New("a body with GET")
+	case rank(chosen) == 0:
+		return nil, errors.New("its body is neither JSON nor a form")
+	}
+	b := &body{mediaType: chosen, form: rank(chosen) == 1, required: ref.Value.Required}
+	if media == nil {
+		media = openapi3.NewMediaType()
+	}
+	var err error
+	if b.schema, err = s.of(media.Schema, ref.Value.Description); err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	if b.form {
+		err = b.encode(media, s)
+	}
+	return b, err
+}
+
+// encode reads how the properties of a form are written. One that cannot be written as the document says is left out.
+// https://spec.openapis.org/oas/v3.1.1.html#encoding-object
+func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
+	b.fields = map[string]*argument{}
+	for _, name := range slices.Sorted(maps.Keys(media.Encoding)) {
+		encoding := media.Encoding[name]
+		if encoding == nil {
+			continue
+		}
+		var schema *openapi3.SchemaRef
+		if media.Schema != nil && media.Schema.Value != nil {
+			schema = media.Schema.Value.Properties[name]
+		}
+		field, problem := newField(name, encoding, schema)
+		if problem == "" {
+			b.fields[name] = field
+			continue
+		}
+		whole, ok := s.opened(b.schema)
+		if !ok || requires(whole, name) {
+			return fmt.Errorf("the property %q of its body cannot be left out, but %s", name, problem)
+		}
+		b.schema = withoutProperty(whole, name)
+		s.note("the input %q is left out: %s", "body."+name, problem)
+	}
+	return nil
+}
+
+// newField returns how a property of a form is written, or why it cannot be. A style, where there is one, goes before a
+// content type.
+func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument, problem string) {
+	field = plainField(name)
+	if e.Style != "" || e.Explode != nil || e.AllowReserved {
+		if e.Style != "" {
+			field.style = e.Style
+		}
+		field.explode = field.style == "form"
+		if e.Explode != nil {
+			field.explode = *e.Explode
+		}
+		field.objects, field.reserved = false, e.AllowReserved
+		switch {
+		case !slices.Contains(queryStyles(), field.style):
+			return nil, fmt.Sprintf("it has the style %q, which is not served", field.style)
+		case isObject(schema) && field.explode && field.style != "deepObject":
+			return nil, "it is an object whose properties would become fields of their own"
+		}
+		return field, ""
+	}
+	var kinds []string
+	for kind := range strings.SplitSeq(e.ContentType, ",") {
+		if kind = strings.TrimSpace(kind); kind != "" {
+			kinds = append(kinds, kind)
+		}
+	}
+	switch {
+	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= 2 }):
+		field.asJSON = true
+	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil && isObject(schema.Value.Items)):
+		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q", cut(e.ContentType, maxPatternText))
+	case len(kinds) > 0:
+		field.objects, field.elements = false, false
+	}
+	return field, ""
+}
+
+// plainField returns how a property of a form is written by default: texts as they are, each element of a list as a
+// field of its own, and objects as JSON.
+func plainField(name string) *argument {
+	return &argument{
+		name: "body." + name, parameter: name, place: openapi3.ParameterInQuery, style: "form", explode: true, objects: true, elements: true,
+	}
+}
+
+// formTexts writes an object as a form.
+func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
+	o, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return "", usagef("arguments.body must be an object")
+	}
+	var pieces []string
+	for name, member := range o.Members {
+		if member.IsNull() {
+			continue
+		}
+		field := b.fields[name]
+		if field == nil {
+			field = plainField(name)
+		}
+		more, err := field.queryTexts(member)
+		if err != nil {
+			return "", err
+		}
+		pieces = append(pieces, more...)
+	}
+	return strings.Join(pieces, "&"), nil
+}
+
+// rank orders the media types that can be written: JSON before its kin before forms, and 0 for all others.
+func rank(mediaType string) int {
+	base, _, err := mime.ParseMediaType(mediaType)
+	switch {
+	case err != nil || strings.Contains(base, "*"):
+		return 0
+	case base == typeJSON:
+		return 3
+	case strings.HasPrefix(base, "application/") && strings.HasSuffix(base, "+json"):
+		return 2
+	case base == typeForm:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,82 @@
+package openapi_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A form with an encoding used to refuse its operation, and an object in one was offered and then refused.
+func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config(document(t, "forms.yaml"), "*")
+	tools, refused := load(t, cfg)
+	for body, want := range map[string]string{
+		`{"amount":5,"note":"a b"}`:              "amount=5&note=a%20b",
+		`{"address":{"city":"Delft & more"}}`:    "address=%7B%22city%22%3A%22Delft%20%26%20more%22%7D",
+		`{"lines":[{"a":1},{"b":[2]}]}`:          "lines=%7B%22a%22%3A1%7D&lines=%7B%22b%22%3A%5B2%5D%7D",
+		`{"metadata":{"order":"7&x=y","b":"c"}}`: "metadata%5Border%5D=7%26x%3Dy&metadata%5Bb%5D=c",
+		`{"items":[{"price":"p","taxes":["t","u"]},{"price":"q"}]}`: "items%5B0%5D%5Bprice%5D=p&items%5B0%5D%5Btaxes%5D%5B0%5D=t" +
+			"&items%5B0%5D%5Btaxes%5D%5B1%5D=u&items%5B1%5D%5Bprice%5D=q",
+		`{"expand":["a","b"]}`:         "expand%5B0%5D=a&expand%5B1%5D=b",
+		`{"tags":["a,b","c"]}`:         "tags=a%2Cb,c",
+		`{"sizes":[1,2]}`:              "sizes=1%7C2",
+		`{"range":{"from":1,"to":2}}`:  "range=from,1,to,2",
+		`{"lists":[1,2]}`:              "lists=%5B1%2C2%5D",
+		`{"link":"http://x/?a=b&c#d"}`: "link=http://x/?a%3Db%26c%23d",
+		`{"metadata":{"a[b":"c"}}`:     "",
+	} {
+		result, err := use(t.Context(), tools["charge"], `{"body":`+body+`}`)
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if text, failed := said(t, result); failed != (want == "") {
+			t.Errorf("%s: got %q, want %q", body, text, want)
+		}
+		if want == "" {
+			continue
+		}
+		if r, got := a.last(t); got != want || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
+	for _, body := range []string{`{"spread":{"amount":1}}`, `{"picture":{}}`} {
+		if _, err := use(t.Context(), tools["charge"], `{"body":`+body+`}`); err == nil {
+			t.Errorf("%s: want it refused, since it is not offered", body)
+		}
+	}
+	want := []string{
+		`operation "charge": the input "body.picture" is left out: it is or has an object that would have to be written as "image/svg+xml"`,
+		`operation "charge": the input "body.spread" is left out: it is an object whose properties would become fields of their own`,
+	}
+	if got := notes(t, cfg); !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+	if len(refused) != 1 || refused[0].Item != "spread" || !strings.Contains(refused[0].Err.Error(), `the property "spread" of its body cannot be left out`) {
+		t.Errorf("got refusals %v", refused)
+	}
+}
+
+// allowReserved had no effect on a parameter of the query.
+func TestReservedCharactersStayWhereTheyMayAndChangeNothingElse(t *testing.T) {
+	a := newAPI(t)
+	tools, _ := load(t, a.config(document(t, "reserved.yaml")))
+	for arguments, want := range map[string]string{
+		`{"url":"https://a.example/b?c=d&admin=1#e"}`: "url=https://a.example/b?c%3Dd%26admin%3D1%23e",
+		`{"url":":/?#[]@!$&'()*+,;=% %26\"é"}`:        "url=:/?%23%5B%5D@!$%26'()*%2B,%3B%3D%25%20%2526%22%C3%A9",
+		`{"list":["a,b","c/d&e"]}`:                    "list=a%2Cb,c/d%26e",
+		`{"each":["a,b","c=d"]}`:                      "each=a,b&each=c%3Dd",
+		`{"deep":{"k&x=y":"v/w"}}`:                    "deep%5Bk%26x%3Dy%5D=v/w",
+		`{"plain":"a/b"}`:                             "plain=a%2Fb",
+	} {
+		mustUse(t, tools["go"], arguments)
+		r, _ := a.last(t)
+		if r.RequestURI != "/v3/go?"+want {
+			t.Errorf("%s: got %s, want %s", arguments, r.RequestURI, want)
+		}
+		if values, err := url.ParseQuery(r.URL.RawQuery); err != nil || len(values) != 1 {
+			t.Errorf("%s: arrived as %v, error %v, want one name", arguments, values, err)
+		}
+	}
+}

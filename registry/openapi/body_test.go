@@ -80,3 +80,22 @@ func TestReservedCharactersStayWhereTheyMayAndChangeNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// Some documents give every GET a body, mostly an empty one, and none of these became a tool.
+func TestABodyWithGETThatMayBeMissingIsLeftOut(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config(document(t, "get-body.yaml"))
+	tools, refused := load(t, cfg)
+	for _, name := range []string{"empty", "optional"} {
+		mustUse(t, tools[name], `{}`)
+		if r, body := a.last(t); r.RequestURI != "/v3/"+name || body != "" || r.Header.Get("Content-Type") != "" {
+			t.Errorf("got %s with %q", r.RequestURI, body)
+		}
+	}
+	if len(refused) != 1 || refused[0].Item != "required" || refused[0].Err.Error() != "it requires a body with GET" {
+		t.Errorf("got refusals %v", refused)
+	}
+	if got, want := notes(t, cfg), []string{`operation "optional": its body is left out: GET has none`}; !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+}

@@ -253,7 +253,7 @@ func TestRefusedParameters(t *testing.T) {
 		string(operation("/x/../y", `"tags":[]`)):                                                       "dot segments",
 		string(operation("/x%2fy", `"tags":[]`)):                                                        "characters that need encoding",
 		string(operation("//evil.example/x", `"tags":[]`)):                                              "empty segments",
-		string(operation("/x", `"requestBody":{"content":{"application/json":{}}}`)):                    "a body with GET",
+		string(operation("/x", `"requestBody":{"required":true,"content":{"application/json":{}}}`)):                    "a body with GET",
 	} {
 		_, refused := load(t, a.config([]byte(document)))
 		if len(refused) != 1 || refused[0].Item != "op" || !strings.Contains(refused[0].Err.Error(), want) {

@@ -29,6 +29,7 @@ type document struct {
 	components map[string]map[string][]byte // by section and name
 	paths      map[string][]byte
 	parts      map[string]*part // those that were met, by their JSON pointers
+	targets    map[string]*part // of references that were met; nil of one that leads nowhere
 }
 
 // operation is one method of one path.
@@ -78,7 +79,10 @@ func parse(data []byte) (*document, error) {
 	if !strings.HasPrefix(version, "3.") {
 		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
 	}
-	d := &document{version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{}, parts: map[string]*part{}}
+	d := &document{
+		version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{},
+		parts: map[string]*part{}, targets: map[string]*part{},
+	}
 	d.paths = membersOf(d.root["paths"]).byName()
 	for _, section := range membersOf(d.root["components"]) {
 		d.components[section.Name] = membersOf(section.Value).byName()
@@ -217,20 +221,19 @@ func (d *document) load(o *operation, answers bool) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := needed.document(d.version)
+	read, err := needed.read(d.version, needed.members, needed.parts)
 	if err != nil {
-		return nil, err
+		return nil, needed.unreadable(d.version)
 	}
-	read, err := openapi3.NewLoader().LoadFromData(text)
-	if err != nil {
+	if err := openapi3.NewLoader().ResolveRefsIn(read, nil); err != nil {
 		if fault := needed.fault(); fault != nil { // which knows the place
 			return nil, fault
 		}
-		return nil, fmt.Errorf("the document cannot be read there: %s", oneLine(err))
+		return nil, fmt.Errorf("at #%s: %s", needed.place(), oneLine(err))
 	}
 	item := read.Paths.Value(o.path)
 	if item == nil || item.GetOperation(o.method) == nil {
-		return nil, errors.New("the document cannot be read there")
+		return nil, fmt.Errorf("at #%s: no operation", needed.place())
 	}
 	return &loaded{operation: o, from: d, doc: read, item: item, op: item.GetOperation(o.method)}, nil
 }

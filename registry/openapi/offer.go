@@ -16,7 +16,8 @@ import (
 
 // newOffer makes the tool of an operation. The notes say what it has otherwise than the document; the error says why
 // there can be none.
-func newOffer(cfg *Config, doc *document, t *target, from *operation) (registry.Offer, []string, error) {
+func newOffer(cfg *Config, doc *document, t *target, from *operation) (offer registry.Offer, notes []string, err error) {
+	defer contain(&err)
 	hints, ok := annotations(from.method)
 	if !ok && from.fault == nil {
 		return registry.Offer{}, nil, fmt.Errorf("the method %s is not served", from.method)

@@ -47,13 +47,8 @@ type Loaded struct {
 }
 
 // Load makes offers of the included operations. The error is for a document, or a config, of which nothing can be used.
-// A panic of the library is contained: a reload must survive whatever is in the file.
 func Load(cfg Config) (loaded *Loaded, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			loaded, err = nil, errors.New("the document cannot be read")
-		}
-	}()
+	defer contain(&err)
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, err
@@ -68,7 +63,11 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	if err != nil {
 		return nil, err
 	}
-	included, err := choose(doc.operations(), cfg.Include)
+	all := doc.operations()
+	if len(all) == 0 {
+		return nil, errors.New("the document has no operations")
+	}
+	included, err := choose(all, cfg.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +93,13 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 		}
 	}
 	return loaded, nil
+}
+
+// contain makes an error of a panic of a library: a reload must survive whatever is in the file.
+func contain(err *error) {
+	if p := recover(); p != nil {
+		*err = errors.New("it cannot be read")
+	}
 }
 
 func baseURL(text string) (*url.URL, error) {

@@ -2,11 +2,9 @@ package openapi
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -55,6 +53,15 @@ func pointer(ref string) ([]string, error) {
 	return tokens, nil
 }
 
+// pointerTo returns the JSON pointer of tokens.
+func pointerTo(tokens []string) string {
+	var out strings.Builder
+	for _, name := range tokens {
+		out.WriteString(token(name))
+	}
+	return out.String()
+}
+
 func token(name string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
@@ -82,15 +89,28 @@ var errNowhere = errors.New("leads nowhere")
 
 // find returns what a reference within the document leads to. The error names the reference.
 func (d *document) find(ref string) ([]byte, error) {
-	tokens, err := pointer(ref)
+	tokens, p, err := d.resolve(ref)
 	if err != nil {
 		return nil, fmt.Errorf("$ref %q %w", cut(ref, maxReason), err)
 	}
-	p := d.part(tokens)
-	if p == nil {
-		return nil, fmt.Errorf("$ref %q %w", cut(ref, maxReason), errNowhere)
-	}
 	return follow(p.raw, tokens[len(p.tokens):]), nil
+}
+
+// resolve returns the tokens of a reference and the part that it leads to or into. The error says what is wrong with it.
+func (d *document) resolve(ref string) ([]string, *part, error) {
+	tokens, err := pointer(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, known := d.targets[ref]
+	if !known {
+		p = d.part(tokens)
+		d.targets[ref] = p
+	}
+	if p == nil {
+		return nil, nil, errNowhere
+	}
+	return tokens, p, nil
 }
 
 // part returns the piece of the document with what tokens lead to, nil when they lead nowhere.
@@ -105,10 +125,7 @@ func (d *document) part(tokens []string) *part {
 	default:
 		raw = d.root[tokens[0]]
 	}
-	place := ""
-	for _, name := range tokens[:count] {
-		place += token(name)
-	}
+	place := pointerTo(tokens[:count])
 	p, known := d.parts[place]
 	if !known && raw != nil {
 		p = &part{tokens: tokens[:count], raw: raw, references: referencesIn(nil, place, raw)}
@@ -143,120 +160,4 @@ func referencesIn(found []reference, place string, raw []byte) []reference {
 		}
 	}
 	return found
-}
-
-// extract is what one operation needs of its document.
-type extract struct {
-	operation *operation
-	members   map[string]json.RawMessage // of the operation
-	parts     []*part
-	faults    []referenceError // references that lead nowhere
-	wrong     []referenceError // references to a component of another kind than belongs there
-}
-
-// needs collects what an operation refers to, directly or not. What is not served, such as callbacks, it leaves out, and
-// the answers unless they are wanted: no fault there costs the operation.
-func (d *document) needs(o *operation, answers bool) (*extract, error) {
-	e := &extract{operation: o, members: map[string]json.RawMessage{"responses": json.RawMessage("{}")}}
-	kept := []string{"operationId", "summary", "description", "parameters", "requestBody"}
-	if answers {
-		kept = append(kept, "responses")
-	}
-	item := token("paths") + token(o.path)
-	references := referencesIn(nil, item+"/parameters", o.parameters)
-	for _, name := range kept {
-		if raw := o.raw.value(name); raw != nil {
-			e.members[name] = raw
-			references = referencesIn(references, item+token(strings.ToLower(o.method))+token(name), raw)
-		}
-	}
-	size := 0
-	for len(references) > 0 {
-		ref := references[len(references)-1]
-		references = references[:len(references)-1]
-		p := e.meet(d, ref)
-		if p == nil || slices.Contains(e.parts, p) {
-			continue
-		}
-		if size += len(p.raw); size > maxReferred {
-			return nil, fmt.Errorf("it refers to more than %d MiB of the document", maxReferred>>20)
-		}
-		e.parts = append(e.parts, p)
-		references = append(references, p.references...)
-	}
-	return e, nil
-}
-
-// meet returns the part that a reference leads to, nil when there is none.
-func (e *extract) meet(d *document, ref reference) *part {
-	tokens, err := pointer(ref.target)
-	var p *part
-	if err == nil {
-		if p = d.part(tokens); p == nil {
-			err = errNowhere
-		}
-	}
-	if err != nil {
-		e.faults = append(e.faults, referenceError{ref, err.Error()})
-		return nil
-	}
-	if want := sectionAt(ref.place); tokens[0] == "components" && len(tokens) == 3 && want != "" && want != tokens[1] {
-		e.wrong = append(e.wrong, referenceError{ref, "leads to one of " + tokens[1] + ", where one of " + want + " belongs"})
-	}
-	return p
-}
-
-// sectionAt returns the section of the components from which something at a place comes, "" where that is not certain.
-func sectionAt(place string) string {
-	tokens := strings.Split(place, "/")
-	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
-	switch {
-	case before == "parameters" || before == "responses" || before == "headers" || before == "examples":
-		return before
-	case last == "requestBody":
-		return "requestBodies"
-	case last == "schema" || last == "items" || before == "properties" || before == "allOf" || before == "anyOf" || before == "oneOf":
-		return "schemas"
-	}
-	return ""
-}
-
-// fault returns the reference for which the library may have refused the operation, nil when there is none.
-func (e *extract) fault() error {
-	if all := slices.Concat(e.faults, e.wrong); len(all) > 0 {
-		return &all[0]
-	}
-	return nil
-}
-
-// document returns a document that has only the operation and what it needs.
-func (e *extract) document(version string) ([]byte, error) {
-	root := map[string]any{"openapi": version, "info": map[string]string{"title": "", "version": ""}}
-	components, paths := map[string]map[string]json.RawMessage{}, map[string]any{}
-	item := map[string]any{strings.ToLower(e.operation.method): e.members}
-	if e.operation.parameters != nil {
-		item["parameters"] = json.RawMessage(e.operation.parameters)
-	}
-	paths[e.operation.path] = item
-	for _, p := range e.parts {
-		switch len(p.tokens) {
-		case 3:
-			section := components[p.tokens[1]]
-			if section == nil {
-				section = map[string]json.RawMessage{}
-				components[p.tokens[1]] = section
-			}
-			section[p.tokens[2]] = p.raw
-		case 2:
-			paths[p.tokens[1]] = json.RawMessage(p.raw)
-		default:
-			root[p.tokens[0]] = json.RawMessage(p.raw)
-		}
-	}
-	root["components"], root["paths"] = components, paths
-	text, err := json.Marshal(root)
-	if err != nil {
-		return nil, fmt.Errorf("the document cannot be read there: %w", err)
-	}
-	return text, nil
 }

@@ -1,0 +1,145 @@
+package openapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// extract is what one operation needs of its document.
+type extract struct {
+	operation *operation
+	members   map[string]json.RawMessage // of the operation
+	parts     []*part
+	faults    []referenceError // references that lead nowhere
+	wrong     []referenceError // references to a component of another kind than belongs there
+}
+
+// needs collects what an operation refers to, directly or not. What is not served, such as callbacks, it leaves out, and
+// the answers unless they are wanted: no fault there costs the operation.
+func (d *document) needs(o *operation, answers bool) (*extract, error) {
+	e := &extract{operation: o, members: map[string]json.RawMessage{"responses": json.RawMessage("{}")}}
+	kept := []string{"operationId", "summary", "description", "parameters", "requestBody"}
+	if answers {
+		kept = append(kept, "responses")
+	}
+	references := referencesIn(nil, token("paths")+token(o.path)+"/parameters", o.parameters)
+	for _, name := range kept {
+		if raw := o.raw.value(name); raw != nil {
+			e.members[name] = raw
+			references = referencesIn(references, e.place()+token(name), raw)
+		}
+	}
+	size := 0
+	met := map[*part]bool{nil: true}
+	for len(references) > 0 {
+		ref := references[len(references)-1]
+		references = references[:len(references)-1]
+		p := e.meet(d, ref)
+		if met[p] {
+			continue
+		}
+		met[p] = true
+		if size += len(p.raw); size > maxReferred {
+			return nil, fmt.Errorf("it refers to more than %d MiB of the document", maxReferred>>20)
+		}
+		e.parts = append(e.parts, p)
+		references = append(references, p.references...)
+	}
+	return e, nil
+}
+
+// meet returns the part that a reference leads to, nil when there is none.
+func (e *extract) meet(d *document, ref reference) *part {
+	tokens, p, err := d.resolve(ref.target)
+	if err != nil {
+		e.faults = append(e.faults, referenceError{ref, err.Error()})
+		return nil
+	}
+	if want := sectionAt(ref.place); tokens[0] == "components" && len(tokens) == 3 && want != "" && want != tokens[1] {
+		e.wrong = append(e.wrong, referenceError{ref, "leads to one of " + tokens[1] + ", where one of " + want + " belongs"})
+	}
+	return p
+}
+
+// sectionAt returns the section of the components from which something at a place comes, "" where that is not certain.
+func sectionAt(place string) string {
+	tokens := strings.Split(place, "/")
+	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
+	switch {
+	case before == "parameters" || before == "responses" || before == "headers" || before == "examples":
+		return before
+	case last == "requestBody":
+		return "requestBodies"
+	case last == "schema" || last == "items" || before == "properties" || before == "allOf" || before == "anyOf" || before == "oneOf":
+		return "schemas"
+	}
+	return ""
+}
+
+// fault returns the reference for which the library may have refused the operation, nil when there is none.
+func (e *extract) fault() error {
+	if all := slices.Concat(e.faults, e.wrong); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// place returns where the operation is in the document.
+func (e *extract) place() string {
+	return token("paths") + token(e.operation.path) + token(strings.ToLower(e.operation.method))
+}
+
+// unreadable says which of the operation and the parts cannot be read, and why: each is read by itself.
+func (e *extract) unreadable(version string) error {
+	for _, p := range e.parts {
+		if _, err := e.read(version, nil, []*part{p}); err != nil {
+			return fmt.Errorf("at #%s: %s", cut(pointerTo(p.tokens), maxReason), oneLine(err))
+		}
+	}
+	_, err := e.read(version, e.members, nil)
+	if err == nil {
+		return errors.New("the document cannot be read there") // its pieces can
+	}
+	return fmt.Errorf("at #%s: %s", cut(e.place(), maxReason), oneLine(err))
+}
+
+// read lets the library read a document that has only an operation of those members, and some parts. Its references are
+// not resolved.
+func (e *extract) read(version string, operation map[string]json.RawMessage, parts []*part) (*openapi3.T, error) {
+	root := map[string]any{"openapi": version, "info": map[string]string{"title": "", "version": ""}}
+	components, paths := map[string]map[string]json.RawMessage{}, map[string]any{}
+	if operation != nil {
+		item := map[string]any{strings.ToLower(e.operation.method): operation}
+		if e.operation.parameters != nil {
+			item["parameters"] = json.RawMessage(e.operation.parameters)
+		}
+		paths[e.operation.path] = item
+	}
+	for _, p := range parts {
+		switch len(p.tokens) {
+		case 3:
+			section := components[p.tokens[1]]
+			if section == nil {
+				section = map[string]json.RawMessage{}
+				components[p.tokens[1]] = section
+			}
+			section[p.tokens[2]] = p.raw
+		case 2:
+			paths[p.tokens[1]] = json.RawMessage(p.raw)
+		default:
+			root[p.tokens[0]] = json.RawMessage(p.raw)
+		}
+	}
+	root["components"], root["paths"] = components, paths
+	text, err := json.Marshal(root)
+	if err != nil {
+		return nil, err
+	}
+	read := &openapi3.T{}
+	return read, read.UnmarshalJSON(text)
+}

@@ -5,7 +5,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: run build test check bench compat lint fmt formatted tidy vuln fuzz setup
+.PHONY: run build test check bench compat openapi lint fmt formatted tidy vuln fuzz setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
 	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
@@ -27,6 +27,9 @@ compat: setup ## every client with every server and feature
 
 fmt: ## format the tree
 	$(LINT) fmt
+
+openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, which do not, and why
+	@go run ./internal/survey "$(DIR)"
 
 lint:
 	$(LINT) run --allow-parallel-runners

@@ -17,7 +17,7 @@ type apiConfig struct {
 	baseURL       string
 	include       []string
 	outputSchemas bool
-	leftOut       []string // for the operator: operations that a pattern includes and that cannot be offered, and parts of others
+	notes         []string // for the operator: operations that a pattern includes and that cannot be offered, and parts of others
 }
 
 func (r *reader) apiFields(s *serverConfig, known fields) fields {
@@ -46,7 +46,7 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 	offers := loaded.Offers
 	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers}))
 	for _, note := range loaded.Notes {
-		s.api.leftOut = append(s.api.leftOut, "server "+s.name+": "+note)
+		s.api.notes = append(s.api.notes, "server "+s.name+": "+note)
 	}
 	for _, one := range refused {
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
@@ -54,7 +54,7 @@ func (r *reader) checkAPI(s *serverConfig, n *node) {
 			r.fault(itemOf(n.member("include"), one.Item), "%s", text)
 			continue
 		}
-		s.api.leftOut = append(s.api.leftOut, "server "+s.name+": "+text)
+		s.api.notes = append(s.api.notes, "server "+s.name+": "+text)
 	}
 	switch {
 	case len(refused) == 0 && len(offers) == 0:

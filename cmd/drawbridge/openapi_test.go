@@ -61,8 +61,8 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 		`server api: operation "list": cookie parameter "session" is left out: no argument may set a cookie`,
 		`server api: operation "attach" cannot be a tool: its body is neither JSON nor a form`,
 	}
-	if !slices.Equal(s.api.leftOut, want) {
-		t.Errorf("left out: got %q, want %q", s.api.leftOut, want)
+	if !slices.Equal(s.api.notes, want) {
+		t.Errorf("left out: got %q, want %q", s.api.notes, want)
 	}
 	catalogue := registry.New()
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -130,7 +130,7 @@ func TestAChangedDocumentIsNoticed(t *testing.T) {
 
 func TestValidateNamesWhatIsLeftOut(t *testing.T) {
 	found := findings{OK: true, File: "x.yaml", Notes: []string{"server api: no"}}
-	if got := found.text("1 server"); got != "left out: server api: no\nx.yaml: ok (1 server)\n" {
+	if got := found.text("1 server"); got != "note: server api: no\nx.yaml: ok (1 server)\n" {
 		t.Errorf("got %q", got)
 	}
 	if got := found.json(""); !strings.Contains(got, `"notes": [`) {

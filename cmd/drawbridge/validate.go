@@ -30,7 +30,7 @@ type findings struct {
 	File     string    `json:"file"`
 	Problems problems  `json:"problems"`
 	Warnings []warning `json:"warnings,omitempty"` // what works and may not be meant
-	Notes    []string  `json:"notes,omitempty"`    // what is left out, and no problem
+	Notes    []string  `json:"notes,omitempty"`    // what is left out or changed, and no problem
 	Online   []check   `json:"online,omitempty"`
 
 	strict bool // warnings count like problems
@@ -39,7 +39,7 @@ type findings struct {
 // judge says what is wrong with a config that can be read, and what may be.
 func (f *findings) judge(ctx context.Context, cfg *config, online bool) {
 	for i := range cfg.servers {
-		f.Notes = append(f.Notes, cfg.servers[i].api.leftOut...)
+		f.Notes = append(f.Notes, cfg.servers[i].api.notes...)
 	}
 	catalogue := registry.New()
 	fleet := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -108,7 +108,7 @@ func (f *findings) text(summary string) string {
 		fmt.Fprintln(&out, w)
 	}
 	for _, note := range f.Notes {
-		fmt.Fprintf(&out, "left out: %s\n", note)
+		fmt.Fprintf(&out, "note: %s\n", note)
 	}
 	for _, c := range f.Online {
 		mark := "ok  "

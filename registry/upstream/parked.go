@@ -104,7 +104,7 @@ func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call
 	}
 	d.session.leave(d)
 	left, release := d.finish(len(d.session.openCalls()) > 0)
-	d.session.pass(ctx, left)
+	d.pass(ctx, left)
 	if release != nil {
 		release()
 	}

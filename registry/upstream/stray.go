@@ -20,7 +20,8 @@ import (
 //
 // Whichever of a caller's calls takes a question, the same user answers in the same client, with the same capabilities,
 // and the server matches the answer with its question by id. So the worst is that a question shows beside the wrong call.
-// A call that ends passes its stray questions on to another one, because the call that waits for the answer may still run.
+// A call that ends passes its stray questions on to another one of its caller, because the call that waits for the
+// answer may still run.
 
 // strayMemory is how long a server that asked a stray question has its calls run alone.
 const strayMemory = time.Hour
@@ -45,8 +46,8 @@ func (s *strays) expected() bool {
 	return !s.last.IsZero() && time.Since(s.last) < strayMemory
 }
 
-// stray gives a stray question to an open call, first to the one that has the fewest to ask already. It returns the
-// refusal when there is no call, or when the calls are not all of one caller.
+// stray gives a stray question to an open call. It returns the refusal when there is no call, or when the calls are not
+// all of one caller.
 func (l *legacy) stray(m *mcp.Message) []byte {
 	calls := l.openCalls()
 	if len(calls) == 0 {
@@ -56,6 +57,12 @@ func (l *legacy) stray(m *mcp.Message) []byte {
 	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.caller != calls[0].caller }) {
 		return rejection(m.ID, errNoCall)
 	}
+	return giveTo(calls, m)
+}
+
+// giveTo gives a stray question to one of a caller's calls, first to the one that has the fewest to ask already. It
+// returns the refusal when none takes it.
+func giveTo(calls []*dialogue, m *mcp.Message) []byte {
 	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.knows(m.ID) }) {
 		return nil
 	}
@@ -68,7 +75,7 @@ func (l *legacy) stray(m *mcp.Message) []byte {
 		}
 		refused = cmp.Or(refused, err)
 	}
-	return rejection(m.ID, refused)
+	return rejection(m.ID, cmp.Or(refused, errCallEnded))
 }
 
 // knows tells whether a question was put to this call before.
@@ -91,18 +98,20 @@ func (d *dialogue) giveBack(ctx context.Context) {
 	open := d.open
 	d.open = nil
 	d.mu.Unlock()
-	d.session.pass(ctx, open)
+	d.pass(ctx, open)
 }
 
-// pass passes stray questions on to another call. The others end with their call.
-func (l *legacy) pass(ctx context.Context, questions []question) {
+// pass passes stray questions on to another call of the same caller: by now the session may serve somebody else, whom
+// they must not reach. The others end with their call.
+func (d *dialogue) pass(ctx context.Context, questions []question) {
 	for _, q := range questions {
 		answer := rejection(q.id, errCallEnded)
 		if q.stray {
-			answer = l.stray(q.message())
+			calls := slices.DeleteFunc(d.session.openCalls(), func(other *dialogue) bool { return other.caller != d.caller })
+			answer = giveTo(calls, q.message())
 		}
 		if answer != nil {
-			l.link.tell(ctx, answer)
+			d.session.link.tell(ctx, answer)
 		}
 	}
 }

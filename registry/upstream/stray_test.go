@@ -262,6 +262,37 @@ func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 	})
 }
 
+// TestQuestionOfAnEndedCallReachedAnotherUser leaves a question with a call that ends, in a session that users share by
+// the operator's word, while only another user's call is open.
+func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
+	t.Parallel()
+	f := &fastMCP{}
+	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
+		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{tenant: "a", name: "bob", asks: anyQuestion}
+		var work sync.WaitGroup
+		work.Go(func() {
+			asked, _, _, err := r.round(t.Context(), "quick", alice.call(t, "2s", "", "", nil)) // and never again
+			if err != nil || asked.Len() != 1 {
+				t.Errorf("alice is asked %s, %v, want the question", asked.JSON(), err)
+			}
+		})
+		synctest.Wait()
+		work.Go(func() {
+			if o := r.play("quick", alice, "3s", 0); o.err != nil {
+				t.Error(o.err)
+			}
+		})
+		synctest.Wait()
+		f.everywhere(func(s *pySession) {
+			s.write("", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":77}`)
+		})
+		work.Wait()
+		if o := r.play("quick", bob, "10m", 0); o.err != nil || o.got != "quick" || len(o.shown) > 0 {
+			t.Errorf("bob: got %+v, want no question", o)
+		}
+	})
+}
+
 // TestQuestionOfAnotherCallIsNotAnswered repeats a call, which has ended, without the answer to the question of another
 // one: that one's user is asked.
 func TestQuestionOfAnotherCallIsNotAnswered(t *testing.T) {

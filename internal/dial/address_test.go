@@ -41,7 +41,9 @@ func TestT7SpecialAddresses(t *testing.T) {
 				if (err == nil) != want || err != nil && !errors.Is(err, ErrProhibited) {
 					t.Errorf("%s, private addresses %v: got error %v, want none: %v", address, allowed, err, want)
 				}
-				if own := (Config{PrivateAddresses: allowed}).Check(netip.MustParseAddr(address)); (own == nil) != want || own != nil && !errors.Is(own, ErrProhibited) {
+				parsed := netip.MustParseAddr(address)
+				own := Config{PrivateAddresses: allowed}.Check(parsed)
+				if !parsed.Is4In6() && (own == nil) != want || own != nil && !errors.Is(own, ErrProhibited) {
 					t.Errorf("%s, private addresses %v: got %v of Check, want none: %v", address, allowed, own, want)
 				}
 				cure := test.privateToo && !want
@@ -49,6 +51,31 @@ func TestT7SpecialAddresses(t *testing.T) {
 					t.Errorf("%s: got error %v, want what cures it named: %v", address, err, cure)
 				}
 			}
+		}
+	}
+}
+
+// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in the form of IPv6 with what becomes
+// of a request to it.
+func TestMappedAddressWasCalledUnreachable(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	at := netip.MustParseAddrPort(server.Listener.Addr().String())
+	mapped := netip.AddrFrom16(at.Addr().As16())
+	for _, private := range []bool{false, true} {
+		cfg := Config{PrivateAddresses: private}
+		url := "http://" + netip.AddrPortFrom(mapped, at.Port()).String()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := Client(cfg).Do(request)
+		if err == nil {
+			response.Body.Close()
+		}
+		if own := cfg.Check(mapped); (err == nil) != private || (own == nil) != private {
+			t.Errorf("%v, private addresses %v: got %v, and %v of Check, want none: %v", mapped, private, err, own, private)
 		}
 	}
 }

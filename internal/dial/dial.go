@@ -49,8 +49,9 @@ func Client(cfg Config) *http.Client {
 }
 
 // Check tells whether a client of that config may connect to the address, by the address alone. The error is
-// ErrProhibited.
+// ErrProhibited. An IPv4 address in the form of IPv6 is judged as IPv4, since that is what it is connected to as.
 func (c Config) Check(address netip.Addr) error {
+	address = address.Unmap()
 	network := "tcp4"
 	if address.Is6() {
 		network = "tcp6"

@@ -115,6 +115,7 @@ func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *no
 	if strings.HasPrefix(pattern, "*") {
 		return
 	}
+	var servers []*serverConfig
 	var prefixes []string
 	for i := range cfg.servers {
 		s := &cfg.servers[i]
@@ -124,22 +125,32 @@ func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *no
 		if registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
 			return
 		}
-		prefixes = append(prefixes, s.prefix)
+		servers, prefixes = append(servers, s), append(prefixes, s.prefix)
 	}
 	kind, raw := "", at.raw
 	if rest, ok := strings.CutPrefix(raw, "prompt:"); ok {
 		kind, raw = "prompt:", rest
 	}
-	name, _, found := strings.Cut(raw, "__")
-	if found {
-		r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, name)
+	name, rest, found := strings.Cut(raw, "__")
+	if !found {
+		hint := ""
+		if len(prefixes) == 1 {
+			hint = kind + registry.Beginning(prefixes[0]) + raw
+		}
+		r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s", at.raw, orNone(prefixes))
 		return
 	}
-	hint := ""
-	if len(prefixes) == 1 {
-		hint = kind + registry.Beginning(prefixes[0]) + raw
+	for _, s := range servers {
+		switch {
+		case s.prefix == name && rest == "":
+			r.faultHint(at, at.raw+"*", "%q can match nothing: it is what names begin with, and no whole name", at.raw)
+			return
+		case s.name == name:
+			r.faultHint(at, kind+registry.Beginning(s.prefix)+rest, "%q can match nothing: the server %q has the prefix %q", at.raw, name, s.prefix)
+			return
+		}
 	}
-	r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s", at.raw, orNone(prefixes))
+	r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, name)
 }
 
 // orNone writes names as a list, in words when there is none.

@@ -35,6 +35,7 @@ type legacy struct {
 	level     mcp.Level             // of log messages that the server was asked for
 	listening mcp.ID                // of the one call that wants log messages, where nothing ties them to calls
 	dialogues []*dialogue           // calls whose callers can be asked, in the order in which they began
+	abandoned []abandoned           // who had such calls that the server did not answer: the last two callers, at most
 	watchers  map[string][]*watcher // by URI
 	renew     context.CancelFunc    // ends the stream of a session that was forgotten; nil: there is none
 }

@@ -95,6 +95,10 @@ func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call
 	d.result, d.err = d.pool.tracked(s, c, func() (mcp.Object, error) {
 		return d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
 	})
+	var answered *mcp.Error
+	if d.err != nil && !errors.As(d.err, &answered) {
+		d.session.abandon(d.caller)
+	}
 	switch {
 	case d.err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -18,13 +18,24 @@ import (
 //	several, one caller   one of these calls takes it; from then on, new calls of askable callers have sessions alone
 //	several callers       it is refused, as it could reach somebody else; from then on the same
 //
+// A call that ended without an answer counts as open for abandonedFor: its caller may have left, and the server, which
+// need not obey a cancellation, may still run it and ask.
+//
 // Whichever of a caller's calls takes a question, the same user answers in the same client, with the same capabilities,
 // and the server matches the answer with its question by id. So the worst is that a question shows beside the wrong call.
 // A call that ends passes its stray questions on to another one of its caller, because the call that waits for the
 // answer may still run.
 
-// strayMemory is how long a server that asked a stray question has its calls run alone.
-const strayMemory = time.Hour
+const (
+	strayMemory  = time.Hour       // for which a server that asked a stray question has its calls run alone
+	abandonedFor = 5 * time.Minute // for which a server is taken to run a call that it did not answer
+)
+
+// abandoned is a caller whose call ended without an answer, and until when the server may ask about it.
+type abandoned struct {
+	caller caller
+	until  time.Time
+}
 
 // strays remembers of one server that it asked stray questions, beyond the session and the connection. It is safe for
 // concurrent use.
@@ -54,10 +65,27 @@ func (l *legacy) stray(m *mcp.Message) []byte {
 		return rejection(m.ID, errNoCall)
 	}
 	l.conn.strays.note()
-	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.caller != calls[0].caller }) {
+	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.caller != calls[0].caller }) || l.abandonedByOther(calls[0].caller) {
 		return rejection(m.ID, errNoCall)
 	}
 	return giveTo(calls, m)
+}
+
+// abandon notes that a call of that caller ended without an answer. Two callers are enough to know: whoever is asked, one
+// of them is somebody else, for as long as either counts.
+func (l *legacy) abandon(who caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.abandoned = slices.DeleteFunc(l.abandoned, func(a abandoned) bool { return a.caller == who })
+	l.abandoned = append(l.abandoned, abandoned{who, time.Now().Add(abandonedFor)})
+	l.abandoned = l.abandoned[max(0, len(l.abandoned)-2):]
+}
+
+// abandonedByOther tells whether the server may still run a call of another caller that it did not answer.
+func (l *legacy) abandonedByOther(who caller) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.abandoned, func(a abandoned) bool { return a.caller != who && time.Now().Before(a.until) })
 }
 
 // giveTo gives a stray question to one of a caller's calls, first to the one that has the fewest to ask already. It

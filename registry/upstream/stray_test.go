@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -289,6 +290,54 @@ func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
 		work.Wait()
 		if o := r.play("quick", bob, "10m", 0); o.err != nil || o.got != "quick" || len(o.shown) > 0 {
 			t.Errorf("bob: got %+v, want no question", o)
+		}
+	})
+}
+
+// TestQuestionOfAnAbandonedCallReachedAnotherUser has a user leave, whose call the server may still run, while another
+// user calls in a session that both share by the operator's word. A question may be the first one's for some time.
+func TestQuestionOfAnAbandonedCallReachedAnotherUser(t *testing.T) {
+	t.Parallel()
+	f := &fastMCP{}
+	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
+		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{tenant: "a", name: "bob", asks: anyQuestion}
+		asked := 0
+		ask := func(who person) []string {
+			asked++
+			done := make(chan outcome, 1)
+			go func() { done <- r.play("quick", who, "10s", 0) }()
+			synctest.Wait()
+			f.everywhere(func(s *pySession) {
+				s.write("", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":%d}`, 70+asked)
+			})
+			o := <-done
+			if o.err != nil {
+				t.Error(o.err)
+			}
+			return o.shown
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, _, _, err := r.round(leaving, "quick", alice.call(t, "10m", "", "", nil))
+			gone <- err
+		}()
+		synctest.Wait()
+		leave()
+		if err := <-gone; err == nil {
+			t.Error("alice left, and got no error")
+		}
+		if shown := ask(bob); len(shown) > 0 {
+			t.Errorf("bob was shown %q, which may be for alice", shown)
+		}
+		if shown := ask(alice); len(shown) != 1 {
+			t.Errorf("alice was shown %q, want the question", shown)
+		}
+		time.Sleep(4 * time.Minute)
+		ask(bob) // so that the session stays
+		time.Sleep(2 * time.Minute)
+		if shown := ask(bob); len(shown) != 1 {
+			t.Errorf("bob was shown %q later, want the question", shown)
 		}
 	})
 }

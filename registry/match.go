@@ -42,46 +42,47 @@ func Nearest(pattern string, names []string) string {
 	letters := len(pattern) - strings.Count(pattern, "*")
 	best, least := "", min(letters, 1+max(1, letters/3))
 	for _, name := range names {
-		if d := distance(pattern, strings.ToLower(name), letters); d < least {
+		if d := distance(pattern, strings.ToLower(name), letters, least); d < least {
 			best, least = name, d
 		}
 	}
 	return best
 }
 
-// distance counts the letters of the pattern to insert, drop, replace or swap until name fits. letters is how many it has
-// beside its stars, each of which any run of the name fits for nothing.
-func distance(pattern, name string, letters int) int {
-	if len(pattern) > maxNearest || len(name) > maxNearest {
-		return len(pattern) + len(name)
+// distance counts the letters of the pattern to insert, drop, replace or swap until name fits; it stops counting at
+// enough. letters is how many the pattern has beside its stars, each of which any run of the name fits for nothing.
+func distance(pattern, name string, letters, enough int) int {
+	if len(pattern) > maxNearest || len(name) > maxNearest || letters == len(pattern) && len(name) >= letters+enough {
+		return enough
 	}
-	if letters == len(pattern) && len(name) > 2*letters+1 {
-		return len(name) - letters // the least that there can be, and too much
-	}
-	rows := make([][]int, len(pattern)+1)
-	cells := make([]int, (len(pattern)+1)*(len(name)+1))
-	for i := range rows {
-		rows[i], cells = cells[:len(name)+1], cells[len(name)+1:]
-	}
-	for j := range rows[0] {
+	var rows [3][maxNearest + 1]int // for the letter of the pattern at hand and the two before it, in turn
+	for j := range len(name) + 1 {
 		rows[0][j] = j
 	}
+	before := 0 // the least of the row before
 	for i := 1; i <= len(pattern); i++ {
+		row, last, older := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
 		star := pattern[i-1] == '*'
-		rows[i][0] = rows[i-1][0] + oneUnless(star)
+		row[0] = last[0] + oneUnless(star)
+		lowest := row[0]
 		for j := 1; j <= len(name); j++ {
 			if star {
-				rows[i][j] = min(rows[i-1][j], rows[i][j-1])
-				continue
+				row[j] = min(last[j], row[j-1])
+			} else {
+				cost := last[j-1] + oneUnless(pattern[i-1] == name[j-1])
+				if i > 1 && j > 1 && pattern[i-1] == name[j-2] && pattern[i-2] == name[j-1] {
+					cost = min(cost, older[j-2]+1)
+				}
+				row[j] = min(cost, last[j]+1, row[j-1]+1)
 			}
-			cost := rows[i-1][j-1] + oneUnless(pattern[i-1] == name[j-1])
-			if i > 1 && j > 1 && pattern[i-1] == name[j-2] && pattern[i-2] == name[j-1] {
-				cost = min(cost, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = min(cost, rows[i-1][j]+1, rows[i][j-1]+1)
+			lowest = min(lowest, row[j])
 		}
+		if min(lowest, before) >= enough {
+			return enough // a row has nothing below the least of the two before it
+		}
+		before = lowest
 	}
-	return rows[len(pattern)][len(name)]
+	return rows[len(pattern)%3][len(name)]
 }
 
 func oneUnless(condition bool) int {

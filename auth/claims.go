@@ -61,10 +61,18 @@ func readClaims(data []byte) (claims, error) {
 	if c.clientID == "" {
 		c.clientID = clientID
 	}
-	if c.issuer == "" || c.subject == "" || len(c.audience) == 0 || c.expires.IsZero() {
-		return claims{}, refuse("claims", "iss, sub, aud and exp are needed")
+	if c.issuer == "" {
+		return claims{}, refuse("claims", "iss is needed")
 	}
 	return c, nil
+}
+
+// complete checks that the token says what it must.
+func (c *claims) complete() error {
+	if c.subject == "" || len(c.audience) == 0 || c.expires.IsZero() {
+		return refuse("claims", "sub, aud and exp are needed")
+	}
+	return nil
 }
 
 // timely checks what the library does not: when the token was issued and how long it lives. A token that does not say

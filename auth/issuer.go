@@ -144,6 +144,9 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 
 // accept returns whom claims speak for whose signature was verified, when they are for us, timely and complete.
 func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
+	if err := c.complete(); err != nil {
+		return Principal{}, err
+	}
 	if err := i.rules.check(c); err != nil {
 		return Principal{}, err
 	}

@@ -86,6 +86,11 @@ type batch struct {
 
 func newBatch(room []byte) *batch { return &batch{lines: room, done: make(chan struct{})} }
 
+// renewed returns a batch of the same lines that those can wait for who add to it.
+func (b *batch) renewed() *batch {
+	return &batch{lines: b.lines, count: b.count, done: make(chan struct{})}
+}
+
 // Open opens the file of cfg. That there is no room in it is no error here, but Problem tells.
 func Open(cfg Config) (*Log, error) {
 	f, torn, err := openFile(cfg.File)

@@ -442,6 +442,28 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
+// TestRecordAfterStallIsWaitedFor shows that a record which comes after the file hung is waited for again: once that when
+// nothing gathered meanwhile it was called lost although it was written.
+func TestRecordAfterStallIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.pipe, d.wait = true, make(chan struct{})
+		l := logOn(t, Config{}, d)
+		if err := l.Write(record(1)); !errors.Is(err, errStalled) {
+			t.Errorf("got error %v, want %v", err, errStalled)
+		}
+		close(d.wait)
+		synctest.Wait()
+		if err := l.Write(record(2)); err != nil {
+			t.Errorf("after it goes on: %v", err)
+		}
+		if got := d.kept(); got != "1 2" {
+			t.Errorf("got records %s, want 1 2", got)
+		}
+	})
+}
+
 // TestMemoryIsBounded shows that lines wait in memory up to a number, those that calls have yet to make included.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,9 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 		l.rest = kept{append([]byte(nil), left...), todo.count}
 	}
 	l.endLocked(b, err)
+	if l.batch.ended { // the watch gave it up while the writer hung, which is over
+		l.batch = l.batch.renewed()
+	}
 	switch {
 	case err != nil:
 		l.problem = err
@@ -189,7 +192,8 @@ func (l *Log) look(again bool) error {
 	return l.problem
 }
 
-// giveUpLocked ends all waiting for a writer that hangs. The batch that gathers goes on to gather.
+// giveUpLocked ends all waiting for a writer that hangs. The batch that gathers goes on to gather, and nobody waits for
+// it until the writer goes on.
 func (l *Log) giveUpLocked() {
 	l.problem = errStalled
 	l.endLocked(l.inWork, errStalled)

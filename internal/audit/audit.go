@@ -68,6 +68,7 @@ type Log struct {
 	bytes    int64         // of those
 	room     int64         // bytes that fit behind what is written, for sure
 	short    error         // why there is not more room; nil: there is, or nobody tried
+	wanted   bool          // somebody waits for room
 	tried    chan struct{} // closed when the writer has tried to make room
 	problem  error         // why records cannot be written; nil: they can
 	next     *replacement  // a file to go on with
@@ -146,6 +147,7 @@ func (l *Log) Book() error {
 			return l.problem
 		}
 		tried := l.tried
+		l.wanted = true
 		l.nudge()
 		l.mu.Unlock()
 		select {

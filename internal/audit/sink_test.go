@@ -464,6 +464,52 @@ func TestRecordAfterStallIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestRoomThatCallsGiveBackIsBooked shows that a call which waits for room gets what others booked and did not need, at
+// once and not when the writer next looks by itself.
+func TestRoomThatCallsGiveBackIsBooked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.wait = make(chan struct{})
+		l := logOn(t, Config{}, d)
+		if err := l.Book(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = l.Keep(record(0)) }() // the writer is busy with it
+		synctest.Wait()
+		booked := 0
+		for ; l.isFree(maxLine); booked++ {
+			if err := l.Book(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waiting := make(chan time.Duration)
+		started := time.Now()
+		go func() {
+			if err := l.Book(); err != nil {
+				t.Error(err)
+			}
+			waiting <- time.Since(started)
+		}()
+		synctest.Wait()
+		for i := range booked {
+			go func() { _ = l.Keep(record(1 + i)) }()
+		}
+		synctest.Wait()
+		close(d.wait)
+		if took := <-waiting; took != 0 {
+			t.Errorf("waited %v for room that was there", took)
+		}
+	})
+}
+
+// isFree tells whether nobody has booked n bytes of the room.
+func (l *Log) isFree(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.freeLocked() >= n
+}
+
 // TestMemoryIsBounded shows that lines wait in memory up to a number, those that calls have yet to make included.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ type duties struct {
 	batch *batch       // to write; nil: none, or it has to wait until what failed is tried again
 	next  *replacement // nil: none
 	again bool         // try again what failed
-	low   bool         // there should be more room
+	low   bool         // there should be more room, or somebody waits for it
 	last  bool
 }
 
@@ -82,7 +82,8 @@ func (l *Log) begin() duties {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	do := duties{next: l.next, again: l.again || l.next != nil || l.isClosed, low: l.freeLocked() < lowRoom && l.short == nil, last: l.isClosed}
+	do := duties{next: l.next, again: l.again || l.next != nil || l.isClosed, last: l.isClosed}
+	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowRoom)
 	l.since, l.next, l.again = now, nil, false
 	if l.batch.count > 0 && (l.rest.count == 0 || do.again) {
 		do.batch = l.batch
@@ -154,7 +155,7 @@ func (l *Log) makeRoom(looking bool) {
 // triedLocked lets those look again who wait for room.
 func (l *Log) triedLocked() {
 	close(l.tried)
-	l.tried = make(chan struct{})
+	l.wanted, l.tried = false, make(chan struct{})
 }
 
 // watch lets nobody wait for a writer that hangs, wakes it for what must be tried again, and tells of problems.

@@ -89,7 +89,7 @@ func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
 	t.Parallel()
 	addr := "127.0.0.1:" + strconv.Itoa(freePort(t))
 	upstream := goUpstreamAt(t, addr, false)
-	g := serve(t, tenant(fmt.Sprintf("  go: {url: \"http://%s/mcp\", private_addresses: true}\n  own: {builtin: [calculate]}\n", addr)))
+	g := serve(t, tenant(fmt.Sprintf("  go: {url: \"http://%s/mcp\", private_addresses: true, grace: 1s}\n  own: {builtin: [calculate]}\n", addr)))
 	token := g.token(t)
 	has := func(name string) bool { return slices.Contains(g.tools(t, token), name) }
 	if !has("go__test_simple_text") {

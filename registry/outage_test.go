@@ -142,6 +142,29 @@ func isDown(err error) bool {
 	return ok
 }
 
+// TestURIsOfAServerThatWasNotReachedWentToAnother asks for a URI in no list, which two servers without prefix may have:
+// that nothing is known of one of them yet makes it not the other's.
+func TestURIsOfAServerThatWasNotReachedWentToAnother(t *testing.T) {
+	r := registry.New()
+	mustReplace(t, r, library("there", "", []string{"file:///known"}, nil))
+	r.Lose("new", "")
+	view := r.Catalogue().View([]string{"there", "new"})
+	if got, err := view.Resource("file:///x"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a URI in no list: got one of %v, %v, want ErrNotFound", got, err)
+	}
+	if got, err := view.Resource("file:///known"); err != nil || got.Server != "there" {
+		t.Errorf("a URI that is listed: got %v, %v, want one of the server that lists it", got, err)
+	}
+	alone, err := r.Catalogue().View([]string{"new"}).Resource("file:///x")
+	if err != nil || alone.Down() == nil {
+		t.Errorf("a URI that only the server that was not reached can have: got %v, %v, want that it is down", alone, err)
+	}
+	mustReplace(t, r, source("new", "", "tool"))
+	if got, err := r.Catalogue().View([]string{"there", "new"}).Resource("file:///x"); err != nil || got.Server != "there" {
+		t.Errorf("once the other is known to have no resources: got %v, %v, want one of the server that has some", got, err)
+	}
+}
+
 // TestUnreadListsStayAsTheyWere replaces a lost source by what is known of it so far.
 func TestUnreadListsStayAsTheyWere(t *testing.T) {
 	r := registry.New()

@@ -21,7 +21,7 @@ type View struct {
 	templates map[string]*Template
 	order     []string         // the servers
 	shelves   map[string]shelf // by server
-	open      []string         // servers without a prefix that have resources, in order
+	open      []string         // servers without a prefix that have resources, or may have for all that is known, in order
 }
 
 // Collision names an item that was left out of a view because an earlier server has its name, or because its URI has
@@ -46,7 +46,7 @@ func (c *Catalogue) newView(servers []string) *View {
 		s := c.shelves[server]
 		v.shelves[server] = s
 		v.order = append(v.order, server)
-		if s.reads && s.origin.prefix == "" {
+		if (s.reads || s.isUnreached()) && s.origin.prefix == "" {
 			v.open = append(v.open, server)
 		}
 	}

@@ -27,11 +27,13 @@ type strangers struct {
 	seen map[stranger]*seen
 }
 
-// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. The zero network
-// stands for all for whom there is no place.
+// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. Tokens of different
+// issuers are not summed up together, where the signature says whose they are: many clients may come from one address.
+// The zero network stands for all for whom there is no place.
 type stranger struct {
 	network         netip.Prefix
 	outcome, reason string
+	issuer          string // one of the config; "" for none that is known
 }
 
 // seen is what a stranger did in this window.
@@ -55,10 +57,13 @@ func (x *exchange) recordStranger(outcome, reason string) {
 func (s *strangers) shows(x *exchange, outcome, reason string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	who := stranger{networkOf(x.remote), outcome, reason}
+	who := stranger{network: networkOf(x.remote), outcome: outcome, reason: reason}
+	if x.refused != nil {
+		who.issuer = x.refused.Issuer
+	}
 	one := s.seen[who]
 	if one == nil && len(s.seen) >= maxStrangers {
-		who = stranger{netip.Prefix{}, outcome, otherAddresses}
+		who = stranger{outcome: outcome, reason: otherAddresses}
 		one = s.seen[who]
 	}
 	if one == nil {
@@ -77,7 +82,7 @@ func (s *strangers) shows(x *exchange, outcome, reason string) bool {
 func (o *seen) add(who stranger, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
-		sum.Time, sum.Outcome, sum.Reason, sum.Remote = at, who.outcome, who.reason, remoteName(who.network)
+		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason, remoteName(who.network), who.issuer
 	}
 	sum.Count++
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))
@@ -119,7 +124,7 @@ func (s *strangers) sums() []audit.Record {
 		}
 	}
 	slices.SortFunc(sums, func(a, b audit.Record) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote))
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote), cmp.Compare(a.Issuer, b.Issuer))
 	})
 	return sums
 }

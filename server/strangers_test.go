@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,14 +11,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // knock sends n requests with a token that is none, from an address.
 func knock(t *testing.T, handler http.Handler, address string, n int) {
 	t.Helper()
+	knockWith(t, handler, "forged", address, n)
+}
+
+// knockWith sends n requests with a token that is refused, from an address.
+func knockWith(t *testing.T, handler http.Handler, token, address string, n int) {
+	t.Helper()
 	for range n {
-		r := modernCall("echo").as("forged").request(t.Context(), "")
+		r := modernCall("echo").as(token).request(t.Context(), "")
 		r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), address
 		got := httptest.NewRecorder()
 		if handler.ServeHTTP(got, r); got.Code != http.StatusUnauthorized {
@@ -100,6 +108,35 @@ func TestFailedLoginsAreSummedUp(t *testing.T) {
 			t.Errorf("got %d lines and sums %v at the end, want the sum of one", single, sums)
 		}
 	})
+}
+
+// TestSumsHidNoOtherIssuer shows that refused tokens of one issuer do not hide those of another that come from the same
+// address, as all do behind one proxy, and that a sum says whose tokens it is of.
+func TestSumsHidNoOtherIssuer(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.config.Verify = func(_ context.Context, token string) (auth.Principal, error) {
+			return auth.Principal{}, &auth.Error{Reason: "expired", Issuer: token}
+		}
+	})
+	taken := w.recording()
+	handler := w.Handler()
+	knockWith(t, handler, "https://issuer.test", "192.0.2.1:1", 10)
+	knockWith(t, handler, "https://issuer2.test", "192.0.2.1:1", 7)
+	if _, single := sumsOf(taken()); single != 10 {
+		t.Errorf("got %d lines at first, want 5 of each issuer", single)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	sums := make(map[string]int)
+	for _, line := range taken() {
+		sums[line.Issuer] += line.Count
+	}
+	if want := map[string]int{"https://issuer.test": 5, "https://issuer2.test": 2}; !maps.Equal(sums, want) {
+		t.Errorf("got sums %v by issuer, want %v", sums, want)
+	}
 }
 
 // TestManyStrangersShareASum shows that memory and record stay bounded when there are many addresses.

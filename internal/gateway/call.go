@@ -132,12 +132,12 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	return failure.told
 }
 
-// kept puts r on record. It is false when that failed, or is not done in time; the log then says what is not on record.
+// kept puts r on record. It is false when that failed, or is not done in time; the log then says what may be missing.
 func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {
 		g.config.Metrics.AuditDropped(1)
-		g.config.Logger.ErrorContext(ctx, "a call was made and is not on record", "request_id", r.RequestID, "tenant", r.TenantID,
+		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id", r.RequestID, "tenant", r.TenantID,
 			"item", r.Item, "outcome", r.Outcome, "error", err)
 	}
 	return err == nil

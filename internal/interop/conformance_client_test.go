@@ -62,7 +62,7 @@ func TestConformanceClient(t *testing.T) {
 				for running := true; running; {
 					select {
 					case j := <-jobs.all:
-						t.Run(j.Scenario, func(t *testing.T) { j.run(t, driver) })
+						t.Run(j.Scenario, func(t *testing.T) { j.run(t, revision, driver) })
 					case err := <-finished:
 						running = false
 						if err != nil {
@@ -170,15 +170,17 @@ func takeJobs(t *testing.T) jobs {
 	return jobs{server.URL, all}
 }
 
-// run puts a gateway before the mock upstream and lets the driver do its part.
-func (j *job) run(t *testing.T, driver func(*testing.T, *gateway, *job) error) {
+// run puts a gateway before the mock upstream and lets the driver do its part. A mock upstream of 2026-07-28 is not asked
+// whether it has an older side: it holds a handshake against the rules of its revision.
+func (j *job) run(t *testing.T, revision string, driver func(*testing.T, *gateway, *job) error) {
 	code := 1
 	defer func() { j.done <- code }()
+	named := map[string]string{modernRevision: ", revision: " + modernRevision}
 	g := serve(t, fmt.Sprintf(`tenants:
   acme: {servers: [mock], rules: [{allow: ["*", "prompt:*", "resource:*"]}], limits: %s}
 servers:
-  mock: {url: %q, prefix: "", private_addresses: true}
-`, generous, j.URL))
+  mock: {url: %q, prefix: "", private_addresses: true%s}
+`, generous, j.URL, named[revision]))
 	t.Cleanup(g.kill) // others look at how it stops
 	if j.Scenario == "http-invalid-tool-headers" {
 		j.onlyValidTools(t, g)

@@ -33,6 +33,8 @@ func recordedUpstreams(t *testing.T) []recorded {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The Go SDK's servers of 2026-07-28 have an older side, too, to which calls of older clients would go.
+	named := map[string]string{modernRevision: ", revision: " + modernRevision}
 	var all []recorded
 	for _, revision := range revisions() {
 		up := recorded{name: "r" + strings.ReplaceAll(revision, "-", ""), revision: revision, notes: t.TempDir()}
@@ -47,14 +49,14 @@ func recordedUpstreams(t *testing.T) []recorded {
 			kind = ""
 			handler = sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: revision == modernRevision, PropagateRequestCancellation: true})
 		}
-		up.entry = fmt.Sprintf("{url: %q%s, private_addresses: true}", record.before(t, abrupt(t, handler)), kind)
+		up.entry = fmt.Sprintf("{url: %q%s%s, private_addresses: true}", record.before(t, abrupt(t, handler)), kind, named[revision])
 		up.sent = record.messages
 		all = append(all, up)
 	}
 	for name, revision := range map[string]string{"matrix-legacy": "2025-11-25", "matrix-modern": modernRevision} {
 		up := recorded{name: strings.TrimPrefix(name, "matrix-"), revision: revision, notes: t.TempDir()}
 		file := filepath.Join(t.TempDir(), "sent.jsonl")
-		up.entry = fmt.Sprintf("{command: /bin/sh, args: [-c, %q], env: {%s: %s, %s: %q}}", "tee -a "+file+" | "+binary, childRole, name, notesFolder, up.notes)
+		up.entry = fmt.Sprintf("{command: /bin/sh, args: [-c, %q], env: {%s: %s, %s: %q}%s}", "tee -a "+file+" | "+binary, childRole, name, notesFolder, up.notes, named[revision])
 		up.sent = func() [][]byte {
 			data, err := os.ReadFile(file)
 			if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"net/url"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -191,8 +190,12 @@ func (r *reader) prefix(n *node) string {
 func (r *reader) toolPatterns(n *node) []string {
 	var out []string
 	r.eachText(n, "idempotent", func(at *node, pattern string) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			r.fault(at, "%s is not a pattern: a tool's own name, with * for any run of characters", at.raw)
+		switch {
+		case patternShape.MatchString(pattern):
+		case strings.ContainsAny(pattern, `?[]\`):
+			r.fault(at, "%q never matches: only * stands for other characters; ?, [ ] and \\ do not, and no tool has them in its name", at.raw)
+		default:
+			r.fault(at, "%q is not a pattern: a tool's own name of letters, digits, _ - and ., with * for any run of characters", at.raw)
 		}
 		out = append(out, pattern)
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path"
 	"slices"
 	"time"
 
@@ -37,7 +36,6 @@ func (c *connection) repeats(ctx context.Context, i *item, call *registry.Call, 
 // isIdempotent tells whether the operator's patterns name the tool.
 func isIdempotent(patterns []string, tool string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		matches, err := path.Match(pattern, tool)
-		return err == nil && matches
+		return registry.MatchName(pattern, tool)
 	})
 }

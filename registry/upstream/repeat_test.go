@@ -22,6 +22,8 @@ func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 		{"another tool", []string{"other", "t*x"}, 0, 1, false},
 		{"named", []string{"tool"}, 0, 2, true},
 		{"by pattern", []string{"t*"}, 0, 2, true},
+		{"by pattern with text after the star", []string{"t*l"}, 0, 2, true},
+		{"by what is no star", []string{"t??l", "[t]ool", `\tool`}, 0, 1, false},
 		{"server failed", []string{"tool"}, http.StatusBadGateway, 2, true},
 		{"server refused", []string{"tool"}, http.StatusTooManyRequests, 1, false},
 	} {

@@ -53,7 +53,7 @@ type Config struct {
 	Grace        time.Duration
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
-	// Idempotent are patterns, as of path.Match, of the upstream's own tool names that the operator says do no harm when
+	// Idempotent are patterns, as of registry.MatchName, of the upstream's own tool names that the operator says do no harm when
 	// called twice: such a call is made once more when the upstream was lost before it answered.
 	Idempotent []string
 

@@ -313,6 +313,7 @@ func dump() string {
 			open = append(open, e.Name()+"="+target)
 		}
 	}
-	all, _ := json.Marshal(map[string]any{"env": os.Environ(), "fds": open, "args": os.Args[1:], "pgid": syscall.Getpgrp(), "pid": os.Getpid()})
+	dir, _ := os.Getwd()
+	all, _ := json.Marshal(map[string]any{"dir": dir, "env": os.Environ(), "fds": open, "args": os.Args[1:], "pgid": syscall.Getpgrp(), "pid": os.Getpid()})
 	return string(all)
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,8 +42,12 @@ type child struct {
 	drained chan struct{}  // closed when all of its output was read
 }
 
-// CheckCommand tells why the program of a command cannot be started: it is not in PATH, or not at its path.
-func CheckCommand(command string) error {
+// CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
+// or not at its path.
+func CheckCommand(command, dir string) error {
+	if dir != "" && strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		command = dir + "/" + command // not joined: "./x" must not become a name that is looked up in PATH
+	}
 	_, err := exec.LookPath(command)
 	return err
 }
@@ -56,6 +62,7 @@ type input interface {
 func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) {
 	// Nothing of a client's reaches this command line: it is the operator's own.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Command, cfg.Args...) //nolint:gosec // see above
+	cmd.Dir = cfg.Dir
 	cmd.Env = environment(os.Environ(), cfg.Env)
 	cmd.SysProcAttr = ownGroup()
 	k := &child{

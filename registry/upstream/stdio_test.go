@@ -319,6 +319,7 @@ func TestKilledChildComesBack(t *testing.T) {
 }
 
 type view struct {
+	Dir  string   `json:"dir"`
 	Env  []string `json:"env"`
 	FDs  []string `json:"fds"`
 	Args []string `json:"args"`
@@ -374,6 +375,36 @@ func TestT48ChildSeesNothingOfTheGateway(t *testing.T) {
 	}
 	if seen.PGID != seen.PID {
 		t.Errorf("process group: got %d, want its own %d", seen.PGID, seen.PID)
+	}
+}
+
+// TestCommandRunsInItsDirectory starts a child in a directory of its own, by a path that starts there.
+func TestCommandRunsInItsDirectory(t *testing.T) {
+	t.Parallel()
+	cfg := command("legacy")
+	cfg.Dir = t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, cfg.Dir+"/server"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Command = "./server"
+	r := start(t, cfg)
+	r.untilTool("env")
+	want, err := os.Stat(cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := surroundings(t, r)
+	if got, err := os.Stat(seen.Dir); err != nil || !os.SameFile(got, want) {
+		t.Errorf("directory of the child: got %s, %v, want %s", seen.Dir, err, cfg.Dir)
+	}
+	for command, found := range map[string]bool{"./server": true, "./nothing": false, "sh": true, "server": false, "/bin/sh": true} {
+		if err := upstream.CheckCommand(command, cfg.Dir); (err == nil) != found {
+			t.Errorf("CheckCommand(%q): got %v, want found: %t", command, err, found)
+		}
 	}
 }
 

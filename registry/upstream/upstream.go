@@ -32,6 +32,7 @@ type Config struct {
 
 	Command string
 	Args    []string
+	Dir     string            // where the command runs, and what a relative path in Command starts from; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
 	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8

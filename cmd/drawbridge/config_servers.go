@@ -23,6 +23,7 @@ type serverConfig struct {
 
 	command     string
 	args        []string
+	cwd         string // where it runs; "": where the gateway runs
 	env         map[string]string
 	maxChildren int // at once; 0: what upstreams do by themselves
 
@@ -78,7 +79,7 @@ func (r *reader) server(s *serverConfig, n *node) {
 	}
 	belongs := map[string][]string{
 		"builtin": {"csv_root", "weather_url", "geocoding_url"},
-		"command": {"args", "env", "max_children"},
+		"command": {"args", "cwd", "env", "max_children"},
 		"url":     {"headers"},
 		"openapi": {"base_url", "include", "output_schemas"},
 	}
@@ -130,6 +131,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"geocoding_url":     func(n *node) { s.geocodingURL = r.text(n); r.checkServerURL(n) },
 		"command":           func(n *node) { s.command = r.text(n) },
 		"args":              func(n *node) { s.args = r.arguments(n) },
+		"cwd":               func(n *node) { s.cwd = r.directory(n) },
 		"env":               func(n *node) { s.env = r.pairs(n, "env", checkVariable) },
 		"max_children":      func(n *node) { s.maxChildren = r.integer(n, 1, 1000) },
 		"url":               func(n *node) { s.url = r.text(n) },

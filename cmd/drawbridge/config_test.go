@@ -370,3 +370,30 @@ func TestSubjectsOfKnownIssuersAreTaken(t *testing.T) {
 		parse(t, strings.Replace(text, "servers: [files]", fmt.Sprintf("servers: [files], rules: [{subjects: [%q], deny: ['*']}]", subject), 1))
 	}
 }
+
+// TestCommandsRunWhereTheConfigSays: cwd is relative to the config file, and a command with a path is looked for there.
+func TestCommandsRunWhereTheConfigSays(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "drawbridge.yaml")
+	for cwd, want := range map[string]string{"": "", ", cwd: .": dir, ", cwd: " + dir: dir} {
+		text := strings.Replace(minimal, "bad/secret", "secret", 1)
+		text = strings.Replace(text, "{command: mcp-files}", "{command: ./server"+cwd+"}", 1)
+		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := parseConfig(file, []byte(text), testEnvironment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := upstreamConfig(cfg.servers[0], nil).Dir; got != want {
+			t.Errorf("%q: runs in %q, want %q", cwd, got, want)
+		}
+		missing := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codeNoCommand })
+		if found := want != ""; missing == found {
+			t.Errorf("%q: warned of a missing program: %t, want %t", cwd, missing, !found)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (r *reader) warnServer(cfg *config, s *serverConfig, m member) {
 	if !slices.ContainsFunc(cfg.tenants, func(t gateway.TenantConfig) bool { return slices.Contains(t.Servers, s.name) }) {
 		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.name)
 	}
-	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.command, "") != nil {
+	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.command, s.cwd) != nil {
 		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH", at.raw)
 	}
 	for _, name := range []string{"url", "base_url"} {

@@ -172,6 +172,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Prefix:       s.prefix,
 		Command:      s.command,
 		Args:         s.args,
+		Dir:          s.cwd,
 		Env:          s.env,
 		MaxChildren:  s.maxChildren,
 		URL:          s.url,

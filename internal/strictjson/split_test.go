@@ -176,6 +176,8 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		members, errMembers := strictjson.Members(nil, data) // neither may panic, whatever the text
 		elements, errElements := strictjson.Elements(nil, data)
+		for range strictjson.Tokens(data) {
+		}
 		mended, count := strictjson.Mend(data)
 		if again, n := strictjson.Mend(mended); n != 0 || !bytes.Equal(again, mended) || !utf8.Valid(mended) {
 			t.Errorf("Mend(%q) = %q (%d), and again %q (%d)", data, mended, count, again, n)
@@ -186,6 +188,7 @@ func FuzzCheck(f *testing.F) {
 		if count != 0 || !bytes.Equal(mended, data) {
 			t.Errorf("Mend changed %q, which passed Check, to %q", data, mended)
 		}
+		sameTokens(t, data)
 		switch trimmed := bytes.TrimLeft(data, " \t\r\n"); trimmed[0] {
 		case '{':
 			sameMembers(t, data, members, errMembers)
@@ -209,6 +212,22 @@ func sameMembers(t *testing.T, data []byte, members []strictjson.Member, err err
 		if string(want[m.Name]) != string(m.Value) {
 			t.Errorf("%q: member %q is %q, want %q", data, m.Name, m.Value, want[m.Name])
 		}
+	}
+}
+
+func sameTokens(t *testing.T, data []byte) {
+	t.Helper()
+	want := json.NewDecoder(bytes.NewReader(data))
+	for offset, token := range strictjson.Tokens(data) {
+		if _, err := want.Token(); err != nil {
+			t.Fatalf("%q: token %q at %d, want %v", data, token, offset, err)
+		}
+		if end := offset + len(token); int64(end) != want.InputOffset() || string(data[offset:end]) != string(token) {
+			t.Fatalf("%q: token %q ends at %d, want %d", data, token, end, want.InputOffset())
+		}
+	}
+	if token, err := want.Token(); !errors.Is(err, io.EOF) {
+		t.Errorf("%q: no more tokens before %v, error %v", data, token, err)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // testEnvironment is what the configs of testdata may expand.
 func testEnvironment(name string) (string, bool) {
 	value, ok := map[string]string{
-		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug",
+		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug", "INPUT_LEVEL": "info",
 	}[name]
 	return value, ok
 }

@@ -33,7 +33,7 @@ type trial struct {
 	config  *config
 	token   string
 	expires time.Time
-	skipped []skippedServer
+	found   imported // in the file of -servers
 }
 
 func runDev(ctx context.Context, args []string, s streams) int {
@@ -42,7 +42,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	cfg := defaultConfig()
 	flags.StringVar(&cfg.listen, "listen", cfg.listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.operator, "operator", cfg.operator, "`address` of /metrics, /healthz and /readyz")
-	file := flags.String("servers", "", "also run the servers of an mcpServers JSON `file`")
+	file := flags.String("servers", "", "also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
@@ -52,12 +52,12 @@ func runDev(ctx context.Context, args []string, s streams) int {
 			return exitRefused
 		}
 	}
-	servers, skipped, err := devServers(*file, processEnvironment())
+	found, err := devServers(*file, processEnvironment())
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitRefused
 	}
-	cfg.servers = servers
+	cfg.servers = found.servers
 	l, err := bind(ctx, cfg)
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", devBindError(err, cfg))
@@ -77,7 +77,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitFailure
 	}
-	t.skipped = skipped
+	t.found = found
 	return serve(ctx, cfg, l, options{up: func() { s.say("%s", t.text(l)) }}, s)
 }
 
@@ -94,23 +94,21 @@ func devBindError(err error, cfg *config) error {
 }
 
 // devServers are the built-in tools and the servers of a client's file.
-func devServers(file string, env environment) ([]serverConfig, []skippedServer, error) {
+func devServers(file string, env environment) (imported, error) {
 	servers := []serverConfig{{
 		name: devToolbox, prefix: devToolbox, builtin: builtin.Names(),
 		csvRoot: ".", weatherURL: forecasts, geocodingURL: geocoding,
 	}}
 	if file == "" {
-		return servers, nil, nil
+		return imported{servers: servers}, nil
 	}
 	data, err := readFile(file)
 	if err != nil {
-		return nil, nil, err
+		return imported{}, err
 	}
-	imported, skipped, err := importServers(data, []string{devToolbox}, env)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return append(servers, imported...), skipped, nil
+	found, err := importServers(file, data, []string{devToolbox}, env)
+	found.servers = append(servers, found.servers...)
+	return found, err
 }
 
 // newTrial completes the config with a fresh key and the tenant, and signs a token.
@@ -151,8 +149,11 @@ func (t *trial) text(l listeners) string {
 	for _, s := range t.config.servers {
 		row("tools", "%s", s.describe())
 	}
-	for _, s := range t.skipped {
-		row("skipped", "%s: %s", s.name, s.reason)
+	for _, p := range t.found.skipped {
+		row("skipped", "%s", p)
+	}
+	for _, p := range t.found.ignored {
+		row("ignored", "%s", p)
 	}
 	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
 	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))

@@ -1,50 +1,109 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// skippedServer is a server of a client's file that cannot run here.
-type skippedServer struct {
-	name, reason string
+// imported is what a client's file of servers says.
+type imported struct {
+	servers []serverConfig
+	skipped problems // why servers of the file cannot run here
+	ignored problems // what else in the file has no effect
 }
 
-// importServers reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. Members that only matter
-// to a client are passed over. A server that cannot run here is skipped with the reason; names are made valid and kept apart from taken.
-func importServers(data []byte, taken []string, env environment) ([]serverConfig, []skippedServer, error) {
-	root, err := mcp.ParseObject(data)
+// clientFile reads the file in which a client lists its servers.
+type clientFile struct {
+	imported
+
+	file string // as the operator wrote it
+	env  environment
+}
+
+// importServers reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A
+// server that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and
+// reason. Names are made valid and kept apart from taken. The error is problems.
+func importServers(file string, data []byte, taken []string, env environment) (imported, error) {
+	root, err := parseJSONC(file, data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("not JSON that can be read: %w", err)
+		return imported{}, err
 	}
-	listed := root.Object("mcpServers")
-	if !root.Has("mcpServers") {
-		listed = root.Object("servers")
+	f := &clientFile{file: file, env: env}
+	listed, err := f.listed(root)
+	if err != nil {
+		return imported{}, err
 	}
-	if listed.Len() == 0 {
-		return nil, nil, errors.New(`there are no servers in it; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}`)
-	}
-	var servers []serverConfig
-	var skipped []skippedServer
-	for name, raw := range listed.Members {
-		entry, _ := mcp.ObjectOf(raw)
-		s, err := importServer(entry, env)
-		if err != nil {
-			skipped = append(skipped, skippedServer{strconv.Quote(name), err.Error()})
+	for _, m := range listed {
+		s, faults := f.server(m.value)
+		for _, p := range faults {
+			p.Text = strconv.Quote(m.name) + ": " + p.Text
+			f.skipped = append(f.skipped, p)
+		}
+		if len(faults) > 0 {
 			continue
 		}
-		s.name = freeName(name, taken)
+		s.name = freeName(m.name, taken)
 		s.prefix = s.name
 		taken = append(taken, s.name)
-		servers = append(servers, s)
+		f.servers = append(f.servers, s)
 	}
-	return servers, skipped, nil
+	return f.imported, nil
+}
+
+// listed returns the servers of the file. What a client keeps beside them is ignored.
+func (f *clientFile) listed(root *node) ([]member, error) {
+	refuse := func(at *node, text string) error {
+		return problems{{f.file, at.line, at.col, text + `; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
+	}
+	if root.kind != mapping {
+		return nil, refuse(root, "this is no object")
+	}
+	var servers, others []member
+	for _, m := range root.members {
+		switch m.name {
+		case "mcpServers", "servers":
+			if m.value.kind != mapping {
+				return nil, refuse(m.value, m.name+" is no object")
+			}
+			servers = append(servers, m.value.members...)
+		case "inputs", "$schema": // an input is said where it is used
+		default:
+			others = append(others, m)
+		}
+	}
+	if len(servers) == 0 {
+		return nil, refuse(root, "there are no servers in it")
+	}
+	f.ignoreOthers(others)
+	return servers, nil
+}
+
+// ignoreOthers says in one line which members beside the servers are ignored: some clients keep all their settings there.
+func (f *clientFile) ignoreOthers(others []member) {
+	if len(others) == 0 {
+		return
+	}
+	const shown = 5
+	var names []string
+	for _, m := range others[:min(shown, len(others))] {
+		names = append(names, fmt.Sprintf("%.40q", m.name))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(others) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	f.ignore(others[0].key, "%s: servers are read from mcpServers and servers only", text)
+}
+
+// ignore records that something in the file has no effect.
+func (f *clientFile) ignore(at *node, format string, args ...any) {
+	if len(f.ignored) < maxProblems {
+		f.ignored = append(f.ignored, problem{f.file, at.line, at.col, fmt.Sprintf(format, args...), ""})
+	}
 }
 
 // freeName makes a valid server's name of name that is not taken yet.
@@ -61,85 +120,124 @@ func freeName(name string, taken []string) string {
 	return free
 }
 
-func importServer(entry mcp.Object, env environment) (serverConfig, error) {
+// server reads one server. It cannot run here when there are problems.
+func (f *clientFile) server(n *node) (serverConfig, problems) {
 	s := serverConfig{private: true, grace: defaultGrace, env: map[string]string{}, headers: map[string]string{}}
-	if string(entry.Value("disabled")) == "true" {
-		return s, errors.New("disabled in the file")
+	r := &reader{file: f.file}
+	switch {
+	case n.kind != mapping:
+		r.fault(n, "a server is an object with a command or a url")
+		return s, r.problems
+	case n.child("disabled").text == "true":
+		r.fault(n.member("disabled"), "disabled in the file")
+		return s, r.problems
+	case n.child("enabled").text == "false":
+		r.fault(n.member("enabled"), "disabled in the file")
+		return s, r.problems
 	}
-	in := &importer{env: env}
-	s.command = in.expand(entry.Text("command"))
-	for _, name := range []string{"url", "httpUrl", "serverUrl"} {
-		if s.url == "" {
-			s.url = in.expand(entry.Text(name))
+	address := func(at *node) {
+		if s.url != "" {
+			r.fault(at, "it has two addresses; keep one")
+		}
+		s.url = f.text(r, at)
+		r.checkServerURL(&node{kind: scalar, text: s.url, line: at.line, col: at.col})
+	}
+	read := fields{
+		"command": func(at *node) { s.command = f.text(r, at) },
+		"args":    func(at *node) { r.sequence(at, "args", func(item *node) { s.args = append(s.args, f.text(r, item)) }) },
+		"cwd":     func(at *node) { s.cwd = f.directory(r, at) },
+		"env":     func(at *node) { f.pairs(r, at, s.env, checkVariable) },
+		"headers": func(at *node) { f.pairs(r, at, s.headers, checkHeader) },
+		"url":     address, "httpUrl": address, "serverUrl": address,
+		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {}, "enabled": func(*node) {}, // read on their own
+	}
+	for _, m := range n.members {
+		if known := read[m.name]; known != nil {
+			known(m.value)
+		} else {
+			f.ignore(m.key, "%.40q has no effect here", m.name)
 		}
 	}
-	if s.url != "" && (entry.Text("type") == "sse" || entry.Text("transport") == "sse") {
-		s.transport = "sse" // other names of transports mean different things to different clients, and are found out
-	}
-	arguments, _ := entry.Value("args").Elements()
-	for _, raw := range arguments {
-		text, _ := raw.Text()
-		s.args = append(s.args, in.expand(text))
-	}
-	for name, raw := range entry.Object("env").Members {
-		s.env[name] = in.expandRaw(raw)
-		in.note(checkVariable(name, s.env[name]))
-	}
-	for name, raw := range entry.Object("headers").Members {
-		s.headers[name] = in.expandRaw(raw)
-		in.note(checkHeader(name, s.headers[name]))
-	}
-	if in.err != nil {
-		return s, in.err
-	}
-	return s, checkImported(s)
+	f.checkKind(r, &s, n)
+	return s, r.problems
 }
 
-func checkImported(s serverConfig) error {
+// checkKind says what a server is, a command or an address, and ignores what goes with the other.
+func (f *clientFile) checkKind(r *reader, s *serverConfig, n *node) {
+	kind, idle := "command", []string{"headers"}
 	switch {
+	case len(r.problems) > 0:
+		return
 	case s.command != "" && s.url != "":
-		return errors.New("it has both a command and an address")
-	case s.command != "":
-		return nil
-	case s.url == "":
-		return errors.New("it has neither a command nor an address")
+		r.fault(n, "it has both a command and an address; keep one")
+		return
+	case s.command == "" && s.url == "":
+		r.fault(n, "it has neither a command nor an address; add command or url")
+		return
+	case s.url != "":
+		kind, idle = "url", []string{"args", "cwd", "env"}
 	}
-	u, err := url.Parse(s.url)
-	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
-		return errors.New("its address is not plain http or https")
+	for _, m := range n.members {
+		switch {
+		case slices.Contains(idle, m.name):
+			f.ignore(m.key, "%s has no effect: this server has %s", m.name, kind)
+		case m.name == "type" || m.name == "transport":
+			f.transport(s, m.value, kind)
+		}
 	}
-	return nil
 }
 
-// importer keeps the first thing that is wrong with one server.
-type importer struct {
-	env environment
-	err error
+// transport takes the word of the file for HTTP+SSE only: other words mean different things to different clients, and
+// what they name is found out.
+func (f *clientFile) transport(s *serverConfig, at *node, kind string) {
+	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
+	wanted := map[string]string{"stdio": "command", "http": "url", "streamablehttp": "url", "sse": "url"}[word]
+	switch {
+	case wanted != kind:
+		f.ignore(at, "%.40q has no effect: this server has %s, and what it speaks is found out", at.text, kind)
+	case word == "sse":
+		s.transport = word
+	}
 }
 
-func (in *importer) expand(text string) string {
-	if strings.Contains(text, "${input:") {
-		in.note("it asks for ${input:…}, which only VS Code has")
+// text returns a text, or a number or truth value as its text, with its variables in place.
+func (f *clientFile) text(r *reader, n *node) string {
+	if n.kind != scalar {
+		r.fault(n, "a text is wanted here")
 		return ""
 	}
-	text = strings.ReplaceAll(text, "${env:", "${") // VS Code's spelling
-	out, _, err := expand(text, in.env)
-	if err != nil {
-		in.note(err.Error())
+	out, err := f.expand(n.text)
+	switch {
+	case err != nil:
+		r.fault(n, "%s", err)
+	case strings.ContainsRune(out, 0):
+		r.fault(n, "a text with a NUL character")
 	}
 	return out
 }
 
-// expandRaw reads texts, and numbers and truth values as their text.
-func (in *importer) expandRaw(raw mcp.RawJSON) string {
-	if text, ok := raw.Text(); ok {
-		return in.expand(text)
+// directory returns a directory, which may be relative to that of the file.
+func (f *clientFile) directory(r *reader, n *node) string {
+	dir := f.text(r, n)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(f.file), dir)
 	}
-	return string(raw)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		r.fault(n, "%q is not a directory", n.raw)
+	}
+	return dir
 }
 
-func (in *importer) note(reason string) {
-	if in.err == nil && reason != "" {
-		in.err = errors.New(reason)
-	}
+// pairs reads names with values that may be secrets: no value is ever quoted.
+func (f *clientFile) pairs(r *reader, n *node, into map[string]string, check func(name, value string) string) {
+	r.entries(n, "this", func(m member) {
+		if m.value.kind == null {
+			f.ignore(m.key, "%.40q is null and has no effect", m.name)
+			return
+		}
+		into[m.name] = f.text(r, m.value)
+		if reason := check(m.name, into[m.name]); reason != "" {
+			r.fault(m.key, "%s", reason)
+		}
+	})
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// This file reads JSON as editors write it into their settings: with comments (// and /* */) and with a comma after the
+// last member. Both are blanked out, byte for byte, and what is left must be strict JSON. So the places of all other
+// bytes stay what they were, and no second parser decides what JSON is.
+
+// parseJSONC reads one value into nodes with their places. Texts are not expanded. The error is problems.
+func parseJSONC(file string, data []byte) (*node, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	at := &walker{text: data, line: 1, col: 1}
+	refuse := func(offset int, text string) error {
+		n := at.node(min(offset, len(data)))
+		return problems{{file, n.line, n.col, text, ""}}
+	}
+	if len(data) > maxFileBytes {
+		return nil, refuse(0, "the file is larger than 16 MiB")
+	}
+	plain, unclosed := plainJSON(data)
+	if unclosed >= 0 {
+		return nil, refuse(unclosed, "a comment that does not end; close it with */")
+	}
+	err := strictjson.Check(plain)
+	if syntax, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
+		offset := int(syntax.Offset)
+		if rest := bytes.TrimLeft(plain[offset:], " \t\r\n,"); bytes.HasPrefix(rest, []byte(`"`)) {
+			offset = len(plain) - len(rest) // a name is refused at the end of what stands before it
+		}
+		return nil, refuse(offset, fmt.Sprintf(
+			"this is not JSON: %s (comments and a comma after the last member may stand; all else is strict)", syntax.Reason))
+	}
+	if err != nil {
+		return nil, refuse(0, err.Error())
+	}
+	return tree(plain, at), nil
+}
+
+// plainJSON returns data with blanks in the place of comments and of commas before a closing bracket. unclosed is the
+// offset of a comment that does not end, -1 when there is none.
+func plainJSON(data []byte) (plain []byte, unclosed int) {
+	plain = bytes.Clone(data)
+	comma := -1     // offset of a comma after which only blanks came, -1: of none
+	valued := false // whether that, or what comes, follows a value
+	for i := 0; i < len(plain); {
+		end, isComment := skip(plain, i)
+		switch {
+		case end < 0:
+			return nil, i
+		case isComment:
+			blank(plain[i:end])
+		case bytes.IndexByte([]byte(" \t\r\n"), plain[i]) >= 0:
+		case plain[i] == ',':
+			comma = -1
+			if valued {
+				comma = i
+			}
+			valued = false
+		default:
+			if isClosing := plain[i] == '}' || plain[i] == ']'; isClosing && comma >= 0 {
+				plain[comma] = ' '
+			}
+			comma, valued = -1, plain[i] != '{' && plain[i] != '[' && plain[i] != ':'
+		}
+		i = end
+	}
+	return plain, -1
+}
+
+// skip returns the end of the comment, string or single byte that begins at i; -1 for a comment without an end.
+func skip(data []byte, i int) (end int, isComment bool) {
+	rest := data[i:]
+	switch {
+	case bytes.HasPrefix(rest, []byte("//")):
+		if length := bytes.IndexByte(rest, '\n'); length >= 0 {
+			return i + length, true
+		}
+		return len(data), true
+	case bytes.HasPrefix(rest, []byte("/*")):
+		length := bytes.Index(rest[2:], []byte("*/"))
+		if length < 0 {
+			return -1, true
+		}
+		return i + 2 + length + 2, true
+	case rest[0] == '"':
+		for j := 1; j < len(rest); j++ {
+			switch rest[j] {
+			case '\\':
+				j++
+			case '"':
+				return i + j + 1, false
+			}
+		}
+		return len(data), false // strictjson says that the string does not end
+	}
+	return i + 1, false
+}
+
+// blank overwrites a comment but leaves its line breaks, so that lines keep their numbers.
+func blank(comment []byte) {
+	for i, c := range comment {
+		if c != '\n' {
+			comment[i] = ' '
+		}
+	}
+}
+
+// walker finds the lines and columns of offsets that are asked for in ascending order.
+type walker struct {
+	text              []byte
+	offset, line, col int
+}
+
+// node returns an empty node at the place of offset.
+func (w *walker) node(offset int) *node {
+	passed := w.text[w.offset:offset]
+	if breaks := bytes.Count(passed, []byte("\n")); breaks > 0 {
+		w.line += breaks
+		w.col = 1
+		passed = passed[bytes.LastIndexByte(passed, '\n')+1:]
+	}
+	w.col += utf8.RuneCount(passed)
+	w.offset = offset
+	return &node{line: w.line, col: w.col}
+}
+
+// tree makes nodes of checked JSON.
+func tree(plain []byte, at *walker) *node {
+	top := &node{kind: list}
+	open := []*node{top}
+	for offset, token := range strictjson.Tokens(plain) {
+		if token[0] == '}' || token[0] == ']' {
+			open = open[:len(open)-1]
+			continue
+		}
+		n := at.node(offset)
+		switch in := open[len(open)-1]; {
+		case in.kind == list:
+			in.items = append(in.items, n)
+		case len(in.members) == 0 || in.members[len(in.members)-1].value != nil:
+			name, _ := strictjson.Unquote(token) // it was checked
+			in.members = append(in.members, member{name: name, key: n})
+			continue
+		default:
+			in.members[len(in.members)-1].value = n
+		}
+		if n.fill(token); n.kind == mapping || n.kind == list {
+			open = append(open, n)
+		}
+	}
+	return top.items[0]
+}
+
+// fill gives n the kind and the text of a token.
+func (n *node) fill(token []byte) {
+	switch token[0] {
+	case '{':
+		n.kind = mapping
+	case '[':
+		n.kind = list
+	case 'n':
+		n.kind = null
+	case '"':
+		n.kind = scalar
+		n.text, _ = strictjson.Unquote(token) // it was checked
+	default:
+		n.kind, n.text = scalar, string(token)
+	}
+	n.raw = n.text
+}

@@ -110,9 +110,17 @@ func (r *reader) checkToolPattern(cfg *config, t *gateway.TenantConfig, at *node
 	}
 }
 
+// reachesUnknown tells whether the tenant names a server that is not there. That is reported by itself, and until it is
+// mended nothing is certain of the patterns that mean it.
+func (c *config) reachesUnknown(t *gateway.TenantConfig) bool {
+	return slices.ContainsFunc(t.Servers, func(name string) bool {
+		return !slices.ContainsFunc(c.servers, func(s serverConfig) bool { return s.name == name })
+	})
+}
+
 // checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its prefix.
 func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
-	if strings.HasPrefix(pattern, "*") {
+	if strings.HasPrefix(pattern, "*") || cfg.reachesUnknown(t) {
 		return
 	}
 	var servers []*serverConfig
@@ -163,8 +171,8 @@ func orNone(names []string) string {
 
 // checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
 // server's name, a colon and the URI as the server has it.
-func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
-	if strings.HasPrefix(pattern, "*") || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
+func (r *reader) checkResourceServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
+	if strings.HasPrefix(pattern, "*") || cfg.reachesUnknown(t) || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
 		return
 	}
 	name, _, found := strings.Cut(pattern, ":")

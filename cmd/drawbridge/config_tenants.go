@@ -134,7 +134,7 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		case kind == "prompt":
 			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, rest) })
 		default:
-			r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
+			r.later = append(r.later, func() { r.checkResourceServer(cfg, t, at, rest) })
 		}
 	})
 	return out

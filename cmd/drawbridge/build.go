@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -82,8 +84,12 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 	auditConfig := cfg.audit
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed = p.auditChanged
-	if p.audit, err = audit.Open(auditConfig); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+	p.audit, err = audit.Open(auditConfig)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: make its directory, or change audit.file", err)
+	case err != nil:
+		return nil, err
 	}
 	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
 	if p.issuers, err = newVerifiers(cfg.issuers, log); err != nil {

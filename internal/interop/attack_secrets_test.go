@@ -125,7 +125,7 @@ func TestCrashLoopOfAChildHurtsNobodyElse(t *testing.T) {
 	g := settle(t)
 	servers := fmt.Sprintf("  bad: {command: %q, env: {%s: crash}}\n  gone: {command: /nonexistent/program}\n  own: {builtin: [calculate]}\n", binary, childRole)
 	g.configure(t, tenant(servers))
-	g.run(t)
+	g.launch(t)
 	token := g.token(t)
 	for i := range 200 {
 		if text, isError := g.text(t, token, "own__calculate", fmt.Sprintf(`{"expression":"%d+1"}`, i)); isError || !strings.Contains(text, fmt.Sprint(i+1)) {

@@ -243,9 +243,19 @@ func settle(t testing.TB) *gateway {
 	return g
 }
 
-// run starts drawbridge with the config that was written, and waits until it is ready and its servers are up. Being ready
-// is not enough: on a busy machine the first attempt to reach a server may take too long, and the second one is later.
+// run starts drawbridge with the config that was written, and waits until its servers are up. That it is ready is not
+// enough: on a busy machine the first attempt to reach a server may take too long, and the second one is later.
 func (g *gateway) run(t testing.TB) {
+	t.Helper()
+	g.launch(t)
+	eventually(t, "all servers are up", func() bool { return !serverAway.MatchString(fetch(t, g.operator+"/readyz")) })
+}
+
+// serverAway matches what the operator's page says of a server that does not serve, or not yet.
+var serverAway = regexp.MustCompile(`server [a-z0-9-]+ is (down|starting)`)
+
+// launch starts drawbridge with the config that was written, and waits until it is ready.
+func (g *gateway) launch(t testing.TB) {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), drawbridge(t), "serve", "-config", g.config())
 	g.process = start(t, cmd)
@@ -257,11 +267,7 @@ func (g *gateway) run(t testing.TB) {
 		}
 		return status(t, g.operator+"/readyz") == http.StatusOK
 	})
-	eventually(t, "all servers are up", func() bool { return !serverAway.MatchString(fetch(t, g.operator+"/readyz")) })
 }
-
-// serverAway matches what the operator's page says of a server that does not serve, or not yet.
-var serverAway = regexp.MustCompile(`server [a-z0-9-]+ is (down|starting)`)
 
 func (g *gateway) config() string { return filepath.Join(g.dir, "drawbridge.yaml") }
 

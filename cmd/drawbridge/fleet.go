@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -206,7 +207,11 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 		f.log.InfoContext(ctx, "server up", slog.String("server", now.Server), slog.String("revision", now.Revision),
 			slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources), slog.Int("templates", now.Templates))
 	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
-		f.log.WarnContext(ctx, "server down", slog.String("server", now.Server), slog.String("problem", now.Problem))
+		attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
+		if len(now.Said) > 0 {
+			attributes = append(attributes, slog.String("stderr", strings.Join(now.Said, " | ")))
+		}
+		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", attributes...)
 	}
 	for _, r := range newRefusals(before.Refused, now.Refused) {
 		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
@@ -268,7 +273,7 @@ func (f *fleet) warnings() []string {
 	for _, name := range slices.Sorted(maps.Keys(f.statuses)) {
 		s := f.statuses[name]
 		if !s.Up {
-			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)", name, s.Problem, s.Since.UTC().Format(time.RFC3339)))
+			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)%s", name, s.Problem, s.Since.UTC().Format(time.RFC3339), lastSaid(s)))
 		}
 		if s.Advice != "" {
 			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))
@@ -282,6 +287,14 @@ func (f *fleet) warnings() []string {
 		}
 	}
 	return out
+}
+
+// lastSaid quotes what a server that is down wrote to standard error, "" when that was nothing.
+func lastSaid(s upstream.Status) string {
+	if len(s.Said) == 0 {
+		return ""
+	}
+	return "; last on its standard error: " + strings.Join(s.Said, " | ")
 }
 
 // leftOut says what a refusal left out.

@@ -181,7 +181,7 @@ func tryServer(ctx context.Context, srv serverConfig, catalogue *registry.Regist
 		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
 			err = unavailable.Err // which server stands before it
 		}
-		c.Message = err.Error()
+		c.Message = err.Error() + lastSaid(status)
 		return c
 	}
 	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))

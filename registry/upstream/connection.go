@@ -27,6 +27,7 @@ type connection struct {
 	refusals chan struct{} // a tool was refused to ask
 	news     atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
 
+	said      *lastWords    // of its child, or of the last one where it took more than one; empty for what is no child
 	strays    *strays       // of the server, in a session of a pool
 	control   *connection   // reads the lists for this session of a pool; nil: this connection reads its own
 	heard     atomic.Uint32 // the topics of which the server told on this connection
@@ -37,7 +38,7 @@ type connection struct {
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, strays: &strays{},
+		server: fault(server), count: count, said: &lastWords{}, strays: &strays{},
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }

@@ -65,6 +65,8 @@ func serveFake(kind string) {
 		return
 	case "exit":
 		os.Exit(3)
+	case "complain":
+		complain()
 	case "mute":
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return

@@ -80,26 +80,28 @@ func skipLine(in *bufio.Reader) error {
 	return errEndless
 }
 
-// drainErrors reads the child's standard error until it ends, so that the child never waits for a reader, and logs the
-// beginnings of some lines.
+// drainErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
+// lines for when the child fails, and logs the beginnings of some at the lowest level.
 func (k *child) drainErrors(ctx context.Context) {
-	in := bufio.NewReaderSize(k.stderr, maxErrorLine)
+	defer close(k.silent)
+	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
 	second, logged, within := time.Now(), 0, false
 	for {
 		part, err := in.ReadSlice('\n')
 		beginning := !within
 		within = errors.Is(err, bufio.ErrBufferFull)
-		if err != nil && !within {
-			return
-		}
 		if time.Since(second) > time.Second {
 			second, logged = time.Now(), 0
 		}
-		text := bytes.TrimSpace(part)
-		if !beginning || len(text) == 0 || logged >= maxErrors || !k.logger.Enabled(ctx, slog.LevelDebug) {
-			continue
+		if text := bytes.TrimSpace(part); beginning && len(text) > 0 {
+			k.conn.said.add(text)
+			if logged < maxErrors && k.logger.Enabled(ctx, slog.LevelDebug) {
+				logged++
+				k.logger.DebugContext(ctx, "child wrote to standard error", "line", readable(text, k.hide, maxErrorLine))
+			}
 		}
-		logged++
-		k.logger.DebugContext(ctx, "child wrote to standard error", "line", string(text))
+		if err != nil && !within {
+			return // behind the last line, which need not have an end
+		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func (u *Upstream) connect(ctx context.Context) (*connection, error) {
 	c := newConnection(u.cfg.Name, u.cfg.Count)
+	u.said.Store(c.said)
 	var err error
 	if u.cfg.URL != "" {
 		err = u.connectHTTP(ctx, c)

@@ -37,9 +37,12 @@ type child struct {
 	stderr *os.File
 	queue  chan []byte
 
+	hide *strings.Replacer // of what it was given in confidence
+
 	work    sync.WaitGroup // the four goroutines that startChild starts
 	exited  chan struct{}  // closed when the process is reaped
 	drained chan struct{}  // closed when all of its output was read
+	silent  chan struct{}  // closed when all of its standard error was read
 }
 
 // CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
@@ -67,9 +70,10 @@ func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) 
 	cmd.SysProcAttr = ownGroup()
 	k := &child{
 		duplex: newDuplex(c), logger: cfg.Logger, cmd: cmd, queue: make(chan []byte, queueMax),
-		exited: make(chan struct{}), drained: make(chan struct{}),
+		hide: hider(&cfg), exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut = k.tell
+	c.said.forget()
 	if err := k.start(); err != nil {
 		return nil, c.server.unavailable(false, err)
 	}
@@ -124,10 +128,12 @@ func (k *child) reap() {
 		err = errors.New("exit status 0")
 	}
 	<-k.drained // so that answers in the pipe are not lost
+	<-k.silent  // so that whoever learns of the end can tell what it said
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes what is queued, one message a line. A child that does not read for long is lost.
+// write writes what is queued, one message a line. A child that does not read for long is lost; one that ended is for reap
+// to name, since a broken pipe says less than its exit status.
 func (k *child) write() {
 	for {
 		select {
@@ -137,7 +143,9 @@ func (k *child) write() {
 				_, err = k.stdin.Write(line)
 			}
 			if err != nil {
-				k.lost(fmt.Errorf("write to child: %w", err))
+				if errors.Is(err, os.ErrDeadlineExceeded) || !k.ended(tailLimit) {
+					k.lost(fmt.Errorf("write to child: %w", err))
+				}
 				return
 			}
 		case <-k.gone:

@@ -95,6 +95,7 @@ type Status struct {
 	Refused  []registry.Refusal // definitions, and with reason "list" whole lists that could not be read
 	Restarts int
 	Problem  string    // why it is down, for operators; "" when up
+	Said     []string  // the last lines that its child wrote to standard error, cleaned, in case these say why it is down
 	Since    time.Time // when it went down, or was first tried; zero when up
 	Advice   string    // what operators can mend although it is up; "": nothing
 }
@@ -105,6 +106,9 @@ type Upstream struct {
 	reg *registry.Registry
 
 	control atomic.Pointer[connection] // the present one; nil while there is none
+
+	// said is what the child of the last control connection wrote to standard error; nil before the first connection.
+	said atomic.Pointer[lastWords]
 
 	watches watches
 	strays  strays
@@ -162,12 +166,12 @@ func (u *Upstream) Run(ctx context.Context) error {
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.connect(ctx)
 	if err != nil {
-		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
+		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.lastSaid()}, err
 	}
 	defer c.end(ctx, true)
 	l := newLists(c)
 	if err := u.read(ctx, l, everyTopic, func() {}); err != nil {
-		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err)}, err
+		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.lastSaid()}, err
 	}
 	status := l.status(u.reg.Replace(u.source(l)))
 	status.Server, status.Up, status.Tried = u.cfg.Name, true, true
@@ -213,16 +217,25 @@ func (u *Upstream) up(now Status) {
 	u.cfg.Status(now)
 }
 
-// down records that the upstream is lost, and why.
+// down records that the upstream is lost, and why. Its child has ended.
 func (u *Upstream) down(err error) {
+	said := u.lastSaid()
 	u.mu.Lock()
 	u.status = Status{
 		Server: u.cfg.Name, Tried: true, Revision: u.status.Revision, Restarts: u.status.Restarts, Problem: problem(err),
-		Since: u.since,
+		Said: said, Since: u.since,
 	}
 	status := u.status
 	u.mu.Unlock()
 	u.cfg.Status(status)
+}
+
+// lastSaid returns the last lines that the last child wrote to standard error, nil for a server that is no child.
+func (u *Upstream) lastSaid() []string {
+	if said := u.said.Load(); said != nil {
+		return said.shown(hider(&u.cfg))
+	}
+	return nil
 }
 
 // problem is what an operator reads: the error with its hidden cause, in a bounded length.

@@ -1,0 +1,110 @@
+package upstream_test
+
+import (
+	"bufio"
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// complain writes the file that the first argument names to standard error, and fails.
+func complain() {
+	words, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		words = []byte(err.Error())
+	}
+	_, _ = os.Stderr.Write(words) // nobody is left to tell
+	os.Exit(3)
+}
+
+// complaint runs a child that fails with these words, which stand in a file, and returns what became known of it.
+func complaint(t *testing.T, cfg upstream.Config, words string) upstream.Status {
+	t.Helper()
+	file := t.TempDir() + "/words"
+	if err := os.WriteFile(file, []byte(words), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Args = append([]string{file}, cfg.Args...)
+	r := start(t, cfg)
+	r.until("an attempt ended", func() bool { return r.last().Tried })
+	return r.last()
+}
+
+// TestLastWordsOfAFailingChildAreHidden starts children that say why they fail and then exit, and finds that in the status
+// beside the exit status.
+func TestLastWordsOfAFailingChildAreHidden(t *testing.T) {
+	t.Parallel()
+	given := command("complain", "--api-key", "open sesame", "--data", "/srv/files", "--auth-token=swordfish")
+	given.Env["SHORT"], given.Env["SERVICE_KEY"], given.Env["LONGER"] = "abc", "correct horse\nbattery staple", "correct horse battery"
+	for name, test := range map[string]struct{ words, want string }{
+		"one line":                {"API_KEY is required\n", "API_KEY is required"},
+		"a line without an end":   {"Traceback\r\n\n  KeyError: 'API_KEY'", "Traceback|KeyError: 'API_KEY'"},
+		"nothing":                 {"", ""},
+		"a variable's value":      {"bad key: battery staple, abc", "bad key: [REDACTED:SERVICE_KEY], abc"},
+		"the longest of values":   {"bad key: correct horse battery!", "bad key: [REDACTED:LONGER]!"},
+		"arguments":               {"open sesame in /srv/files, swordfish", "[REDACTED:--api-key] in /srv/files, [REDACTED:--auth-token]"},
+		"a secret of another":     {"ghp_" + "0123456789abcdefghijABCDEFGHIJ2Ow9Sw", "[REDACTED:github-pat]"},
+		"escapes":                 {"\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07and\u202e more\xff", "red and more\uFFFD"},
+		"a value with escapes in": {"sword\x1b[1mfish", "[REDACTED:--auth-token]"},
+		"many lines":              {strings.Repeat("x\n", 50) + "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "1|2|3|4|5|6|7|8|9|10"},
+		"a long line":             {strings.Repeat("é", 200) + "\nthe end", strings.Repeat("é", 150) + "…|the end"},
+		"a secret on the cut":     {strings.Repeat("x", 295) + "battery staple", strings.Repeat("x", 295) + "[REDA…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := complaint(t, given, test.words)
+			if got.Problem != "child ended: exit status 3" {
+				t.Errorf("problem: got %q, want the exit status", got.Problem)
+			}
+			if said := strings.Join(got.Said, "|"); said != test.want {
+				t.Errorf("said: got %q, want %q", said, test.want)
+			}
+		})
+	}
+}
+
+// TestTenMegabytesOfLastWordsAreBounded lets a child write without end, with and without line breaks.
+func TestTenMegabytesOfLastWordsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, words := range map[string]string{
+		"lines":    strings.Repeat(strings.Repeat("y", 1023)+"\n", 10<<10),
+		"one line": strings.Repeat("y", 10<<20),
+	} {
+		got := complaint(t, command("complain"), words+"\nAPI_KEY is required")
+		size := 0
+		for _, line := range got.Said {
+			size += len(line)
+		}
+		if n := len(got.Said); n == 0 || n > 10 || size > 10*310 || got.Said[n-1] != "API_KEY is required" {
+			t.Errorf("%s: got %d lines of %d bytes, want at most 10 of 300 with the last one: %.400q", name, n, size, got.Said)
+		}
+	}
+}
+
+// TestFloodOnStandardErrorStaysOutOfTheLog lets a child that serves write a megabyte: above the lowest level the log has
+// nothing of it, and there a bounded number of lines.
+func TestFloodOnStandardErrorStaysOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	for level, most := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 20 * 60} {
+		var log lockedBuffer
+		cfg := command("legacy")
+		cfg.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level}))
+		r := start(t, cfg)
+		r.untilTool("stderr")
+		r.must("stderr", `{}`)
+		r.stop()
+		lines := 0
+		for scanner := bufio.NewScanner(strings.NewReader(log.String())); scanner.Scan(); {
+			if bytes.Contains(scanner.Bytes(), []byte("standard error")) {
+				lines++
+			}
+		}
+		if lines > most {
+			t.Errorf("level %s: got %d lines, want at most %d", level, lines, most)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package upstream
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBrokenPipeDoesNotHideWhyAChildEnded writes to children that do not read any more: one that is about to end is lost
+// for the reason that its end has, and one that lives on for the broken pipe.
+func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			theirs, ours := net.Pipe()
+			_ = theirs.Close() // in memory, where that cannot fail
+			k := &child{
+				duplex: newDuplex(newConnection("s", func(Anomaly, int) {})), stdin: ours, queue: make(chan []byte, queueMax),
+				exited: make(chan struct{}),
+			}
+			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			go k.write()
+			time.Sleep(tailLimit - time.Nanosecond)
+			if ends {
+				close(k.exited)
+				synctest.Wait()
+				k.lost(errGone) // reap's word
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			select {
+			case <-k.gone:
+			default:
+				t.Fatalf("ends %v: not lost", ends)
+			}
+			if got := errors.Is(k.cause, errGone); got != ends {
+				t.Errorf("ends %v: lost because %v", ends, k.cause)
+			}
+		})
+	}
+}

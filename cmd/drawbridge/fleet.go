@@ -111,7 +111,7 @@ func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 		return f.startOpenAPI(ctx, s)
 	}
 	outage := f.catalogue.Lose(s.name, s.prefix) // before anybody can call
-	f.note(ctx, upstream.Status{Server: s.name, Problem: "not tried yet", Since: outage.Since})
+	f.note(ctx, upstream.Status{Server: s.name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.name, string(kind), n) }
@@ -265,15 +265,19 @@ func (f *fleet) tried() bool {
 	return true
 }
 
-// warnings says which servers are down, what can be mended at others, and which items are left out.
+// warnings says which servers are starting or down, what can be mended at others, and which items are left out.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(f.statuses)) {
 		s := f.statuses[name]
-		if !s.Up {
-			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)%s", name, s.Problem, s.Since.UTC().Format(time.RFC3339), lastSaid(s)))
+		switch since := s.Since.UTC().Format(time.RFC3339); {
+		case s.Up:
+		case !s.Tried:
+			out = append(out, fmt.Sprintf("server %s is starting (since %s)", name, since))
+		default:
+			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)%s", name, s.Problem, since, lastSaid(s)))
 		}
 		if s.Advice != "" {
 			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,20 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 		if got[i] != want {
 			t.Errorf("warning %d: got %q, want %q", i, got[i], want)
 		}
+	}
+}
+
+// TestServerIsStartingUntilItWasTried shows /readyz's line for a server that had no time to answer yet.
+func TestServerIsStartingUntilItWasTried(t *testing.T) {
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	f.apply(t.Context(), []serverConfig{{name: "slow", prefix: "slow", command: "sh", args: []string{"-c", "read line; read never"}}})
+	got := f.warnings()
+	if len(got) != 1 || !regexp.MustCompile(`^server slow is starting \(since [0-9T:-]+Z\)$`).MatchString(got[0]) {
+		t.Errorf("got %q, want that it is starting", got)
+	}
+	if f.tried() {
+		t.Error("a server that is starting counts as tried")
 	}
 }
 

@@ -78,7 +78,10 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		return exitFailure
 	}
 	t.found = found
-	return serve(ctx, cfg, l, options{up: func() { s.say("%s", t.text(l)) }}, s)
+	return serve(ctx, cfg, l, options{
+		up:          func() { s.say("%s", t.text(l)) },
+		serverLevel: slog.LevelInfo, // who tries servers wants to see when they are there, and not a line for each request
+	}, s)
 }
 
 // devBindError says which port is taken and what helps.

@@ -59,6 +59,8 @@ type options struct {
 	hangups <-chan os.Signal // ask for a reload; nil: the config is not reloaded at all
 	env     environment
 	up      func() // called when everything runs; may be nil
+
+	serverLevel slog.Leveler // from which on is logged how the servers are; nil: the level of the config, as for all else
 }
 
 // serve runs the gateway until ctx ends or a part fails.
@@ -76,6 +78,9 @@ func serve(ctx context.Context, cfg *config, l listeners, o options, s streams) 
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))
 		return exitFailure
+	}
+	if o.serverLevel != nil {
+		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.logFormat)
 	}
 	p.metrics.LogLost(buffer.lost.Load)
 	if err := p.run(ctx, l, o); err != nil {

@@ -27,6 +27,8 @@ type serverConfig struct {
 	env         map[string]string
 	maxChildren int // at once; 0: what upstreams do by themselves
 
+	startTimeout time.Duration // of the command, until it answers
+
 	url       string
 	transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
 	headers   map[string]string
@@ -43,12 +45,14 @@ type serverConfig struct {
 	private      bool // may be on a loopback or private address
 }
 
-// defaultGrace is long enough for most servers to be started again.
-const defaultGrace = 30 * time.Second
+const (
+	defaultGrace        = 30 * time.Second // long enough for most servers to be started again
+	defaultStartTimeout = time.Minute      // long enough for npx and the like to fetch the program first
+)
 
 func (r *reader) servers(cfg *config, n *node) {
 	r.entries(n, "servers", func(m member) {
-		s := serverConfig{name: m.name, prefix: m.name, grace: defaultGrace}
+		s := serverConfig{name: m.name, prefix: m.name, grace: defaultGrace, startTimeout: defaultStartTimeout}
 		if !registry.ValidServerName(m.name) {
 			r.faultHint(m.key, validServerName(m.name), "%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
 		}
@@ -79,7 +83,7 @@ func (r *reader) server(s *serverConfig, n *node) {
 	}
 	belongs := map[string][]string{
 		"builtin": {"csv_root", "weather_url", "geocoding_url"},
-		"command": {"args", "cwd", "env", "max_children"},
+		"command": {"args", "cwd", "env", "max_children", "start_timeout"},
 		"url":     {"headers"},
 		"openapi": {"base_url", "include", "output_schemas"},
 	}
@@ -134,6 +138,7 @@ func (r *reader) serverFields(s *serverConfig) fields {
 		"cwd":               func(n *node) { s.cwd = r.directory(n) },
 		"env":               func(n *node) { s.env = r.pairs(n, "env", checkVariable) },
 		"max_children":      func(n *node) { s.maxChildren = r.integer(n, 1, 1000) },
+		"start_timeout":     func(n *node) { s.startTimeout = r.duration(n) },
 		"url":               func(n *node) { s.url = r.text(n) },
 		"headers":           func(n *node) { s.headers = r.pairs(n, "headers", checkHeader) },
 		"grace":             func(n *node) { s.grace = r.duration(n) },

@@ -175,6 +175,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Args:         s.args,
 		Dir:          s.cwd,
 		Env:          s.env,
+		StartTimeout: s.startTimeout,
 		MaxChildren:  s.maxChildren,
 		URL:          s.url,
 		Type:         s.transport,

@@ -187,6 +187,23 @@ func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 	}
 }
 
+// TestStartTimeoutReachesUpstreams reads commands with and without one of their own.
+func TestStartTimeoutReachesUpstreams(t *testing.T) {
+	for server, want := range map[string]time.Duration{
+		`{command: npx}`:                       time.Minute,
+		`{command: npx, start_timeout: 2m30s}`: 150 * time.Second,
+	} {
+		cfg := parse(t, minimal+"  tested: "+server+"\n")
+		if got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler)).StartTimeout; got != want {
+			t.Errorf("%s: got %v, want %v", server, got, want)
+		}
+	}
+	found, err := importServers("servers.json", []byte(`{"mcpServers": {"a": {"command": "npx"}}}`), nil, testEnvironment)
+	if err != nil || found.servers[0].startTimeout != time.Minute {
+		t.Errorf("of a client's file: got %+v, %v, want a minute", found, err)
+	}
+}
+
 // TestNamesStayTakenAsLongAsTheConfigSays applies one config after the other with a server that never answers, and with
 // one whose tools the fleet has itself.
 func TestNamesStayTakenAsLongAsTheConfigSays(t *testing.T) {

@@ -122,7 +122,7 @@ func freeName(name string, taken []string) string {
 
 // server reads one server. It cannot run here when there are problems.
 func (f *clientFile) server(n *node) (serverConfig, problems) {
-	s := serverConfig{private: true, grace: defaultGrace, env: map[string]string{}, headers: map[string]string{}}
+	s := serverConfig{private: true, grace: defaultGrace, startTimeout: defaultStartTimeout, env: map[string]string{}, headers: map[string]string{}}
 	r := &reader{file: f.file}
 	switch {
 	case n.kind != mapping:

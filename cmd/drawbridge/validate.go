@@ -152,17 +152,24 @@ func (f *findings) json(string) string {
 
 // tryOnline connects to everything at once and waits for the answers. What the servers offer goes into the catalogue.
 func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) []check {
-	ctx, cancel := context.WithTimeout(ctx, onlineTimeout)
+	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
 	for _, iss := range cfg.issuers {
 		if iss.JWKSURL != "" {
-			tries = append(tries, func() check { return tryKeySet(ctx, iss) })
+			tries = append(tries, func() check { return tryKeySet(limited, iss) })
 		}
 	}
 	for _, srv := range cfg.servers {
 		if srv.isElsewhere() { // an API has no question that is sure to be harmless
-			tries = append(tries, func() check { return tryServer(ctx, srv, catalogue) })
+			tries = append(tries, func() check {
+				if srv.command == "" {
+					return tryServer(limited, srv, catalogue)
+				}
+				limited, cancel := context.WithTimeout(ctx, srv.startTimeout+onlineTimeout) // it starts first
+				defer cancel()
+				return tryServer(limited, srv, catalogue)
+			})
 		}
 	}
 	checks := make([]check, len(tries))

@@ -31,6 +31,7 @@ type pool struct {
 	shared     bool                                         // by the operator's word one session may serve everyone
 	attributes bool                                         // the transport does
 	max        int                                          // sessions at once
+	opening    time.Duration                                // how long one handshake may take
 	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
 	end        context.CancelFunc
 	lagging    atomic.Bool    // a stream of a session was not open in time
@@ -125,7 +126,7 @@ func newPool(
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // close ends it, in its own order
 	p := &pool{
 		control: control, server: control.conn.server, dial: dial, strays: seen, shared: cfg.Shared,
-		attributes: control.link.attributes(), max: maxSessions, end: end,
+		attributes: control.link.attributes(), max: maxSessions, opening: cfg.openLimit(), end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
 		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{}, tasks: map[string]*task{},
 	}
@@ -261,7 +262,7 @@ func (p *pool) open(s *pooled) {
 	defer close(s.opened)
 	ctx, cancel := p.owned()
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, 2*handshakeLimit) // a child may be started twice
+	ctx, cancel = context.WithTimeout(ctx, 2*p.opening) // a child may be started twice
 	defer cancel()
 	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(s.key.capabilities))
 	if err := p.dial(ctx, s.conn, capabilities); err != nil {

@@ -77,7 +77,7 @@ func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Obj
 
 // openAs dials in the way of a legacy kind and does the handshake.
 func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object) error {
-	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
+	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
 	link, err := u.dial(limited, c, k)
 	if err != nil {
@@ -201,8 +201,8 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 }
 
 // connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
-// way at once; so is, from then on, every further one. When that fails, the next child is asked again. None is asked where
-// the operator named an older revision.
+// way at once; so is, from then on, every further one, and the next one after a child that did not answer in its time. When
+// that fails, the next child is asked again. None is asked where the operator named an older revision.
 func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	if u.cfg.named() == mcp.Legacy {
 		return u.openAs(ctx, c, kindLegacy, u.declared())
@@ -214,7 +214,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 		}
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
+	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
 	link, err := startChild(ctx, c, u.cfg)
 	if err != nil {
@@ -243,7 +243,11 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	default:
 		link.close(ctx, false)
 	}
-	if ctx.Err() != nil || errors.Is(err, errNoCommon) {
+	switch {
+	case ctx.Err() != nil || errors.Is(err, errNoCommon):
+		return err
+	case limited.Err() != nil: // a second start would take twice the time that the operator gives
+		u.remember(kindShy)
 		return err
 	}
 	return u.openAs(ctx, c, kindShy, u.declared())
@@ -278,7 +282,7 @@ var (
 func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
 	limit := probeLimit
 	if u.cfg.named() == mcp.Modern {
-		limit = handshakeLimit
+		limit = u.cfg.openLimit()
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

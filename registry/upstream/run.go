@@ -10,7 +10,8 @@ import (
 
 // Limits of supervision.
 const (
-	handshakeLimit = 10 * time.Second // from the first byte to a known era
+	handshakeLimit = 10 * time.Second // from the first byte to a known era, over HTTP
+	startLimit     = time.Minute      // the same of a child, with its start
 	listLimit      = 30 * time.Second // for all pages
 	aliveLimit     = 10 * time.Second // for the answer that proves life
 	streamLimit    = time.Second      // until a stream is open that a legacy server sends on by itself

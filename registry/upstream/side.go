@@ -66,7 +66,7 @@ func (u *Upstream) newSide(ctx context.Context, c *connection, m *modern) *side 
 
 // openSide opens one session under the older era. Unlike openAs it finds out nothing that is remembered.
 func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	ctx, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
 	link, err := u.dial(ctx, c, kindLegacy)
 	if err != nil {

@@ -13,6 +13,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,6 +35,10 @@ type Config struct {
 	Args    []string
 	Dir     string            // where the command runs, and what a relative path in Command starts from; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
+
+	// StartTimeout is how long a child may take from its start to a known era. A program that is fetched before it runs takes
+	// long the first time. Zero: a minute.
+	StartTimeout time.Duration
 
 	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8
 
@@ -66,6 +71,14 @@ type Config struct {
 	// goroutine.
 	Count  func(kind Anomaly, n int)
 	Logger *slog.Logger
+}
+
+// openLimit returns how long the handshake of one connection may take.
+func (c *Config) openLimit() time.Duration {
+	if c.URL != "" {
+		return handshakeLimit
+	}
+	return cmp.Or(c.StartTimeout, startLimit)
 }
 
 // named returns the era of the revision that the operator named, 0 when the server's is to be found out.

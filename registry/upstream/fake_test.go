@@ -67,6 +67,9 @@ func serveFake(kind string) {
 		os.Exit(3)
 	case "complain":
 		complain()
+	case "once":
+		once()
+		kind = "legacy"
 	case "mute":
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -17,6 +18,8 @@ const (
 	maxKeptLine  = 8 << 10 // bytes of a line, so that a long secret is known as one before the line is cut
 	maxShownLine = 300     // bytes of a line that is shown
 	minSecret    = 4       // bytes of a value that is looked for
+
+	wordsEvery = time.Minute // between two lines in the log on children for calls that do not open
 )
 
 // lastWords are the last lines that a child wrote to its standard error, as it wrote them. The zero value has none. It is

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -19,6 +20,37 @@ func complain() {
 	}
 	_, _ = os.Stderr.Write(words) // nobody is left to tell
 	os.Exit(3)
+}
+
+// once complains unless the file that the first argument names is missing; then it makes it.
+func once() {
+	f, err := os.OpenFile(os.Args[1], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		complain()
+	}
+	_, _ = f.WriteString("the seat is taken\n") // else the test fails
+	_ = f.Close()
+}
+
+// TestChildForCallsThatFailsIsInTheLog starts a server that runs once at a time: its first child lists, and every call finds
+// out why there is no second one.
+func TestChildForCallsThatFailsIsInTheLog(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	cfg := command("once", t.TempDir()+"/seat")
+	cfg.Revision = mcp.Revision2511 // else the first child may be one that is asked and started again
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r := start(t, cfg)
+	r.untilTool("echo")
+	for range 3 {
+		if _, err := r.call(t.Context(), "echo", `{}`, nil); err == nil {
+			t.Fatal("a call was served without a child")
+		}
+	}
+	const want = `level=WARN msg="no child for calls" upstream=up problem="child ended: exit status 3" stderr="the seat is taken"`
+	if got := strings.Count(log.String(), want); got != 1 {
+		t.Errorf("got %d lines, want one of %s in %s", got, want, log.String())
+	}
 }
 
 // complaint runs a child that fails with these words, which stand in a file, and returns what became known of it.

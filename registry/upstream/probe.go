@@ -72,7 +72,9 @@ func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Obj
 	if known == kindUnknown || known == kindModern {
 		return c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
 	}
-	return u.openAs(ctx, c, known, capabilities)
+	err := u.openAs(ctx, c, known, capabilities)
+	u.tellWords(ctx, c, err)
+	return err
 }
 
 // openAs dials in the way of a legacy kind and does the handshake.

@@ -59,6 +59,7 @@ func (u *Upstream) newSide(ctx context.Context, c *connection, m *modern) *side 
 	control := &legacy{conn: c, link: m.link} // runs nothing: what a pool knows of its server
 	s.pool = newPool(ctx, control, u.cfg, func(ctx context.Context, c *connection, capabilities mcp.Object) error {
 		err := u.openSide(ctx, c, capabilities)
+		u.tellWords(ctx, c, err)
 		return s.opened(c, err)
 	}, &u.strays)
 	return s

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,6 +133,7 @@ type Upstream struct {
 	advised bool          // that is in the log
 	kind    kind          // that was found last
 	next    chan struct{} // closed when there is another connection
+	worded  time.Time     // when the log was told last why a child for calls did not open
 	since   time.Time     // when the server was lost last
 	fading  *time.Timer   // takes its items out of the lists, unless it is back before; nil: they are out, or were never in
 }
@@ -249,6 +251,24 @@ func (u *Upstream) lastSaid() []string {
 		return said.shown(hider(&u.cfg))
 	}
 	return nil
+}
+
+// tellWords logs why a child that was to serve calls did not open, with what it wrote to standard error. Every call may start
+// one, so that this is said once in wordsEvery.
+func (u *Upstream) tellWords(ctx context.Context, c *connection, err error) {
+	if err == nil || u.cfg.URL != "" || ctx.Err() != nil {
+		return
+	}
+	u.mu.Lock()
+	soon := time.Since(u.worded) < wordsEvery
+	if !soon {
+		u.worded = time.Now()
+	}
+	u.mu.Unlock()
+	if !soon {
+		u.cfg.Logger.WarnContext(ctx, "no child for calls", slog.String("problem", problem(err)),
+			slog.String("stderr", strings.Join(c.said.shown(hider(&u.cfg)), " | ")))
+	}
 }
 
 // problem is what an operator reads: the error with its hidden cause, in a bounded length.

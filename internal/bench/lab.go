@@ -37,7 +37,7 @@ tenants:
   bench:
     servers: [echo]
     rules: [{allow: ["echo__*"]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000}
+    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
 servers:
   echo: {url: "http://%s/mcp", private_addresses: true}
 audit: {file: audit.jsonl, sync: interval}

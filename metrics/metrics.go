@@ -139,7 +139,7 @@ func (m *Metrics) process(f promauto.Factory) {
 		Name: "drawbridge_config_warnings", Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
 	}, []string{"code"})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that could not be written, those of calls refused for it included.",
+		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused, or go on without them with when_full=drop.",
@@ -318,7 +318,7 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 	m.configWarnings.WithLabelValues(code).Set(float64(n))
 }
 
-// AuditDropped counts audit records that could not be written.
+// AuditDropped counts audit records that are lost.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
 
 // AuditWritable sets what tells whether audit records can be written. It is asked when metrics are read.

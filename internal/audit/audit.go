@@ -41,7 +41,7 @@ type Config struct {
 	Always   bool          // a line counts as written once it is on disk (group commit); else it gets there every Interval
 	Drop     bool          // when records cannot be written: let calls go on, keep what there is room for and count the rest
 	Interval time.Duration // zero: 1 s
-	Dropped  func(n int)   // counts records that are lost with Drop or at Close; may be nil
+	Dropped  func(n int)   // counts records that are lost: for want of room, or not written when Close gives up; may be nil
 	// Changed is told why records cannot be written, and nil when they can again. One goroutine calls it; may be nil.
 	Changed func(problem error)
 }
@@ -121,11 +121,19 @@ func newLog(cfg Config, f file, torn bool) *Log {
 }
 
 // Book takes room for one record, before anything of what it is about happens. Every success is followed by one Keep.
-// An error means that the record could not be kept now. With Drop there is none.
+// An error means that the record could not be kept now, and counts it as lost. With Drop there is none.
 func (l *Log) Book() error {
 	if l == nil || l.cfg.Drop {
 		return nil
 	}
+	err := l.book()
+	if err != nil {
+		l.drop(1)
+	}
+	return err
+}
+
+func (l *Log) book() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -163,17 +171,20 @@ func (l *Log) freeLocked() int64 { return l.room - l.bytes - int64(l.booked)*max
 
 // Keep writes a record that was booked, and returns when it is in the file (on disk, with Always). Concurrent callers
 // share one write and one sync. An error means that the record is not written, or not yet: it is tried again until
-// Close. With Drop, a record for which there is no room is counted, and the error is nil.
+// Close, which counts it as lost if it fails to the end. With Drop, a record for which there is no room is counted at
+// once, and the error is nil.
 func (l *Log) Keep(r *Record) error {
 	if l == nil {
 		return nil
 	}
 	b, err := l.add(r)
-	if err != nil && l.cfg.Drop {
+	if err != nil {
 		l.drop(1)
-		return nil
 	}
 	if b == nil {
+		if l.cfg.Drop {
+			return nil
+		}
 		return err
 	}
 	<-b.done // bounded by the writer or the watch

@@ -126,7 +126,6 @@ func (g *Gateway) audited(next Handler) Handler {
 // unrecordable refuses a call of which nothing has happened, because there is no room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := explain(errUnrecordable)
-	g.config.Metrics.AuditDropped(1) // the refusal is not on record either
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
 	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
 	return failure.told
@@ -136,7 +135,6 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {
-		g.config.Metrics.AuditDropped(1)
 		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id", r.RequestID, "tenant", r.TenantID,
 			"item", r.Item, "outcome", r.Outcome, "error", err)
 	}

@@ -660,7 +660,7 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			b.registry.Replace(s)
 		}},
 		{"it panics", "DB-INTERNAL", func(_ *bench, l *library) { l.panicked = true }},
-		{"it cannot be recorded", "DB-AUDIT-FULL", func(b *bench, _ *library) { b.config.Audit = closedLog(t) }},
+		{"it cannot be recorded", "DB-AUDIT-FULL", func(b *bench, _ *library) { b.config.Audit = closedLog(t, nil) }},
 		{"too many are open", "DB-LIMIT-SUBSCRIPTIONS", func(b *bench, _ *library) {
 			for range maxSubscriptions / 2 {
 				c, err := b.Resolve(alice)

@@ -29,7 +29,6 @@ func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
 		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
 	}
 	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
-		g.config.Metrics.AuditDropped(1)
 		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)
 	}
 }

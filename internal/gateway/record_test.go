@@ -20,7 +20,7 @@ func (b *bench) refusedFor(t *testing.T) *mcp.Error {
 // the client is told so: it may come back.
 func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	b := newBench(t)
-	b.config.Audit = closedLog(t)
+	b.config.Audit = closedLog(t, b.config.Metrics.AuditDropped)
 	failure := b.refusedFor(t)
 	if failure.StableCode() != "DB-AUDIT-FULL" || failure.Code != mcp.CodeUnavailable || failure.RetryAfter <= 0 {
 		t.Errorf("got %v, want DB-AUDIT-FULL of 503 with a time", failure)
@@ -87,9 +87,9 @@ func logAt(t *testing.T, cfg audit.Config) *audit.Log {
 }
 
 // closedLog returns a log that can write nothing any more.
-func closedLog(t *testing.T) *audit.Log {
+func closedLog(t *testing.T, dropped func(int)) *audit.Log {
 	t.Helper()
-	record := logAt(t, audit.Config{File: filepath.Join(t.TempDir(), "closed.jsonl")})
+	record := logAt(t, audit.Config{File: filepath.Join(t.TempDir(), "closed.jsonl"), Dropped: dropped})
 	if err := record.Close(); err != nil {
 		t.Fatal(err)
 	}

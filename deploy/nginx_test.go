@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // balancer is nginx with the shipped snippet, between a client and two gateways.
@@ -112,12 +114,11 @@ func balance(t *testing.T, first, second string) *balancer {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 func waitFor(t *testing.T, address string) {

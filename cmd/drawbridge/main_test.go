@@ -21,6 +21,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // TestMain makes the test binary the program itself, and the fake upstream that the scripts put behind it.
@@ -62,11 +64,11 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			for _, name := range []string{"PORT", "OPERATOR"} {
-				port, err := freePort()
+				port, err := freeport.Take()
 				if err != nil {
 					return err
 				}
-				env.Setenv(name, port)
+				env.Setenv(name, strconv.Itoa(port))
 			}
 			env.Setenv("TMPDIR", env.WorkDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else with -race each command takes a second more
@@ -82,24 +84,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func freePort() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
-}
-
 // TestHangupDuringStart sends SIGHUP to a gateway as soon as its port is taken, while it makes its many servers.
 func TestHangupDuringStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	client, err := freePort()
+	listen, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen := "127.0.0.1:" + client
 	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + strings.Replace(minimal, "bad/secret", "secret", 1)
 	for i := range 300 {
 		text += fmt.Sprintf("  box%d: {builtin: [calculate, current_time]}\n", i)

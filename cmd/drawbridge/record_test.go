@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -48,11 +49,11 @@ func startRecorder(t *testing.T, audit string, wire func(*recorder)) *recorder {
 	t.Cleanup(api.Close)
 	var ports [2]string
 	for i := range ports {
-		port, err := freePort()
+		address, err := freeport.Address()
 		if err != nil {
 			t.Fatal(err)
 		}
-		ports[i] = "127.0.0.1:" + port
+		ports[i] = address
 	}
 	document, err := os.ReadFile("testdata/issues.yaml")
 	if err != nil {

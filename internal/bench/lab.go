@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // lab is all parts, running.
@@ -67,7 +69,7 @@ func (l *lab) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(ctx, 4)
+	addrs, err := freeAddrs(4)
 	if err != nil {
 		return err
 	}
@@ -260,15 +262,13 @@ func resident(pid int) (int64, error) {
 	return 0, errors.New("no VmRSS")
 }
 
-func freeAddrs(ctx context.Context, n int) ([]string, error) {
+func freeAddrs(n int) ([]string, error) {
 	addrs := make([]string, n)
 	for i := range addrs {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if addrs[i], err = freeport.Address(); err != nil {
 			return nil, err
 		}
-		defer func() { _ = listener.Close() }() // all stay taken until all are known
-		addrs[i] = listener.Addr().String()
 	}
 	return addrs, nil
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // programs are built once for all tests.
@@ -159,15 +161,14 @@ func (p *process) kill() {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// freePort returns a port of the loopback address that nobody listens on now.
+// freePort returns a port of the loopback address that is the caller's while the tests run.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 // patient is how long a test waits for what must happen, also on a machine with much else to do.

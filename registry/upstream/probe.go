@@ -91,7 +91,7 @@ func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabiliti
 func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, error) {
 	switch {
 	case u.cfg.URL == "":
-		return startChild(ctx, c, u.cfg)
+		return u.startChild(ctx, c)
 	case k == kindSSE:
 		return openSSE(ctx, c, u.cfg)
 	}
@@ -218,7 +218,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
-	link, err := startChild(ctx, c, u.cfg)
+	link, err := u.startChild(ctx, c)
 	if err != nil {
 		return err
 	}

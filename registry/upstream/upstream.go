@@ -124,6 +124,8 @@ type Upstream struct {
 	// said is what the child of the last control connection wrote to standard error; nil before the first connection.
 	said atomic.Pointer[lastWords]
 
+	children atomic.Int64 // that have not ended
+
 	watches watches
 	strays  strays
 

@@ -1,0 +1,50 @@
+package upstream
+
+import "context"
+
+// Load is what an upstream costs at the moment.
+type Load struct {
+	// Processes are the children that were started and have not ended, those that are starting or ending included. What a
+	// child starts in its turn is not counted: npx, for one, stays beside the server that it runs.
+	Processes int
+	// Sessions are those of the legacy era, with the one that only lists, as far as they are open, being opened or being
+	// closed. The one connection to a modern server is none.
+	Sessions int
+}
+
+// Load returns what the upstream costs now. It waits for nothing that the server does.
+func (u *Upstream) Load() Load {
+	load := Load{Processes: int(u.children.Load())}
+	c := u.control.Load()
+	if c == nil {
+		return load
+	}
+	if c.pool != nil {
+		load.Sessions = 1 + c.pool.size()
+	}
+	if c.older != nil {
+		load.Sessions = c.older.pool.size()
+	}
+	return load
+}
+
+// size returns how many sessions the pool has.
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all)
+}
+
+// startChild starts a child that counts until it has ended.
+func (u *Upstream) startChild(ctx context.Context, c *connection) (*child, error) {
+	k, err := startChild(ctx, c, u.cfg)
+	if err != nil {
+		return nil, err
+	}
+	u.children.Add(1)
+	k.work.Go(func() {
+		<-k.exited
+		u.children.Add(-1)
+	})
+	return k, nil
+}

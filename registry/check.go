@@ -1,57 +1,83 @@
 package registry
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// check returns "" when data is valid, else what is wrong with it. root is what to call the value as a whole. twins
-// tells whether names that fold alike are refused: parsers further on may take one for the other.
-func (s *schema) check(data mcp.RawJSON, root string, twins bool) string {
-	if text := s.tooMuch(data); text != "" {
-		return root + ": " + text
+// check returns nil when value is valid, else an error whose text says what is wrong with it, for whoever made it: place
+// and rule, never a value. name is what to call the value as a whole. value must have passed strictjson.Check.
+func (s *schema) check(value mcp.RawJSON, name string) error {
+	if err := s.tooMuch(value, name); err != nil {
+		return err
 	}
-	if twins && hasTwins(&cursor{data: data}) {
-		decoded := (&cursor{data: data}).value()
-		if place, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil); place != nil {
-			e := &explainer{root: root}
-			e.add(place[:len(place)-1], "must not have both %s and %s, whose names differ only in form", named(first), named(second))
-			return e.text()
-		}
-	}
-	if s.cost.passes*len(data) <= maxPatternWork && s.root.accepts(&cursor{data: data}) {
-		return ""
-	}
-	values, _ := (&cursor{data: data}).size()
-	if s.cost.work(data, values) > maxWork {
-		return root + ": too many values to check against this schema"
-	}
-	decoded := (&cursor{data: data}).value()
-	found, err := s.judge(decoded)
-	if err != nil {
-		return root + ": " + err.Error()
-	}
-	if found == nil {
-		return ""
-	}
-	e := &explainer{root: root}
-	e.fault(found, s.root, decoded, nil)
-	return e.text()
+	return s.verdict(value, name)
 }
 
-// tooMuch returns why data is refused unread.
-func (s *schema) tooMuch(data mcp.RawJSON) string {
-	if s.cost.program*len(data) > maxPatternWork {
-		return "too long to check against the patterns of this schema"
+// checkUnambiguous is check that also refuses an object with two names that a lenient parser may take for one, unless
+// the schema declares both: who reads the value later might see another one than was checked.
+func (s *schema) checkUnambiguous(value mcp.RawJSON, name string) error {
+	if err := s.tooMuch(value, name); err != nil {
+		return err
 	}
-	if len(data) > maxString {
-		if _, longest := (&cursor{data: data}).size(); longest > maxString {
-			return "a string is longer than 1 MiB"
+	if err := s.ambiguous(value, name); err != nil {
+		return err
+	}
+	return s.verdict(value, name)
+}
+
+// tooMuch refuses values that are not even read, because checking them would cost too much.
+func (s *schema) tooMuch(value mcp.RawJSON, name string) error {
+	if s.cost.program*len(value) > maxPatternWork {
+		return errors.New(name + ": too long to check against the patterns of this schema")
+	}
+	if len(value) > maxString {
+		if _, longest := (&cursor{data: value}).size(); longest > maxString {
+			return errors.New(name + ": a string is longer than 1 MiB")
 		}
 	}
-	return ""
+	return nil
+}
+
+// ambiguous refuses two names of one object that fold alike and are not both declared.
+func (s *schema) ambiguous(value mcp.RawJSON, name string) error {
+	if !hasTwins(&cursor{data: value}) {
+		return nil
+	}
+	decoded := (&cursor{data: value}).value()
+	place, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil)
+	if place == nil {
+		return nil
+	}
+	e := &explainer{root: name}
+	e.add(place[:len(place)-1], "must not have both %s and %s, whose names differ only in form", named(first), named(second))
+	return errors.New(e.text())
+}
+
+// verdict accepts by the short way what it can, and leaves the rest to the library, when that is not too much work.
+func (s *schema) verdict(value mcp.RawJSON, name string) error {
+	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(&cursor{data: value}) {
+		return nil
+	}
+	values, _ := (&cursor{data: value}).size()
+	if s.cost.work(value, values) > maxWork {
+		return errors.New(name + ": too many values to check against this schema")
+	}
+	decoded := (&cursor{data: value}).value()
+	found, err := s.judge(decoded)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if found == nil {
+		return nil
+	}
+	e := &explainer{root: name}
+	e.fault(found, s.root, decoded, nil)
+	return errors.New(e.text())
 }
 
 func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }

@@ -3,77 +3,57 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 const maxHeaderName = 64
 
-var errHeaderPlace = errors.New("x-mcp-header is only allowed on properties that a chain of properties leads to")
+var (
+	errHeaderName  = errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
+	errHeaderTwice = errors.New("the same x-mcp-header twice")
+	errHeaderType  = errors.New("x-mcp-header is only allowed on a string, an integer or a boolean")
+	errHeaderPlace = errors.New("x-mcp-header is only allowed on properties that a chain of properties leads to")
+)
 
-// headerParams collects x-mcp-header from an input schema. One that breaks the rules makes the tool invalid.
+// headerParams makes the parameters of what an input schema marks with x-mcp-header. A mark that breaks the rules makes
+// the tool invalid.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
-func headerParams(root *node, nodes []*node) ([]HeaderParam, error) {
-	c := &headerCollector{seen: map[string]bool{}}
-	if err := c.collect(root, nil); err != nil {
-		return nil, err
-	}
-	marked := 0
-	for _, n := range nodes {
-		if n.header != nil {
-			marked++
+func headerParams(s *schema) ([]HeaderParam, error) {
+	marks, misplaced := s.headerMarks()
+	var params []HeaderParam
+	seen := make(map[string]bool, len(marks))
+	for _, mark := range marks {
+		param, err := headerParam(mark, seen)
+		if err != nil {
+			return nil, err
 		}
+		params = append(params, param)
 	}
-	if marked > len(c.params) {
+	if misplaced {
 		return nil, errHeaderPlace
 	}
-	return c.params, nil
+	return params, nil
 }
 
-type headerCollector struct {
-	params []HeaderParam
-	seen   map[string]bool
-}
-
-func (c *headerCollector) collect(n *node, path []string) error {
-	for _, e := range n.edges {
-		if e.keyword != "properties" {
-			continue
-		}
-		inner := slices.Concat(path, []string{e.name})
-		if e.to.header != nil {
-			if err := c.add(e.to, inner); err != nil {
-				return err
-			}
-		}
-		if err := c.collect(e.to, inner); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *headerCollector) add(n *node, path []string) error {
-	name, ok := n.header.Text()
+// headerParam makes one parameter. seen holds the names before it, without case, and gets its own.
+func headerParam(mark headerMark, seen map[string]bool) (HeaderParam, error) {
+	name, ok := mark.value.Text()
 	if !ok || !isToken(name) {
-		return errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
+		return HeaderParam{}, errHeaderName
 	}
 	folded := strings.ToLower(name)
 	if isReservedHeader(folded) {
-		return fmt.Errorf("x-mcp-header must not be %s", folded)
+		return HeaderParam{}, fmt.Errorf("x-mcp-header must not be %s", folded)
 	}
-	if c.seen[folded] {
-		return errors.New("the same x-mcp-header twice")
+	if seen[folded] {
+		return HeaderParam{}, errHeaderTwice
 	}
-	kind, _ := n.rule("type").Text()
-	switch kind {
+	seen[folded] = true
+	switch mark.kind {
 	case "string", "integer", "boolean":
-	default:
-		return errors.New("x-mcp-header is only allowed on a string, an integer or a boolean")
+		return HeaderParam{Header: name, Path: mark.path, Type: mark.kind}, nil
 	}
-	c.seen[folded] = true
-	c.params = append(c.params, HeaderParam{Header: name, Path: path, Type: kind})
-	return nil
+	return HeaderParam{}, errHeaderType
 }
 
 // isToken follows https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2

@@ -10,41 +10,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Inlined returns the tool's definition for clients that cannot follow $ref: every reference in its schemas is replaced
-// by what it points to, and the definitions are dropped. The schemas accept the same values, unless they are recursive:
-// then they accept more, because a reference that leads back into itself becomes a schema without constraints that keeps
-// its description. It is the definition as it is when there are no references, or when it would become too large or too
-// deep. It is made once; the text is shared.
-func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
-
-func (t *Tool) inline() mcp.RawJSON {
-	definition := t.Definition
-	for _, s := range []struct {
-		member string
-		schema *schema
-	}{{"inputSchema", t.input}, {"outputSchema", t.output}} {
-		if s.schema == nil || !s.schema.refers() {
-			continue
-		}
-		raw, ok := inlineSchema(definition.Value(s.member), s.schema.draft7)
-		if !ok {
-			return t.Raw
-		}
-		if o, _ := mcp.ObjectOf(raw); s.schema == t.input && o.Text("type") != "object" {
-			// In draft-07 the type beside $ref at the root counts for nothing, but every tool must have it.
-			raw = o.With("type", mcp.String("object")).JSON()
-		}
-		definition = definition.With(s.member, raw)
-	}
-	raw := definition.JSON()
-	if len(raw) > MaxDefinition || strictjson.Check(raw) != nil {
-		return t.Raw
-	}
-	return raw
-}
-
+// refers tells whether the schema has a $ref.
 func (s *schema) refers() bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refers })
+}
+
+// inline returns the schema without $ref: every reference is replaced by what it points to, and the definitions are
+// dropped. raw is the text that the schema was compiled from. The result accepts the same values, unless the schema is
+// recursive: then it accepts more, because a reference that leads back into itself becomes a schema without constraints
+// that keeps its description. ok is false when the result would be nested too deeply or be much larger than limit, which
+// is in bytes; the estimate is rough, so measure the result.
+func (s *schema) inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
+	in := &inliner{
+		draft7: s.draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
+	}
+	in.find("", raw)
+	in.room = limit
+	inlined, _ = in.schema("", raw, 0)
+	return inlined, in.room >= 0
 }
 
 // inliner rewrites one schema that the guard has passed.
@@ -54,16 +37,6 @@ type inliner struct {
 	anchors map[string]string      // JSON pointers by anchor
 	within  map[string]int         // how often, places of the subschemas around the present one, and of those that led here
 	room    int                    // bytes that may still be written
-}
-
-func inlineSchema(raw mcp.RawJSON, draft7 bool) (inlined mcp.RawJSON, ok bool) {
-	in := &inliner{
-		draft7: draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
-	}
-	in.find("", raw)
-	in.room = MaxDefinition
-	inlined, _ = in.schema("", raw, 0)
-	return inlined, in.room >= 0
 }
 
 // shape is how the value of a keyword holds subschemas.

@@ -19,8 +19,8 @@ func (p *Prompt) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	if text := p.arguments.check(arguments, "arguments", true); text != "" {
-		return &ArgumentError{Text: text}
+	if err := p.arguments.checkUnambiguous(arguments, "arguments"); err != nil {
+		return &ArgumentError{Text: err.Error()}
 	}
 	return nil
 }
@@ -34,11 +34,11 @@ func (p *Prompt) define(b *builder, definition mcp.Object) error {
 	if err := p.Item.define(b, KindPrompt, "name", definition, exposed); err != nil {
 		return err
 	}
-	schema, err := argumentSchema(definition)
+	raw, err := argumentSchema(definition)
 	if err != nil {
 		return refuse("schema", err)
 	}
-	if p.arguments, err = compile(schema); err != nil {
+	if p.arguments, err = compile(raw); err != nil {
 		return refuse(reasonOf(err, "schema"), err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // MaxDefinition bounds one definition of a tool or of another item, in bytes.
@@ -57,15 +58,15 @@ func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	text := t.input.check(arguments, "arguments", true)
-	if text == "" {
+	err := t.input.checkUnambiguous(arguments, "arguments")
+	if err == nil {
 		return nil
 	}
 	if fewer, found := t.withoutNulls(arguments); found {
-		text = t.input.check(fewer, "arguments", true)
+		err = t.input.checkUnambiguous(fewer, "arguments")
 	}
-	if text != "" {
-		return &ArgumentError{Text: text}
+	if err != nil {
+		return &ArgumentError{Text: err.Error()}
 	}
 	return nil
 }
@@ -90,6 +91,39 @@ func withoutPath(object mcp.Object, path []string) mcp.Object {
 	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
+// Inlined returns the tool's definition for clients that cannot follow $ref: every reference in its schemas is replaced
+// by what it points to, and the definitions are dropped. The schemas accept the same values, unless they are recursive:
+// then they accept more, because a reference that leads back into itself becomes a schema without constraints that keeps
+// its description. It is the definition as it is when there are no references, or when it would become too large or too
+// deep. It is made once; the text is shared.
+func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
+
+func (t *Tool) inline() mcp.RawJSON {
+	definition := t.Definition
+	for _, s := range []struct {
+		member string
+		schema *schema
+	}{{"inputSchema", t.input}, {"outputSchema", t.output}} {
+		if s.schema == nil || !s.schema.refers() {
+			continue
+		}
+		raw, ok := s.schema.inline(definition.Value(s.member), MaxDefinition)
+		if !ok {
+			return t.Raw
+		}
+		if o, _ := mcp.ObjectOf(raw); s.schema == t.input && o.Text("type") != "object" {
+			// In draft-07 the type beside $ref at the root counts for nothing, but every tool must have it.
+			raw = o.With("type", mcp.String("object")).JSON()
+		}
+		definition = definition.With(s.member, raw)
+	}
+	raw := definition.JSON()
+	if len(raw) > MaxDefinition || strictjson.Check(raw) != nil {
+		return t.Raw
+	}
+	return raw
+}
+
 // HasOutput tells whether the tool declares an outputSchema.
 func (t *Tool) HasOutput() bool { return t.output != nil }
 
@@ -103,10 +137,7 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	if structured == nil {
 		return errors.New("structuredContent: is required by the output schema")
 	}
-	if text := t.output.check(structured, "structuredContent", false); text != "" {
-		return errors.New(text)
-	}
-	return nil
+	return t.output.check(structured, "structuredContent")
 }
 
 // Call runs the tool, or uses a task that it runs as.
@@ -157,7 +188,7 @@ func (t *Tool) readSchemas(definition mcp.Object) error {
 	if t.input, err = compile(raw); err != nil {
 		return refuse(reasonOf(err, "schema"), fmt.Errorf("inputSchema: %w", err))
 	}
-	if t.Headers, err = headerParams(t.input.root, t.input.nodes); err != nil {
+	if t.Headers, err = headerParams(t.input); err != nil {
 		return refuse("header", err)
 	}
 	if raw = definition.Value("outputSchema"); raw == nil {

@@ -68,7 +68,7 @@ func (s *schema) verdict(value mcp.RawJSON, name string) error {
 		return errors.New(name + ": too many values to check against this schema")
 	}
 	decoded := (&cursor{data: value}).value()
-	found, err := s.judge(decoded)
+	found, err := s.library.judge(decoded)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -13,7 +13,7 @@ func Verdicts(raw, data mcp.RawJSON) (short, library bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	found, err := s.judge((&cursor{data: data}).value())
+	found, err := s.library.judge((&cursor{data: data}).value())
 	return s.root.accepts(&cursor{data: data}), found == nil, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -106,6 +107,17 @@ func (b *builder) refuse(kind Kind, name string, err error) {
 	b.refusals = append(b.refusals, Refusal{
 		Server: b.source.Name, Kind: kind, Item: clip(name, maxToolName), Reason: reason, Err: err,
 	})
+}
+
+// clip cuts text to at most size bytes, at the boundary of a character, and marks the cut.
+func clip(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	for size > 0 && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return text[:size] + "…"
 }
 
 // entry is an item of any kind.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 const maxHeaderName = 64
@@ -18,8 +20,8 @@ var (
 // headerParams makes the parameters of what an input schema marks with x-mcp-header. A mark that breaks the rules makes
 // the tool invalid.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
-func headerParams(s *schema) ([]HeaderParam, error) {
-	marks, misplaced := s.headerMarks()
+func headerParams(s *schema.Schema) ([]HeaderParam, error) {
+	marks, misplaced := s.HeaderMarks()
 	var params []HeaderParam
 	seen := make(map[string]bool, len(marks))
 	for _, mark := range marks {
@@ -36,8 +38,8 @@ func headerParams(s *schema) ([]HeaderParam, error) {
 }
 
 // headerParam makes one parameter. seen holds the names before it, without case, and gets its own.
-func headerParam(mark headerMark, seen map[string]bool) (HeaderParam, error) {
-	name, ok := mark.value.Text()
+func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, error) {
+	name, ok := mark.Value.Text()
 	if !ok || !isToken(name) {
 		return HeaderParam{}, errHeaderName
 	}
@@ -49,9 +51,9 @@ func headerParam(mark headerMark, seen map[string]bool) (HeaderParam, error) {
 		return HeaderParam{}, errHeaderTwice
 	}
 	seen[folded] = true
-	switch mark.kind {
+	switch mark.Type {
 	case "string", "integer", "boolean":
-		return HeaderParam{Header: name, Path: mark.path, Type: mark.kind}, nil
+		return HeaderParam{Header: name, Path: mark.Path, Type: mark.Type}, nil
 	}
 	return HeaderParam{}, errHeaderType
 }

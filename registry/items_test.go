@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,15 @@ func TestTimeoutOfItems(t *testing.T) {
 		}
 		s.Timeout = time.Minute
 	}
+}
+
+// numbered returns n texts with their numbers in the place of %, with commas between.
+func numbered(format string, n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(format, "%", strconv.Itoa(i))
+	}
+	return strings.Join(parts, ",")
 }
 
 func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {

@@ -47,6 +47,10 @@ func onlyNameCharacters(name string) bool {
 	return true
 }
 
+func isAlphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
 // validPromptName tells whether a prompt's name is safe to show and to send. The protocol does not restrict it to the
 // characters of tools' names, and servers use spaces and letters of any language; so it is 1 to 128 characters that can
 // be seen, and single spaces within.

@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // Prompt is one prompt of the catalogue.
 type Prompt struct {
 	Item
 
-	arguments *schema
+	arguments *schema.Schema
 }
 
 // Validate checks the arguments of prompts/get (nil means {}): an object of texts, with those that the prompt
@@ -19,7 +20,7 @@ func (p *Prompt) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	if err := p.arguments.checkUnambiguous(arguments, "arguments"); err != nil {
+	if err := p.arguments.CheckUnambiguous(arguments, "arguments"); err != nil {
 		return &ArgumentError{Text: err.Error()}
 	}
 	return nil
@@ -38,7 +39,7 @@ func (p *Prompt) define(b *builder, definition mcp.Object) error {
 	if err != nil {
 		return refuse("schema", err)
 	}
-	if p.arguments, err = compile(raw); err != nil {
+	if p.arguments, err = schema.Compile(raw); err != nil {
 		return refuse(reasonOf(err, "schema"), err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 // Package registry is the catalogue: which tools, prompts, resources and templates of resources exist, under which
-// names and URIs, with which schemas. It knows neither tenants nor transports; a source puts its items in, whole, and
-// takes them out.
+// names and URIs, with which definitions. It knows neither tenants nor transports; a source puts its items in, whole, and
+// takes them out. What a JSON Schema means is decided in registry/schema: the catalogue has the schemas of its items
+// compiled, leaves out an item whose schema is refused, and says which of them arguments and results must fit.
 //
 //	nothing known --Lose--> not reached yet
 //	      |                        |

@@ -98,7 +98,7 @@ func areVariables(list string) bool {
 	for variable := range strings.SplitSeq(list, ",") {
 		name, exploded := strings.CutSuffix(variable, "*")
 		if before, digits, limited := strings.Cut(name, ":"); limited {
-			if exploded || len(digits) > 4 || !isDigits([]byte(digits)) || digits[0] == '-' || digits[0] == '0' {
+			if exploded || !isMaxLength(digits) {
 				return false
 			}
 			name = before
@@ -109,6 +109,11 @@ func areVariables(list string) bool {
 		}
 	}
 	return true
+}
+
+// isMaxLength follows https://www.rfc-editor.org/rfc/rfc6570#section-2.4.1: 1 to 9999.
+func isMaxLength(digits string) bool {
+	return len(digits) >= 1 && len(digits) <= 4 && digits[0] != '0' && strings.Trim(digits, "0123456789") == ""
 }
 
 // work is what matches costs.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // MaxDefinition bounds one definition of a tool or of another item, in bytes.
@@ -41,8 +42,8 @@ type Tool struct {
 	Headers []HeaderParam
 	Tasks   mcp.Tasks // the form of those that its calls may become; zero: none
 
-	input   *schema
-	output  *schema // nil when there is none
+	input   *schema.Schema
+	output  *schema.Schema // nil when there is none
 	inlined func() mcp.RawJSON
 }
 
@@ -58,12 +59,12 @@ func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	err := t.input.checkUnambiguous(arguments, "arguments")
+	err := t.input.CheckUnambiguous(arguments, "arguments")
 	if err == nil {
 		return nil
 	}
 	if fewer, found := t.withoutNulls(arguments); found {
-		err = t.input.checkUnambiguous(fewer, "arguments")
+		err = t.input.CheckUnambiguous(fewer, "arguments")
 	}
 	if err != nil {
 		return &ArgumentError{Text: err.Error()}
@@ -100,22 +101,22 @@ func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
 
 func (t *Tool) inline() mcp.RawJSON {
 	definition := t.Definition
-	for _, s := range []struct {
+	for _, part := range []struct {
 		member string
-		schema *schema
+		schema *schema.Schema
 	}{{"inputSchema", t.input}, {"outputSchema", t.output}} {
-		if s.schema == nil || !s.schema.refers() {
+		if part.schema == nil || !part.schema.HasReferences() {
 			continue
 		}
-		raw, ok := s.schema.inline(definition.Value(s.member), MaxDefinition)
+		raw, ok := part.schema.Inline(definition.Value(part.member), MaxDefinition)
 		if !ok {
 			return t.Raw
 		}
-		if o, _ := mcp.ObjectOf(raw); s.schema == t.input && o.Text("type") != "object" {
+		if o, _ := mcp.ObjectOf(raw); part.schema == t.input && o.Text("type") != "object" {
 			// In draft-07 the type beside $ref at the root counts for nothing, but every tool must have it.
 			raw = o.With("type", mcp.String("object")).JSON()
 		}
-		definition = definition.With(s.member, raw)
+		definition = definition.With(part.member, raw)
 	}
 	raw := definition.JSON()
 	if len(raw) > MaxDefinition || strictjson.Check(raw) != nil {
@@ -137,7 +138,7 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	if structured == nil {
 		return errors.New("structuredContent: is required by the output schema")
 	}
-	return t.output.check(structured, "structuredContent")
+	return t.output.Check(structured, "structuredContent")
 }
 
 // Call runs the tool, or uses a task that it runs as.
@@ -185,7 +186,7 @@ func (t *Tool) readSchemas(definition mcp.Object) error {
 		return refuse("schema", errInputType)
 	}
 	var err error
-	if t.input, err = compile(raw); err != nil {
+	if t.input, err = schema.Compile(raw); err != nil {
 		return refuse(reasonOf(err, "schema"), fmt.Errorf("inputSchema: %w", err))
 	}
 	if t.Headers, err = headerParams(t.input); err != nil {
@@ -197,14 +198,14 @@ func (t *Tool) readSchemas(definition mcp.Object) error {
 	if !raw.IsObject() {
 		return refuse("output_schema", errors.New("outputSchema must be an object"))
 	}
-	if t.output, err = compile(raw); err != nil {
+	if t.output, err = schema.Compile(raw); err != nil {
 		return refuse(reasonOf(err, "output_schema"), fmt.Errorf("outputSchema: %w", err))
 	}
 	return nil
 }
 
 func reasonOf(err error, otherwise string) string {
-	if errors.Is(err, errSchemaSize) {
+	if errors.Is(err, schema.ErrTooLarge) {
 		return "size"
 	}
 	return otherwise

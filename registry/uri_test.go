@@ -196,6 +196,14 @@ func TestTemplatesMatchTheirURIs(t *testing.T) {
 	}
 }
 
+// checkNoHang allows more than anything here takes on the slowest machine.
+func checkNoHang(t *testing.T, began time.Time) {
+	t.Helper()
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("took %v", took)
+	}
+}
+
 func TestMatchingTakesNoLongTime(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("s", "", nil, []string{"a:" + strings.Repeat("{+x}a", 64) + "b"}))
@@ -231,7 +239,7 @@ func TestMatchingManyTemplatesIsBounded(t *testing.T) {
 	s := library("box", "box", nil, slow)
 	s.Tools = source("box", "box", "x").Tools
 	s.Tools[0].Call = func(context.Context, *registry.Call) (mcp.Object, error) {
-		return parse(t, `{"content":[`+repeated(link, 1_000)+`]}`), nil
+		return parse(t, `{"content":[`+strings.Repeat(link+",", 999)+link+`]}`), nil
 	}
 	mustReplace(t, r, s)
 	result, err := r.Catalogue().View([]string{"box"}).Tools[0].Call(t.Context(), &registry.Call{})

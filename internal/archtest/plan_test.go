@@ -21,6 +21,7 @@ func floors() [][]string {
 			"registry",          // the shared catalogue
 			"internal/sanitize", // output cleaning
 		},
+		{"registry/schema"}, // JSON Schemas of strangers: compiled, bounded, checked, explained
 		{
 			"internal/mcp", // the words: messages, revisions, codes
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
@@ -52,7 +53,7 @@ func doors() []door {
 		{"github.com/golang-jwt/jwt/v5", []string{"auth"}, "its gaps are closed there"},
 		{"golang.org/x/time/rate", []string{"ratelimit"}, "one way to count"},
 		{"github.com/redis/go-redis/v9", []string{"ratelimit", "server/session", "cmd/drawbridge"}, "the stores, and who makes the client"},
-		{"github.com/kaptinlin/jsonschema", []string{"registry"}, "its defaults are unsafe"},
+		{"github.com/kaptinlin/jsonschema", []string{"registry/schema"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
 		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
 		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},

@@ -8,7 +8,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // direction is what a schema is for: a property that is only read is no argument, one that is only written no answer.
@@ -118,7 +118,7 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 // judges by them, and the other tools and the rest of this one are not lost.
 func (s *schemas) readable(from mcp.Object) mcp.Object {
 	if pattern, ok := from.Value("pattern").Text(); ok {
-		if err := registry.CheckPattern(pattern); err != nil {
+		if err := schema.CheckPattern(pattern); err != nil {
 			s.note("the pattern %q is left out: %v", cut(pattern, maxPatternText), err)
 			s.loosened = true
 			text := strings.TrimSpace(from.Text("description") + "\n\nMust match the regular expression " + cut(pattern, maxPatternText))
@@ -127,7 +127,7 @@ func (s *schemas) readable(from mcp.Object) mcp.Object {
 	}
 	named := from.Object("patternProperties")
 	for pattern := range named.Members {
-		if err := registry.CheckPattern(pattern); err != nil {
+		if err := schema.CheckPattern(pattern); err != nil {
 			s.note("the pattern %q of properties' names is left out: %v", cut(pattern, maxPatternText), err)
 			s.loosened = true
 			// Without it, the names that fit it would be additional ones, and refused.

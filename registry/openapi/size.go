@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // This file makes the definitions of large operations fit: first with shorter descriptions, at last without inputs that
@@ -45,10 +46,10 @@ func (m *maker) makeReadable() (*tool, error) {
 // oversize says what of the tool is too large, "" for nothing.
 func (t *tool) oversize() string {
 	switch {
-	case len(t.definition.Value("inputSchema")) > registry.MaxSchema:
-		return fmt.Sprintf("its input schema has more than %d bytes", registry.MaxSchema)
-	case len(t.definition.Value("outputSchema")) > registry.MaxSchema:
-		return fmt.Sprintf("its output schema has more than %d bytes", registry.MaxSchema)
+	case len(t.definition.Value("inputSchema")) > schema.MaxSize:
+		return fmt.Sprintf("its input schema has more than %d bytes", schema.MaxSize)
+	case len(t.definition.Value("outputSchema")) > schema.MaxSize:
+		return fmt.Sprintf("its output schema has more than %d bytes", schema.MaxSize)
 	case len(t.definition.JSON()) > registry.MaxDefinition:
 		return fmt.Sprintf("its definition has more than %d bytes", registry.MaxDefinition)
 	}

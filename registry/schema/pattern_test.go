@@ -1,9 +1,9 @@
-package registry_test
+package schema_test
 
 import (
 	"testing"
 
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 func TestPatternsMeanWhatECMAScriptMeans(t *testing.T) {
@@ -30,7 +30,7 @@ func TestPatternsMeanWhatECMAScriptMeans(t *testing.T) {
 		{`a$`, []string{"ba"}, []string{"a\n"}},
 		{`é{2}`, []string{"éé"}, []string{"é"}},
 	} {
-		compiled, _, err := registry.CompilePattern(test.pattern)
+		compiled, _, err := schema.CompilePattern(test.pattern)
 		if err != nil {
 			t.Errorf("%s: %v", test.pattern, err)
 			continue
@@ -53,7 +53,7 @@ func TestPatternsThatRE2ReadsDifferentlyAreRefused(t *testing.T) {
 		`\A`, `\z`, `\Z`, `\a`, `\Qa\E`, `\C`, `\1`, `(a)\1`, `\12`, `\07`, `\k<a>`, `\pL`, `\p{^L}`, `\x{41}`, `\ud83d`, `\u{110000}`,
 		`\u12`, `\xg1`, `[]`, `[^]`, `[\b]`, `(?=a)`, `(?!a)`, `(?<=a)`, `(?<!a)`, `(?i)a`, `(?P<a>b)`, `(?#a)`, `\`, `a**`, `(`, `\cA`, `[z-a]`,
 	} {
-		if compiled, _, err := registry.CompilePattern(pattern); err == nil {
+		if compiled, _, err := schema.CompilePattern(pattern); err == nil {
 			t.Errorf("%s is read as %s", pattern, compiled)
 		}
 	}

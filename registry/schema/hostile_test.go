@@ -1,4 +1,4 @@
-package registry_test
+package schema_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // hostile is a schema that a careless validator pays for, and what becomes of it here.
@@ -160,7 +160,8 @@ func hostileSchemas(remote string) []hostile {
 		{name: "duplicate keyword", schema: `{"type":"string","type":"integer"}`},
 		{name: "content keywords assert nothing", schema: `{"contentEncoding":"base64","contentMediaType":"application/xml","contentSchema":{"$ref":"http://x.example/"}}`, data: `"%"`, accepted: true, valid: true},
 		{name: "a list", schema: `[]`},
-		{name: "true", schema: `true`},
+		{name: "true", schema: `true`, data: "1", accepted: true, valid: true},
+		{name: "false", schema: `false`, data: "1", accepted: true},
 		{name: "null", schema: `null`},
 		// Numbers.
 		{name: "a million digits", schema: `{"multipleOf":1` + strings.Repeat("0", 50_000) + `}`},
@@ -197,18 +198,17 @@ func TestT36HostileSchemas(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			defer checkNoHang(t, time.Now())
-			raw := mcp.RawJSON(test.schema)
-			tool, refused := offer(t, `{"type":"object"}`, string(raw))
-			if (tool != nil) != test.accepted {
-				t.Fatalf("got refusals %v, want accepted %v", refused, test.accepted)
+			s, err := schema.Compile(mcp.RawJSON(test.schema))
+			if (err == nil) != test.accepted {
+				t.Fatalf("got %v, want accepted %v", err, test.accepted)
 			}
-			if tool == nil {
-				if len(refused) != 1 || refused[0].Err == nil || len(refused[0].Err.Error()) > 500 {
-					t.Errorf("got %v, want one refusal with a short reason", refused)
+			if err != nil {
+				if len(err.Error()) > 480 {
+					t.Errorf("got %v, want a short reason", err)
 				}
 				return
 			}
-			err := tool.ValidateOutput(mcp.RawJSON(test.data))
+			err = s.Check(mcp.RawJSON(test.data), "value")
 			checkRefusal(t, err, test.valid, test.says)
 			if err != nil && len(err.Error()) > 1024 {
 				t.Errorf("a text of %d bytes", len(err.Error()))
@@ -221,23 +221,13 @@ func TestT36HostileSchemas(t *testing.T) {
 }
 
 func TestT36SameIDDoesNotPoison(t *testing.T) {
-	r := registry.New()
-	schema := func(name, kind string) registry.Offer {
-		input := `{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"` + kind + `"}}}`
-		return registry.Offer{Timeout: time.Second, Definition: mcp.NewObject(
-			mcp.Member{Name: "name", Value: mcp.String(name)}, mcp.Member{Name: "inputSchema", Value: mcp.RawJSON(input)})}
+	schemas := map[string]*schema.Schema{}
+	for _, kind := range []string{"string", "integer"} {
+		schemas[kind] = compile(t, `{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"`+kind+`"}}}`)
 	}
-	if refused := r.Replace(registry.Source{Name: "s", Tools: []registry.Offer{schema("one", "string"), schema("two", "integer")}}); len(refused) > 0 {
-		t.Fatal(refused)
-	}
-	view := r.Catalogue().View([]string{"s"})
-	for name, data := range map[string]string{"one": `{"a":"x"}`, "two": `{"a":1}`} {
-		tool, err := view.Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tool.Validate(mcp.RawJSON(data)); err != nil {
-			t.Errorf("%s: %v", name, err)
+	for kind, data := range map[string]string{"string": `{"a":"x"}`, "integer": `{"a":1}`} {
+		if err := schemas[kind].Check(mcp.RawJSON(data), "value"); err != nil {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
@@ -263,12 +253,12 @@ func TestT22PatternCost(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer checkNoHang(t, time.Now())
-			tool, refused := offer(t, `{"type":"object"}`, test.schema)
-			if (tool != nil) != test.accepted {
-				t.Fatalf("got refusals %v, want accepted %v", refused, test.accepted)
+			s, err := schema.Compile(mcp.RawJSON(test.schema))
+			if (err == nil) != test.accepted {
+				t.Fatalf("got %v, want accepted %v", err, test.accepted)
 			}
-			if tool != nil {
-				checkRefusal(t, tool.ValidateOutput(mcp.RawJSON(test.data)), test.valid, test.says)
+			if err == nil {
+				checkRefusal(t, s.Check(mcp.RawJSON(test.data), "value"), test.valid, test.says)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package registry
+package schema
 
 // The library behind this file is dangerous in the hands of strangers: it fetches remote references, takes what it
 // cannot resolve for true, keeps schemas by $id for whoever compiles next, panics on null, writes to a shared schema

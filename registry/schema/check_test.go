@@ -1,35 +1,37 @@
-package registry_test
+package schema_test
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-func validate(t *testing.T, schema, arguments string) string {
+// compile returns a schema that must be accepted.
+func compile(t testing.TB, text string) *schema.Schema {
 	t.Helper()
-	tool, refused := offer(t, schema, "")
-	if tool == nil {
-		t.Fatalf("refused: %+v", refused)
+	s, err := schema.Compile(compact(t, []byte(text)))
+	if err != nil {
+		t.Fatalf("%.200s: %v", text, err)
 	}
-	err := tool.Validate(mcp.RawJSON(arguments))
-	if err == nil {
-		return ""
+	return s
+}
+
+// complaint returns what is said of arguments, "" when they are valid.
+func complaint(t *testing.T, text, arguments string) string {
+	t.Helper()
+	if err := compile(t, text).CheckUnambiguous(mcp.RawJSON(arguments), "arguments"); err != nil {
+		return err.Error()
 	}
-	if _, ok := errors.AsType[*registry.ArgumentError](err); !ok {
-		t.Errorf("got a %T, want an *ArgumentError", err)
-	}
-	return err.Error()
+	return ""
 }
 
 // object returns a schema with one optional property a.
 func object(property string) string { return `{"type":"object","properties":{"a":` + property + `}}` }
 
-func TestArgumentErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
+func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 	for _, test := range []struct{ name, schema, arguments, want string }{
 		{"valid", smallSchema, smallData, ""},
 		{"required", smallSchema, `{}`, "city: is required"},
@@ -75,7 +77,7 @@ func TestArgumentErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 		{"many", `{"type":"object","required":["a","b","c","d","e","f","g"]}`, `{}`, "a: is required; b: is required; c: is required; d: is required; e: is required; and 2 more"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := validate(t, test.schema, test.arguments)
+			got := complaint(t, test.schema, test.arguments)
 			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
@@ -86,54 +88,18 @@ func TestArgumentErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestArgumentErrorsStaySmall(t *testing.T) {
+func TestErrorsStaySmall(t *testing.T) {
 	long := strings.Repeat("long name ", 200)
 	names := numbered(`"`+long+`%"`, 20)
 	enum := numbered(`"`+strings.Repeat("v", 300)+`%"`, 60)
-	for name, schema := range map[string]string{
+	for name, text := range map[string]string{
 		"required": `{"type":"object","required":[` + names + `]}`,
 		"enum":     `{"type":"object","properties":{"a":{"enum":[` + enum + `]}}}`,
 		"pattern":  `{"type":"object","properties":{"a":{"pattern":"` + strings.Repeat("é", 1000) + `"}}}`,
 	} {
-		got := validate(t, schema, `{"a":"x"}`)
+		got := complaint(t, text, `{"a":"x"}`)
 		if got == "" || len(got) > 1024 {
 			t.Errorf("%s: got a text of %d bytes", name, len(got))
-		}
-	}
-}
-
-func TestNilArgumentsAreAnEmptyObject(t *testing.T) {
-	tool, _ := offer(t, `{"type":"object"}`, "")
-	if err := tool.Validate(nil); err != nil {
-		t.Errorf("got %v", err)
-	}
-	if got := validate(t, smallSchema, `{}`); got != "city: is required" {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestOutputIsChecked(t *testing.T) {
-	plain, _ := offer(t, `{"type":"object"}`, "")
-	if plain.HasOutput() || plain.ValidateOutput(mcp.RawJSON(`1`)) != nil || plain.ValidateOutput(nil) != nil {
-		t.Error("a tool without outputSchema takes any output")
-	}
-	tool, _ := offer(t, `{"type":"object"}`, `{"type":"array","items":{"type":"integer"}}`)
-	for _, test := range []struct{ structured, want string }{
-		{`[1,2]`, ""},
-		{`[1,"secret"]`, "1: must be an integer, got a string"},
-		{`{"a":1}`, "structuredContent: must be an array, got an object"},
-		{``, "structuredContent: is required by the output schema"},
-	} {
-		var structured mcp.RawJSON
-		if test.structured != "" {
-			structured = mcp.RawJSON(test.structured)
-		}
-		got := ""
-		if err := tool.ValidateOutput(structured); err != nil {
-			got = err.Error()
-		}
-		if !tool.HasOutput() || got != test.want {
-			t.Errorf("%s: got %q, want %q", test.structured, got, test.want)
 		}
 	}
 }
@@ -161,36 +127,36 @@ func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
 		{"in different objects", `{"free":[{"a":1},{"A":1}]}`, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := validate(t, declared, test.arguments)
+			got := complaint(t, declared, test.arguments)
 			if (got != "") != test.refused {
 				t.Errorf("got %q, want refused %v", got, test.refused)
 			}
 			if test.refused && !strings.Contains(got, "differ only in form") {
 				t.Errorf("got %q", got)
 			}
+			if err := compile(t, declared).Check(mcp.RawJSON(test.arguments), "value"); err != nil {
+				t.Errorf("got %v where names may be alike", err)
+			}
 		})
 	}
 }
 
 func TestT36OneSchemaManyGoroutines(t *testing.T) {
-	for _, schema := range []string{
+	for _, text := range []string{
 		`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-z]+$","not":{"const":"no"}}}}`,
 		`{"type":"object","patternProperties":{"^a":{"type":"string","pattern":"^[a-z]+$"}},"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":{"oneOf":[{"type":"string","maxLength":3},{"type":"integer"}]}}}`,
 	} {
-		tool, refused := offer(t, schema, "")
-		if tool == nil {
-			t.Fatal(refused)
-		}
+		s := compile(t, text)
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
 				for range 100 {
-					if err := tool.Validate(mcp.RawJSON(`{"a":"yes"}`)); err != nil {
-						t.Errorf("%s: %v", schema, err)
+					if err := s.Check(mcp.RawJSON(`{"a":"yes"}`), "value"); err != nil {
+						t.Errorf("%s: %v", text, err)
 					}
-					if tool.Validate(mcp.RawJSON(`{"a":"NO!!"}`)) == nil {
-						t.Errorf("%s: accepted", schema)
+					if s.Check(mcp.RawJSON(`{"a":"NO!!"}`), "value") == nil {
+						t.Errorf("%s: accepted", text)
 					}
 				}
 			})

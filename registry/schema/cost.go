@@ -1,4 +1,4 @@
-package registry
+package schema
 
 import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"

@@ -1,4 +1,4 @@
-package registry_test
+package schema_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // oracle compiles a schema with another library.
@@ -171,28 +171,28 @@ func (m maker) document(frequent ...string) string {
 }
 
 // compare fails when a verdict of ours differs from the oracle's. It returns false when the schema was refused.
-func compare(t *testing.T, schema string, values []string) bool {
+func compare(t *testing.T, text string, values []string) bool {
 	t.Helper()
-	raw := compact(t, []byte(schema))
+	raw := compact(t, []byte(text))
 	other, err := oracle(raw)
 	if err != nil {
-		if _, _, mine := registry.Verdicts(raw, mcp.RawJSON("1")); mine == nil {
-			t.Errorf("accepted a schema that the oracle refuses: %s: %v", schema, err)
+		if _, _, mine := schema.Verdicts(raw, mcp.RawJSON("1")); mine == nil {
+			t.Errorf("accepted a schema that the oracle refuses: %s: %v", text, err)
 		}
 		return false
 	}
-	for _, text := range values {
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	for _, data := range values {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		short, library, err := registry.Verdicts(raw, mcp.RawJSON(text))
+		short, library, err := schema.Verdicts(raw, mcp.RawJSON(data))
 		if err != nil {
 			return false
 		}
 		want := other.Validate(value) == nil
 		if library != want || short && !want {
-			t.Errorf("schema %s\nvalue %s\ngot short way %v, library %v; want %v", schema, text, short, library, want)
+			t.Errorf("schema %s\nvalue %s\ngot short way %v, library %v; want %v", text, data, short, library, want)
 		}
 	}
 	return true
@@ -206,12 +206,12 @@ func TestRandomSchemasAgreeWithOracle(t *testing.T) {
 	m := maker{Rand: rand.New(rand.NewPCG(20260728, 1))}
 	accepted := 0
 	for range rounds {
-		schema := m.document()
+		text := m.document()
 		values := make([]string, 6)
 		for i := range values {
 			values[i] = m.value(3)
 		}
-		if compare(t, schema, values) {
+		if compare(t, text, values) {
 			accepted++
 		}
 		if t.Failed() {

@@ -1,4 +1,4 @@
-package registry
+package schema
 
 import (
 	"errors"
@@ -10,8 +10,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// MaxSchema bounds one schema, in bytes.
-const MaxSchema = 64 << 10
+// MaxSize is the size of the largest schema that Compile takes, in bytes.
+const MaxSize = 64 << 10
+
+// ErrTooLarge is the error of Compile for a schema of more than MaxSize bytes.
+var ErrTooLarge = errors.New("the schema has more than " + strconv.Itoa(MaxSize) + " bytes")
 
 // Bounds of one schema.
 const (
@@ -24,8 +27,6 @@ const (
 	maxInPlace     = 512    // subschemas that one value can meet at once
 	maxOverlapping = 512    // subschemas that meet one value because several branches lead there
 )
-
-var errSchemaSize = errors.New("the schema has more than " + strconv.Itoa(MaxSchema) + " bytes")
 
 // parser reads one schema into nodes.
 type parser struct {
@@ -46,8 +47,8 @@ type reference struct {
 // guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes of the parser it returns
 // are safe to compile. Names of keywords are matched exactly.
 func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
-	if len(raw) > MaxSchema {
-		return nil, nil, nil, errSchemaSize
+	if len(raw) > MaxSize {
+		return nil, nil, nil, ErrTooLarge
 	}
 	if err := strictjson.Check(raw); err != nil {
 		return nil, nil, nil, err

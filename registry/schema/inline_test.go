@@ -1,4 +1,4 @@
-package registry_test
+package schema_test
 
 import (
 	"fmt"
@@ -8,21 +8,25 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// inlined returns the output schema of a tool with that one, as inlined.
-func inlined(t testing.TB, schema string) mcp.RawJSON {
+// maxInlined is more than any schema of these tests becomes.
+const maxInlined = 2 * schema.MaxSize
+
+// inlined returns the schema as inlined, or as it is when it has no references or would become too large.
+func inlined(t testing.TB, text string) mcp.RawJSON {
 	t.Helper()
-	tool, refused := offerOutput(t, []byte(schema))
-	if tool == nil {
-		t.Fatalf("%s: %v", schema, refused)
+	raw := compact(t, []byte(text))
+	s := compile(t, text)
+	if !s.HasReferences() {
+		return raw
 	}
-	definition, err := mcp.ParseObject(tool.Inlined())
-	if err != nil {
-		t.Fatal(err)
+	fresh, ok := s.Inline(raw, maxInlined)
+	if !ok {
+		return raw
 	}
-	return definition.Value("outputSchema")
+	return fresh
 }
 
 func TestReferencesAreInlined(t *testing.T) {
@@ -59,20 +63,6 @@ func TestReferencesAreInlined(t *testing.T) {
 	}
 }
 
-func TestInlinedInputKeepsItsType(t *testing.T) {
-	tool, refused := offer(t, `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","$ref":"#/definitions/a","definitions":{"a":{"required":["x"]}}}`, "")
-	if tool == nil {
-		t.Fatal(refused)
-	}
-	const want = `"inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","required":["x"],"type":"object"}`
-	if got := string(tool.Inlined()); !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s in it", got, want)
-	}
-	if first, second := tool.Inlined(), tool.Inlined(); &first[0] != &second[0] {
-		t.Error("made twice")
-	}
-}
-
 func TestInliningIsBounded(t *testing.T) {
 	var wide []string
 	for i := range 40 {
@@ -82,31 +72,25 @@ func TestInliningIsBounded(t *testing.T) {
 	for i := range deep {
 		deep[i] = fmt.Sprintf(`"d%d":{"items":{"$ref":"#/$defs/d%d"}}`, i, i+1)
 	}
-	for name, schema := range map[string]string{
+	for name, text := range map[string]string{
 		"large": `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(wide, ",") + `,"d40":{"type":"string"}}}`,
 		"deep":  `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(deep, ",") + `,"d70":{"type":"string"}}}`,
 	} {
-		tool, refused := offerOutput(t, []byte(schema))
-		if tool == nil {
-			t.Fatal(refused)
-		}
-		if got := tool.Inlined(); string(got) != string(tool.Raw) {
-			t.Errorf("%s: got %d bytes, want the definition as it is", name, len(got))
+		if got, ok := compile(t, text).Inline(mcp.RawJSON(text), maxInlined); ok {
+			t.Errorf("%s: got %d bytes, want none", name, len(got))
 		}
 	}
 }
 
 // checkInlined compares the verdicts on values of a schema and of what it becomes. It tells whether both compile and
 // there was something to inline.
-func checkInlined(t *testing.T, schema string, values []string) bool {
+func checkInlined(t *testing.T, text string, values []string) bool {
 	t.Helper()
-	tool, _ := offerOutput(t, []byte(schema))
-	if tool == nil {
+	raw := compact(t, []byte(text))
+	if _, err := schema.Compile(raw); err != nil {
 		return false
 	}
-	definition, _ := mcp.ParseObject(tool.Inlined())
-	fresh := definition.Value("outputSchema")
-	raw := compact(t, []byte(schema))
+	fresh := inlined(t, text)
 	if string(fresh) == string(raw) {
 		return false
 	}
@@ -117,11 +101,11 @@ func checkInlined(t *testing.T, schema string, values []string) bool {
 		return checkAcceptsMore(t, raw, fresh, values)
 	}
 	for _, value := range values {
-		_, want, err := registry.Verdicts(raw, mcp.RawJSON(value))
+		_, want, err := schema.Verdicts(raw, mcp.RawJSON(value))
 		if err != nil {
 			return false
 		}
-		_, got, err := registry.Verdicts(fresh, mcp.RawJSON(value))
+		_, got, err := schema.Verdicts(fresh, mcp.RawJSON(value))
 		if err != nil {
 			return false // larger than one schema may be
 		}
@@ -133,16 +117,16 @@ func checkInlined(t *testing.T, schema string, values []string) bool {
 }
 
 // leadsBack tells whether a schema may be recursive, judged by where its references can lead.
-func leadsBack(schema mcp.RawJSON) bool { return registry.IsRecursive(schema) }
+func leadsBack(raw mcp.RawJSON) bool { return schema.IsRecursive(raw) }
 
 func checkAcceptsMore(t *testing.T, raw, fresh mcp.RawJSON, values []string) bool {
 	t.Helper()
 	for _, value := range values {
-		_, before, err := registry.Verdicts(raw, mcp.RawJSON(value))
+		_, before, err := schema.Verdicts(raw, mcp.RawJSON(value))
 		if err != nil {
 			return false
 		}
-		_, after, err := registry.Verdicts(fresh, mcp.RawJSON(value))
+		_, after, err := schema.Verdicts(fresh, mcp.RawJSON(value))
 		if err != nil {
 			return false
 		}
@@ -161,13 +145,13 @@ func TestInlinedSchemasAcceptTheSame(t *testing.T) {
 	m := maker{Rand: rand.New(rand.NewPCG(20260728, 2))}
 	same, more := 0, 0
 	for range rounds {
-		schema := m.document("$ref", "$ref", "$ref")
+		text := m.document("$ref", "$ref", "$ref")
 		values := make([]string, 6)
 		for i := range values {
 			values[i] = m.value(3)
 		}
-		if checkInlined(t, schema, values) {
-			if leadsBack(compact(t, []byte(schema))) {
+		if checkInlined(t, text, values) {
+			if leadsBack(compact(t, []byte(text))) {
 				more++
 			} else {
 				same++

@@ -1,9 +1,10 @@
-package registry_test
+package schema_test
 
 import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	patternSchema = `{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]{2}-[0-9]+$"}},"required":["id"]}`
 )
 
-func BenchmarkValidate(b *testing.B) {
+func BenchmarkCheck(b *testing.B) {
 	for _, test := range []struct{ name, schema, data string }{
 		{"small", smallSchema, smallData},
 		{"medium", mediumSchema, mediumData},
@@ -32,26 +33,25 @@ func BenchmarkValidate(b *testing.B) {
 		{"medium invalid", mediumSchema, `{"owner":1,"state":"x"}`},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			tool, refused := offer(b, string(compact(b, []byte(test.schema))), "")
-			if tool == nil {
-				b.Fatal(refused)
-			}
+			s := compile(b, test.schema)
 			b.ReportAllocs()
 			data := mcp.RawJSON(test.data)
 			for b.Loop() {
-				_ = tool.Validate(data)
+				_ = s.CheckUnambiguous(data, "arguments")
 			}
 		})
 	}
 }
 
-func BenchmarkReplace(b *testing.B) {
+func BenchmarkCompile(b *testing.B) {
 	for _, test := range []struct{ name, schema string }{{"small", smallSchema}, {"medium", mediumSchema}} {
 		b.Run(test.name, func(b *testing.B) {
-			schema := string(compact(b, []byte(test.schema)))
+			raw := compact(b, []byte(test.schema))
 			b.ReportAllocs()
 			for b.Loop() {
-				offer(b, schema, "")
+				if _, err := schema.Compile(raw); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

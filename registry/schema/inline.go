@@ -1,4 +1,4 @@
-package registry
+package schema
 
 import (
 	"net/url"
@@ -10,17 +10,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// refers tells whether the schema has a $ref.
-func (s *schema) refers() bool {
+// HasReferences tells whether the schema has a $ref.
+func (s *Schema) HasReferences() bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refers })
 }
 
-// inline returns the schema without $ref: every reference is replaced by what it points to, and the definitions are
+// Inline returns the schema without $ref: every reference is replaced by what it points to, and the definitions are
 // dropped. raw is the text that the schema was compiled from. The result accepts the same values, unless the schema is
 // recursive: then it accepts more, because a reference that leads back into itself becomes a schema without constraints
 // that keeps its description. ok is false when the result would be nested too deeply or be much larger than limit, which
 // is in bytes; the estimate is rough, so measure the result.
-func (s *schema) inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
+func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
 	in := &inliner{
 		draft7: s.draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
 	}

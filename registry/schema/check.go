@@ -1,4 +1,4 @@
-package registry
+package schema
 
 import (
 	"errors"
@@ -9,18 +9,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// check returns nil when value is valid, else an error whose text says what is wrong with it, for whoever made it: place
-// and rule, never a value. name is what to call the value as a whole. value must have passed strictjson.Check.
-func (s *schema) check(value mcp.RawJSON, name string) error {
+// Check returns nil when value is valid, else an error whose text says, for whoever made the value, what is wrong with
+// it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must have
+// passed strictjson.Check. A value that costs too much to check is refused as well.
+func (s *Schema) Check(value mcp.RawJSON, name string) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
 	}
 	return s.verdict(value, name)
 }
 
-// checkUnambiguous is check that also refuses an object with two names that a lenient parser may take for one, unless
+// CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, unless
 // the schema declares both: who reads the value later might see another one than was checked.
-func (s *schema) checkUnambiguous(value mcp.RawJSON, name string) error {
+func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (s *schema) checkUnambiguous(value mcp.RawJSON, name string) error {
 }
 
 // tooMuch refuses values that are not even read, because checking them would cost too much.
-func (s *schema) tooMuch(value mcp.RawJSON, name string) error {
+func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 	if s.cost.program*len(value) > maxPatternWork {
 		return errors.New(name + ": too long to check against the patterns of this schema")
 	}
@@ -44,7 +45,7 @@ func (s *schema) tooMuch(value mcp.RawJSON, name string) error {
 }
 
 // ambiguous refuses two names of one object that fold alike and are not both declared.
-func (s *schema) ambiguous(value mcp.RawJSON, name string) error {
+func (s *Schema) ambiguous(value mcp.RawJSON, name string) error {
 	if !hasTwins(&cursor{data: value}) {
 		return nil
 	}
@@ -59,7 +60,7 @@ func (s *schema) ambiguous(value mcp.RawJSON, name string) error {
 }
 
 // verdict accepts by the short way what it can, and leaves the rest to the library, when that is not too much work.
-func (s *schema) verdict(value mcp.RawJSON, name string) error {
+func (s *Schema) verdict(value mcp.RawJSON, name string) error {
 	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(&cursor{data: value}) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package registry
+package schema
 
 import (
 	"fmt"
@@ -122,13 +122,13 @@ func kindOf(name string) (kinds, bool) {
 	return 0, false
 }
 
-// schemaError says where in a schema is what the guard refuses. Its text is for operators.
-type schemaError struct{ place, reason string }
+// refusalError says where in a schema is what the guard refuses. Its text is for operators.
+type refusalError struct{ place, reason string }
 
-func (e *schemaError) Error() string { return "at #" + clip(e.place, 200) + ": " + e.reason }
+func (e *refusalError) Error() string { return "at #" + clip(e.place, 200) + ": " + e.reason }
 
 func (n *node) refuse(format string, args ...any) error {
-	return &schemaError{place: n.place, reason: fmt.Sprintf(format, args...)}
+	return &refusalError{place: n.place, reason: fmt.Sprintf(format, args...)}
 }
 
 // clip cuts text to at most size bytes, at the boundary of a character.

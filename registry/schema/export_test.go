@@ -1,0 +1,40 @@
+package schema
+
+import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+
+// Verdicts returns what the short way and what the library say about data, each by itself.
+func Verdicts(raw, data mcp.RawJSON) (short, library bool, err error) {
+	s, err := Compile(raw)
+	if err != nil {
+		return false, false, err
+	}
+	found, err := s.library.judge((&cursor{data: data}).value())
+	return s.root.accepts(&cursor{data: data}), found == nil, err
+}
+
+// CompilePattern returns how a pattern of ECMA-262 is read.
+var CompilePattern = compilePattern
+
+// IsRecursive tells whether a value can meet one subschema at several levels.
+func IsRecursive(raw mcp.RawJSON) bool {
+	s, err := Compile(raw)
+	if err != nil {
+		return false
+	}
+	seen, open := map[*node]bool{}, map[*node]bool{}
+	var leads func(n *node) bool
+	leads = func(n *node) bool {
+		if open[n] || seen[n] {
+			return open[n]
+		}
+		seen[n], open[n] = true, true
+		defer delete(open, n)
+		for _, e := range n.edges {
+			if leads(e.to) {
+				return true
+			}
+		}
+		return false
+	}
+	return leads(s.root)
+}

@@ -1,0 +1,71 @@
+// Package schema answers one question: does this JSON value fit that JSON Schema? It is made for schemas and values of
+// strangers, so the answer must be right, come soon, and help whoever made the value. The package does not know what the
+// values are for: tools, prompts, tenants and callers are unknown here.
+//
+// In goes the text of a schema, in the dialect 2020-12 or draft-07. Out comes a Schema or the reason why the text is
+// refused. A Schema takes values and returns nil, or an error whose text says which member is wrong, how, and what is
+// allowed; the text repeats the schema, never a value. Texts of both kinds must be strict JSON, as strictjson.Check
+// defines it.
+//
+// Compile takes a schema through these steps, of which each may refuse it:
+//
+//	text --guard--> nodes --measure--> cost
+//	                  |
+//	                  '----rewrite---> plain copy --library--> compiled copy
+//
+// Check takes a value through these, cheap ones first:
+//
+//	value --too large for the cost?--> refused
+//	  |
+//	  '--> nodes accept it, without decoding? --yes--> valid
+//	            |
+//	            no, or not sure
+//	            '--> too much work for the library? --yes--> refused
+//	                      '--no--> compiled copy judges --> valid
+//	                                     '--invalid--> explainer --> error
+//
+// Two judges are there because neither does alone. The nodes decide nearly every valid value in a fraction of the time,
+// but only ever say yes; the library knows every keyword, but is slow and has faults of its own. What the library gets
+// wrong is written differently in the copy or refused by the guard, so that both judges agree with the specification.
+//
+// Bounded are the size of a schema, its subschemas, patterns and enums, and the work of one check: how many subschemas
+// one value can meet, how many instructions patterns run over it, how long its strings are. The work is estimated before
+// it is done, because what began cannot be stopped. Without the bounds a schema of a few lines takes minutes for a value
+// of a few bytes, by references that double at every step or by patterns with large programs.
+//
+// Refused are schemas that lead out of themselves (a $ref to another document), that need a dynamic scope
+// ($dynamicRef, $recursiveRef, an $id below the root), that refer to themselves without consuming data, that recur with
+// overlapping branches, that are beyond the bounds, whose keywords have values of the wrong form, and those with patterns
+// that RE2 cannot run or would read differently from ECMA-262. Formats and contentEncoding are annotations and never
+// refuse a value.
+package schema
+
+import (
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Schema checks values. It is immutable and safe for concurrent use.
+type Schema struct {
+	draft7  bool
+	root    *node
+	nodes   []*node // all of them, as read
+	cost    *cost
+	library *library
+}
+
+// Compile reads a schema and makes it ready for checks. It does not keep raw. The error is ErrTooLarge for a schema that
+// is too large; every other one says, for an operator, where in the schema is what is refused and why.
+func Compile(raw mcp.RawJSON) (*Schema, error) {
+	p, root, c, err := guard(raw)
+	if err != nil {
+		return nil, err
+	}
+	patterns := slices.ContainsFunc(p.nodes, func(n *node) bool { return n.program > 0 })
+	library, err := newLibrary(rewrite(root, p.nodes), patterns)
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{draft7: p.draft7, root: root, nodes: p.nodes, cost: c, library: library}, nil
+}

@@ -17,8 +17,14 @@ type rule struct {
 	extent   func(body []byte) int  // instead of the four above: the size of what follows, 0 when it is no secret
 }
 
-// hintTable holds for the last three bytes of a hint which rules, by bit, have that byte there. Where the three agree
-// on a rule, its prefix is worth comparing.
+// maxRules is how many rules a set of rules has bits for. The bit of a further rule would be shifted out of the set and
+// the rule never fire, so with more rules this file does not compile.
+const maxRules = 64
+
+const _ = uint(maxRules - len(rules))
+
+// hintTable holds for the last three bytes of a hint which rules have that byte there, as sets with one bit for each
+// rule. Where the three agree on a rule, its prefix is worth comparing.
 type hintTable struct {
 	last, second, third [256]uint64
 }

@@ -2,8 +2,10 @@ package schema
 
 import "unicode/utf8"
 
-// accepts tells whether the value at c certainly satisfies n, and then passes it. It is the short way for the plain
-// schemas of most tools: false means only that the library has to judge. It does without decoding and without memory.
+// accepts is the fast path: it returns true only when the value at c certainly satisfies n, and then leaves c behind
+// that value. False proves nothing, it only means that the library has to judge, and leaves c anywhere within the
+// value. The text is read as it stands, without being decoded and without allocating: that is enough for nearly every
+// valid call of a tool, whose schemas are mostly plain.
 func (n *node) accepts(c *cursor) bool {
 	if n.never || n.unproven {
 		return false
@@ -29,11 +31,15 @@ func (n *node) accepts(c *cursor) bool {
 	return n.acceptsNumber(c.scalar())
 }
 
+// admits tells whether the types that n names include kind.
 func (n *node) admits(kind kinds) bool { return n.kinds == 0 || n.kinds&kind != 0 }
 
+// allows tells whether enum and const of n have the scalar, which is compared as written: 1.0 does not count as 1 here,
+// and is left to the library.
 func (n *node) allows(scalar []byte) bool { return n.allowed == nil || n.allowed[string(scalar)] }
 
-// acceptsInPlace asks $ref and all of allOf, and for one of anyOf.
+// acceptsInPlace looks at the subschemas that apply to the whole value: the target of $ref and every branch of allOf
+// must accept it, and at least one branch of anyOf if there are any. Other such keywords make a node unproven.
 func (n *node) acceptsInPlace(c *cursor) bool {
 	start := c.i
 	asked, found := false, false
@@ -56,6 +62,8 @@ func (n *node) acceptsInPlace(c *cursor) bool {
 	return found || !asked
 }
 
+// acceptsObject reads the members one by one. A name with an escape ends the fast path, since the map of names holds
+// decoded ones.
 func (n *node) acceptsObject(c *cursor) bool {
 	rest := n.child("additionalProperties")
 	count, required := 0, 0
@@ -83,6 +91,7 @@ func (n *node) acceptsObject(c *cursor) bool {
 	return required == n.needs && n.bounds.members.holds(count)
 }
 
+// acceptsArray reads the items one by one. Whether several items are unique is left to the library.
 func (n *node) acceptsArray(c *cursor) bool {
 	items := n.child("items")
 	count := 0
@@ -98,6 +107,7 @@ func (n *node) acceptsArray(c *cursor) bool {
 	return n.bounds.items.holds(count) && (!n.bounds.unique || count < 2)
 }
 
+// acceptsString decides a string without escapes. One with escapes is only decided where any string will do.
 func (n *node) acceptsString(quoted []byte) bool {
 	if n.allowed == nil && n.pattern == nil && !n.bounds.text.has {
 		return true
@@ -115,6 +125,8 @@ func (n *node) acceptsString(quoted []byte) bool {
 	return n.pattern == nil || n.pattern.Match(text)
 }
 
+// acceptsNumber decides a number by its digits. 2.0 is an integer too, but does not look like one: where only integers
+// are allowed, the library decides about it.
 func (n *node) acceptsNumber(text []byte) bool {
 	if n.kinds != 0 && n.kinds&kindNumber == 0 && (n.kinds&kindInteger == 0 || !isDigits(text)) || !n.allows(text) {
 		return false
@@ -127,7 +139,7 @@ func (n *node) acceptsNumber(text []byte) bool {
 	return true
 }
 
-// isDigits tells whether a number is an integer by its looks.
+// isDigits tells whether a number is written as an integer: digits, perhaps with a minus before them.
 func isDigits(number []byte) bool {
 	for i, b := range number {
 		if (b < '0' || b > '9') && (b != '-' || i > 0) {

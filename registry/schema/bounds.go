@@ -6,24 +6,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// bounds are the limits of sizes and numbers of one node. The zero bounds limit nothing.
+// bounds are the limits of sizes and numbers that one node sets, in the form that the fast path reads. The zero bounds
+// limit nothing.
 type bounds struct {
-	text, items, members span
-	unique               bool
+	text, items, members span // counts of characters, items and members
+	unique               bool // uniqueItems
 	limits               []limit
 }
 
-// span is a range of counts.
+// span is a range of counts, both ends included. The zero span holds every count.
 type span struct {
 	least, most int
-	has         bool
-	hasMost     bool
+	has         bool // there is a limit at all
+	hasMost     bool // most is a limit, not merely unset
 }
 
 func (s span) holds(count int) bool {
 	return !s.has || count >= s.least && (!s.hasMost || count <= s.most)
 }
 
+// count notes a keyword that counts.
 func (b *bounds) count(keyword string, value int) {
 	var s *span
 	switch keyword {
@@ -44,14 +46,17 @@ func (b *bounds) count(keyword string, value int) {
 	s.most, s.hasMost = value, true
 }
 
-// limit is one bound of numbers.
+// limit is one of minimum, maximum and their exclusive forms. It is kept in two forms: exactly where it is an integer
+// of 64 bits, and rounded to a float.
 type limit struct {
-	upper, open bool
-	float       float64
-	whole       int64
-	isWhole     bool
+	upper   bool // a maximum
+	open    bool // exclusive: the limit itself is not allowed
+	float   float64
+	whole   int64
+	isWhole bool // whole is the exact limit
 }
 
+// limit notes a keyword that limits numbers.
 func (b *bounds) limit(keyword string, value mcp.RawJSON) {
 	l := limit{upper: keyword == "maximum" || keyword == "exclusiveMaximum"}
 	l.open = keyword == "exclusiveMaximum" || keyword == "exclusiveMinimum"
@@ -60,8 +65,9 @@ func (b *bounds) limit(keyword string, value mcp.RawJSON) {
 	b.limits = append(b.limits, l)
 }
 
-// proves tells whether number certainly keeps the limit. Rounding to a float never changes which of two numbers is
-// larger, so a strict order of the floats is an order of the numbers.
+// proves tells whether number certainly keeps the limit; false proves nothing. Integers are compared exactly. Other
+// numbers are compared as floats, and only a strict order of the floats counts: rounding can make two different numbers
+// equal, but it never turns their order around.
 func (l limit) proves(number []byte) bool {
 	if whole, ok := mcp.RawJSON(number).Int(); ok && l.isWhole {
 		switch {

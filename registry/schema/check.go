@@ -10,8 +10,8 @@ import (
 )
 
 // Check returns nil when value is valid, else an error whose text says, for whoever made the value, what is wrong with
-// it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must have
-// passed strictjson.Check. A value that costs too much to check is refused as well.
+// it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must
+// have passed strictjson.Check. A value that costs too much to check is refused as well.
 func (s *Schema) Check(value mcp.RawJSON, name string) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
@@ -19,8 +19,9 @@ func (s *Schema) Check(value mcp.RawJSON, name string) error {
 	return s.verdict(value, name)
 }
 
-// CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, unless
-// the schema declares both: who reads the value later might see another one than was checked.
+// CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, such as
+// "id" and "ID", unless the schema declares both. Whoever reads the value after this gateway might otherwise see
+// another member than the one that was checked.
 func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 	return s.verdict(value, name)
 }
 
-// tooMuch refuses values that are not even read, because checking them would cost too much.
+// tooMuch refuses a value that would cost too much to check, judged by its length alone, before anything reads it.
 func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 	if s.cost.program*len(value) > maxPatternWork {
 		return errors.New(name + ": too long to check against the patterns of this schema")
@@ -44,7 +45,8 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 	return nil
 }
 
-// ambiguous refuses two names of one object that fold alike and are not both declared.
+// ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
+// which hasTwins finds out without decoding them.
 func (s *Schema) ambiguous(value mcp.RawJSON, name string) error {
 	if !hasTwins(&cursor{data: value}) {
 		return nil
@@ -59,7 +61,7 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string) error {
 	return errors.New(e.text())
 }
 
-// verdict accepts by the short way what it can, and leaves the rest to the library, when that is not too much work.
+// verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
 func (s *Schema) verdict(value mcp.RawJSON, name string) error {
 	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(&cursor{data: value}) {
 		return nil
@@ -81,4 +83,5 @@ func (s *Schema) verdict(value mcp.RawJSON, name string) error {
 	return errors.New(e.text())
 }
 
+// sortedNames returns the names of object in a fixed order, so that one value always gets the same text.
 func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }

@@ -5,23 +5,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Bounds of one validation. The unit of work is about a quarter of a microsecond.
+// Bounds of one check. A unit of work takes the library about a quarter of a microsecond, so a check takes it a quarter
+// of a second at most. A check that began cannot be stopped; that is why its cost is estimated before.
 const (
 	maxWork        = 1_000_000
-	maxPatternWork = 50_000_000 // instructions times bytes
+	maxPatternWork = 50_000_000 // instructions of patterns, times bytes of the value
 	maxString      = 1 << 20    // bytes of one string
 )
 
-// cost says what a validation by the library can cost, in the worst case.
+// cost says what one check can cost in the worst case. It depends on the schema alone; the size of the value comes in
+// when a value does.
 type cost struct {
-	root    int // work once
-	value   int // work for every value below the root
-	meets   int // subschemas that one value below the root can meet
-	passes  int // how often the short way can pass over one byte
-	program int // instructions that run over every byte
+	root    int // units of work for the root, once
+	value   int // units of work for each value below the root, at most
+	meets   int // how many subschemas each value below the root is checked against, at most
+	passes  int // how often the fast path reads one byte, at most
+	program int // instructions of patterns that run over each byte, at most
 }
 
-// work returns the work for a text with that many values. The library formats a string for every subschema it meets.
+// work returns the units of work that the library needs for a text with that many values. A part of it grows with the
+// bytes of the text, because the library formats a string anew for every subschema that it meets.
 func (c *cost) work(data mcp.RawJSON, values int) int {
 	meets := c.meets
 	if len(data) > 0 && data[0] == '"' {
@@ -30,26 +33,33 @@ func (c *cost) work(data mcp.RawJSON, values int) int {
 	return c.root + c.value*values + meets*(len(data)/12)
 }
 
-// graph is a schema with its references, as far as costs go.
+// graph is a schema as a directed graph: subschemas are its nodes, and keywords with subschemas, $ref among them, are
+// its edges. Two kinds of edges make the difference for the cost. One leads to a subschema for the same value (allOf,
+// $ref): such an edge is "in place", a cycle of them would never end, and each way in place to a node is another check
+// of it. The other leads to a subschema for a part of the value (properties, items): a cycle of them ends where the
+// value does, but two ways from one node back to itself double the checks at every level of the value.
 type graph struct {
 	closures map[*node]closure
-	group    map[*node]int // of nodes that reach each other
-	groups   [][]*node     // those that are reached first
-	index    map[*node]int
-	low      map[*node]int
-	stack    []*node
-	overlaps []int // by group: how many subschemas can meet one value because several branches lead there
+	group    map[*node]int // number of the group that a node is in: the nodes that reach each other
+	groups   [][]*node     // a group comes after all others that it reaches
+	overlaps []int         // by group: how many subschemas can meet one value because branches overlap
+
+	// What connect needs to find the groups.
+	index map[*node]int // in which order the nodes were visited, from 1
+	low   map[*node]int // the least index that a node is known to reach
+	stack []*node       // visited, but in no group yet
 }
 
-// closure is what a value meets where it meets one node: that node and all that apply in place, with how often.
+// closure is everything that checks a value where one node does: that node and all that it leads to in place.
 type closure struct {
-	count map[*node]int
-	total int
-	chain int // longest way through it
+	count map[*node]int // how many ways lead to each of them
+	total int           // sum of the counts
+	chain int           // nodes on the longest way
 }
 
-// measure refuses schemas in which a cycle consumes no data, in which too many subschemas meet one value, or in which
-// validation is exponential in the depth of the data.
+// measure returns the cost of a schema. It refuses schemas in which a cycle of references never reaches another part of
+// the value, in which too many subschemas meet one value, or whose checks grow exponentially with the depth of the
+// value.
 func measure(root *node, nodes []*node) (*cost, error) {
 	g := &graph{
 		closures: map[*node]closure{}, group: map[*node]int{}, index: map[*node]int{}, low: map[*node]int{},
@@ -74,7 +84,8 @@ func measure(root *node, nodes []*node) (*cost, error) {
 	}
 	overlapping := g.overlaps[g.group[root]]
 	if recursive && overlapping > 1 {
-		overlapping *= strictjson.MaxDepth // every level may lead out of the recursion once more
+		// Each level of a recursion may lead into the branches that overlap once more.
+		overlapping *= strictjson.MaxDepth
 	}
 	if overlapping > maxOverlapping {
 		return nil, root.refuse("more than %d subschemas can meet one value", maxOverlapping)
@@ -82,7 +93,8 @@ func measure(root *node, nodes []*node) (*cost, error) {
 	return g.sum(root, nodes, overlapping), nil
 }
 
-// closure collects what applies in place. Its nodes are being visited while they are in the map with no count.
+// closure collects what checks a value where n does. A node whose closure is being collected stands in the map without
+// a count: meeting it again means that references lead in a circle.
 func (g *graph) closure(n *node) (closure, error) {
 	if c, ok := g.closures[n]; ok {
 		if c.count == nil {
@@ -112,7 +124,7 @@ func (g *graph) closure(n *node) (closure, error) {
 	return c, nil
 }
 
-// connect finds the groups of nodes that reach each other (Tarjan's algorithm).
+// connect finds the groups of nodes that reach each other, by Tarjan's algorithm for strongly connected components.
 func (g *graph) connect(n *node) {
 	g.index[n] = len(g.index) + 1
 	g.low[n] = g.index[n]
@@ -141,9 +153,9 @@ func (g *graph) connect(n *node) {
 	g.groups = append(g.groups, group)
 }
 
-// overlap counts how many subschemas of other groups one value can meet below the nodes of group i, and refuses two
-// ways back into the group for one value, which would double the work at every level. It tells whether the group is
-// recursive.
+// overlap counts how many subschemas one value can meet because several branches below the nodes of group i lead to it.
+// It refuses a group in which two such branches lead back into the group, since each level of a value would then double
+// the checks. recursive tells whether the group leads back to itself at all.
 func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 	most := 1
 	for _, n := range group {
@@ -168,8 +180,10 @@ func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 	return recursive, nil
 }
 
-// slots returns the largest sum of weights over the subschemas that can meet one member, item or name of a value that
-// meets n. Subschemas exclude each other where one node says which name or place is whose.
+// slots looks at a value that n checks, and returns how much the subschemas weigh together that can meet one and the
+// same member, item or name of it, for the worst such part. Subschemas for different names or places do not add up. Nor
+// do, within one node, properties and additionalProperties, or prefixItems and items: one of the two never sees what
+// the other does.
 func (g *graph) slots(n *node, weight func(*node) int) int {
 	anywhere := map[string]int{}
 	named := map[slot]int{}
@@ -203,12 +217,15 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 	return most
 }
 
+// slot is one part of a value that a schema speaks of by itself.
 type slot struct {
-	kind, name string
-	place      int
+	kind  string // "{" for a member, "[" for an item
+	name  string // of the member
+	place int    // of the item
 }
 
-// restOf returns the weights of what one node says about the members and items that it does not name.
+// restOf returns how much the subschemas of one node weigh that speak of all the members ("{") or items ("[") which the
+// node does not name.
 func restOf(n *node, weight func(*node) int) map[string]int {
 	rest := map[string]int{}
 	for _, e := range n.edges {
@@ -222,7 +239,8 @@ func restOf(n *node, weight func(*node) int) map[string]int {
 	return rest
 }
 
-// sum adds up the costs.
+// sum adds up the cost of the whole schema. What lies below the root may be met by several branches at once, and counts
+// as often.
 func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 	c := &cost{root: g.work(root), program: g.program(root)}
 	for _, n := range nodes {
@@ -238,8 +256,8 @@ func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 	return c
 }
 
-// work returns the work for one value that meets n. The longer the ways in place, the longer the library searches its
-// stack.
+// work returns the units of work that the library needs for one value that n checks. They grow with the longest way in
+// place, because the library searches its stack of schemas at every step.
 func (g *graph) work(n *node) int {
 	work := 0
 	c := g.closures[n]
@@ -249,6 +267,7 @@ func (g *graph) work(n *node) int {
 	return work * (32 + c.chain) / 32
 }
 
+// program returns how many instructions of patterns run for one value that n checks.
 func (g *graph) program(n *node) int {
 	program := 0
 	for member, count := range g.closures[n].count {
@@ -257,8 +276,9 @@ func (g *graph) program(n *node) int {
 	return program
 }
 
-// work is what the library does for one node on one value: a fixed part, every property whether it is there or not, all
-// required names for every property that is not, every value of enum, and patternProperties compiled again.
+// work returns the units of work that one node makes for one value. The library takes a fixed time for a node, looks at
+// every property whether the value has it or not, goes through all required names for each one that is missing,
+// compares with every value of enum, and compiles patternProperties anew.
 func (n *node) work() int {
 	work := 8 + 2*len(n.allowed)
 	properties := 0

@@ -7,10 +7,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// cursor reads a checked JSON text in one pass. On other text it may read nonsense, but stays within it.
+// cursor reads JSON text in one pass, without checking it again: the text must have passed strictjson.Check. What it
+// reads of any other text may be nonsense, but it never reads beyond the text and always ends.
 type cursor struct {
 	data []byte
-	i    int
+	i    int // where it reads next
 }
 
 // kind moves to the next value or bracket and returns its first byte, 0 at the end.
@@ -52,6 +53,7 @@ func (c *cursor) scalar() []byte {
 	return c.data[start:]
 }
 
+// quoted passes a string and returns it as written, with its quotes.
 func (c *cursor) quoted() []byte {
 	start := c.i
 	for c.i++; c.i < len(c.data); c.i++ {
@@ -67,7 +69,7 @@ func (c *cursor) quoted() []byte {
 	return c.data[start:]
 }
 
-// skip passes the next value.
+// skip passes the next value, whatever is in it.
 func (c *cursor) skip() {
 	depth := 0
 	for {
@@ -89,15 +91,17 @@ func (c *cursor) skip() {
 	}
 }
 
-// plain returns the text of a quoted string without escapes.
-func plain(quoted []byte) ([]byte, bool) {
+// plain returns what stands between the quotes of a string. ok is false when the string has escapes and would have to
+// be decoded.
+func plain(quoted []byte) (text []byte, ok bool) {
 	if len(quoted) < 2 || bytes.IndexByte(quoted, '\\') >= 0 {
 		return nil, false
 	}
 	return quoted[1 : len(quoted)-1], true
 }
 
-// value decodes the next value into what the library reads: numbers keep their digits.
+// value decodes the next value into maps, slices and scalars for the library. Numbers become json.Number, which keeps
+// all their digits.
 func (c *cursor) value() any {
 	switch c.kind() {
 	case '{':
@@ -131,7 +135,8 @@ func (c *cursor) value() any {
 	}
 }
 
-// size counts the values of a text and finds the longest string in it.
+// size counts the values of a text, names included, and finds the longest string or other scalar in it, in bytes as
+// written. It reads the cursor to its end.
 func (c *cursor) size() (values, longest int) {
 	for {
 		switch c.kind() {

@@ -28,24 +28,26 @@ const (
 	maxOverlapping = 512    // subschemas that meet one value because several branches lead there
 )
 
-// parser reads one schema into nodes.
+// parser reads the text of one schema into nodes, in which both dialects look the same.
 type parser struct {
 	draft7   bool
-	places   map[string]*node // by JSON pointer
-	anchors  map[string]*node
-	refs     []reference
-	nodes    []*node
-	patterns int
-	programs int
+	places   map[string]*node // every subschema by its JSON pointer
+	anchors  map[string]*node // those with $anchor or $dynamicAnchor, by that name
+	refs     []reference      // every $ref, to be resolved when all subschemas are known
+	nodes    []*node          // every subschema, in the order of the text
+	patterns int              // how many patterns so far
+	programs int              // instructions of all patterns so far
 }
 
+// reference is one $ref that is not resolved yet.
 type reference struct {
 	from   *node
-	target string
+	target string // as written
 }
 
-// guard reads a schema and refuses what the library gets wrong or what costs too much; the nodes of the parser it returns
-// are safe to compile. Names of keywords are matched exactly.
+// guard reads a schema. It refuses what the library gets wrong and what would cost too much, so the nodes of the parser
+// that it returns are safe to compile. Keywords are matched exactly, case included: "Type" is a name that nobody knows,
+// and says nothing.
 func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if len(raw) > MaxSize {
 		return nil, nil, nil, ErrTooLarge
@@ -130,8 +132,9 @@ func (p *parser) read(parent *node, place string, raw mcp.RawJSON) (*node, error
 	return n, nil
 }
 
-// keepDraft7 brings n into the form of 2020-12, without what draft-07 ignores: everything beside $ref, and
-// additionalItems beside an items that is no list.
+// keepDraft7 brings a node of draft-07 into the form of 2020-12. In draft-07 everything beside $ref counts for nothing,
+// and so does additionalItems unless items is a list. What is dropped here may still be the target of a reference, so
+// its nodes live on without a parent.
 func (n *node) keepDraft7() {
 	if n.refers {
 		for _, e := range n.edges {
@@ -182,7 +185,8 @@ func (p *parser) resolve() error {
 	return nil
 }
 
-// settle derives what validation reads from what the schema says.
+// settle fills in the fields of n that the fast path reads, from the edges and rules that the parser has collected. It
+// marks as unproven a node with a keyword that the fast path does not know.
 func (n *node) settle() {
 	if n.never {
 		return
@@ -212,6 +216,7 @@ func (n *node) settle() {
 	}
 }
 
+// name sets what n says about one name.
 func (n *node) name(name string, p property) {
 	if n.named == nil {
 		n.named = make(map[string]property)

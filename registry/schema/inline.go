@@ -18,8 +18,8 @@ func (s *Schema) HasReferences() bool {
 // Inline returns the schema without $ref: every reference is replaced by what it points to, and the definitions are
 // dropped. raw is the text that the schema was compiled from. The result accepts the same values, unless the schema is
 // recursive: then it accepts more, because a reference that leads back into itself becomes a schema without constraints
-// that keeps its description. ok is false when the result would be nested too deeply or be much larger than limit, which
-// is in bytes; the estimate is rough, so measure the result.
+// that keeps its description. ok is false when the result would be nested too deeply or be much larger than limit,
+// which is in bytes; the estimate is rough, so measure the result.
 func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
 	in := &inliner{
 		draft7: s.draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
@@ -30,16 +30,17 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 	return inlined, in.room >= 0
 }
 
-// inliner rewrites one schema that the guard has passed.
+// inliner rewrites one schema that the guard has passed. It works on the text, not on the nodes, because the result
+// goes to clients and must keep the annotations, which the nodes do not have.
 type inliner struct {
 	draft7  bool
-	places  map[string]mcp.RawJSON // subschemas by JSON pointer
-	anchors map[string]string      // JSON pointers by anchor
-	within  map[string]int         // how often, places of the subschemas around the present one, and of those that led here
-	room    int                    // bytes that may still be written
+	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
+	anchors map[string]string      // JSON pointers by the name of an anchor
+	within  map[string]int         // how often a place is being written now: a reference to it leads in a circle
+	room    int                    // bytes that may still be written, by a rough count; below zero: give up
 }
 
-// shape is how the value of a keyword holds subschemas.
+// shape says how the value of a keyword holds subschemas.
 type shape int
 
 const (
@@ -49,7 +50,7 @@ const (
 	namedSchemas // an object
 )
 
-// shapeOf follows what the guard reads.
+// shapeOf returns the shape of a keyword's value. It must agree with parser.keyword, which reads the same keywords.
 func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 	switch keyword {
 	case "$defs", "definitions", "properties", "patternProperties":
@@ -89,7 +90,7 @@ func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 	return noSchema
 }
 
-// find notes where every subschema is.
+// find notes the subschema at place and all below it, with their anchors.
 func (in *inliner) find(place string, raw mcp.RawJSON) {
 	in.places[place] = raw
 	object, _ := mcp.ObjectOf(raw)
@@ -107,8 +108,8 @@ func (in *inliner) find(place string, raw mcp.RawJSON) {
 	}
 }
 
-// eachBelow calls do for every subschema under a keyword, and returns the keyword's value with what do returns in
-// their place.
+// eachBelow calls do for every subschema directly under a keyword. It returns the keyword's value with what do returned
+// in the place of each subschema.
 func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(place string, raw mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	place += "/" + keyword
 	switch in.shapeOf(keyword, value) {
@@ -125,7 +126,7 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(p
 		members := make([]mcp.Member, 0, object.Len())
 		for name, raw := range object.Members {
 			in.room -= len(name) + len(`"":,`)
-			if !raw.IsArray() { // in dependencies of draft-07, a list of names
+			if !raw.IsArray() { // an array is a list of names, which dependencies of draft-07 may hold
 				raw = do(place+"/"+escape(name), raw)
 			}
 			members = append(members, mcp.Member{Name: name, Value: raw})
@@ -136,8 +137,8 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(p
 	return value
 }
 
-// schema returns the subschema at place without references. cut tells that one was cut, so that it accepts more than
-// before.
+// schema returns the subschema at place without references. cut tells whether a reference that leads in a circle was
+// cut somewhere below, so that the result accepts more than before.
 func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
 	object, ok := mcp.ObjectOf(raw)
 	if in.room -= len("true,"); !ok {
@@ -165,7 +166,8 @@ func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp
 	return merged.JSON(), cut || cutThere
 }
 
-// members returns what the subschema itself says, but for $ref.
+// members returns what a subschema says itself, without $ref and without the definitions and names that only references
+// need.
 func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
 	weakened := map[string]bool{}
 	members := make([]mcp.Member, 0, object.Len())
@@ -198,8 +200,10 @@ func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.
 	return loosen(own, weakened), true
 }
 
-// loosen drops what would refuse more now that the subschemas under some keywords accept more. What a reference that
-// was cut had evaluated is not evaluated any more.
+// loosen drops keywords that would now refuse what they used to accept. That happens where a keyword refuses more when
+// its subschema accepts more, such as not: weakened names the keywords whose subschemas do. And it happens to
+// unevaluatedItems and unevaluatedProperties, since what the reference that was cut would have evaluated counts as
+// unevaluated now.
 func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 	own = own.Without("unevaluatedItems", "unevaluatedProperties")
 	if weakened["not"] {
@@ -221,7 +225,8 @@ func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 	return own
 }
 
-// refer adds to own what the reference leads to.
+// refer returns own together with what a reference leads to: as one schema where they do not touch each other, else
+// with the other one in allOf. In place of a reference that leads in a circle only title and description are added.
 func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mcp.Object, cut bool) {
 	place := in.resolve(reference)
 	raw, found := in.places[place]
@@ -251,8 +256,9 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 	return own.With("allOf", mcp.Array(append(all, inlined))), cut
 }
 
-// mergeable tells whether two schemas say together, as one, what they say each by itself: they have no keyword in common
-// but annotations and equal ones, and none that depends on another beside it.
+// mergeable tells whether the keywords of a and b, put into one schema, mean the same as the two schemas side by side.
+// They do when the schemas share no keyword, except annotations and keywords with equal values, and when no keyword of
+// one depends on a keyword of the other.
 func mergeable(a, b mcp.Object) bool {
 	groups := map[string]bool{}
 	for name := range a.Members {
@@ -270,7 +276,8 @@ func mergeable(a, b mcp.Object) bool {
 	return true
 }
 
-// groupOf returns the name of the keywords that depend on each other, "" of one that stands alone.
+// groupOf returns a name for the set of keywords that depend on each other to which this one belongs, "" for a keyword
+// that means the same whatever stands beside it.
 func groupOf(keyword string) string {
 	switch keyword {
 	case "properties", "patternProperties", "additionalProperties":
@@ -294,10 +301,11 @@ func (in *inliner) resolve(reference string) string {
 	if place, ok := in.anchors[fragment]; ok {
 		return place
 	}
-	return fragment // no place, since it has no slash
+	return fragment // a name without a slash is the place of no subschema
 }
 
-// besideReference returns what draft-07 does not ignore beside $ref.
+// besideReference returns the members that count beside $ref in draft-07, which ignores all others: annotations,
+// because they help a reader, and at the root what says which dialect this is.
 func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
 	kept := annotationsOf(schema)
 	if isRoot {

@@ -46,7 +46,8 @@ func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
 	return p.assertion(n, name, value)
 }
 
-// core reads the keywords that say what a schema is and where others are.
+// core reads the keywords that name schemas and refer to them. Those whose target depends on the way by which a schema
+// was reached are refused: such a schema cannot be bounded by reading it.
 func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 	text, isText := value.Text()
 	switch name {
@@ -89,7 +90,7 @@ func (p *parser) single(n *node, keyword string, value mcp.RawJSON) error {
 	return nil
 }
 
-// list reads a keyword whose value is a list of subschemas. as is the keyword it means.
+// list reads a keyword whose value is a list of subschemas. as is the keyword of 2020-12 that means the same.
 func (p *parser) list(n *node, keyword, as string, value mcp.RawJSON) error {
 	elements, ok := value.Elements()
 	if !ok || len(elements) == 0 {
@@ -122,6 +123,8 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 	return nil
 }
 
+// entry reads one member of such an object. Definitions get no edge: only references lead to them, so a definition that
+// nobody refers to costs nothing.
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	if keyword == "dependencies" {
 		if value.IsArray() {
@@ -156,7 +159,8 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	return nil
 }
 
-// dependency adds one entry of draft-07's dependencies to dependentRequired.
+// dependency adds one member of draft-07's dependencies, a list of names, to dependentRequired, which 2020-12 has
+// instead.
 func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
 	if _, err := n.names(value, "dependencies"); err != nil {
 		return err
@@ -173,7 +177,8 @@ func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
 	return nil
 }
 
-// compile translates and compiles one pattern within the bounds of patterns.
+// compile translates and compiles one pattern, and counts it towards the bounds of the schema. The number is that of
+// its instructions.
 func (p *parser) compile(n *node, source string) (*regexp.Regexp, int, error) {
 	if p.patterns++; p.patterns > maxPatterns {
 		return nil, 0, n.refuse("more than %d patterns", maxPatterns)
@@ -191,7 +196,7 @@ func (p *parser) compile(n *node, source string) (*regexp.Regexp, int, error) {
 	return compiled, size, nil
 }
 
-// names reads a list of different property names.
+// names reads a list of names of properties. keyword is what the error calls it.
 func (n *node) names(value mcp.RawJSON, keyword string) ([]string, error) {
 	elements, ok := value.Elements()
 	if !ok {

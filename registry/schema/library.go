@@ -15,10 +15,13 @@ import (
 )
 
 // library is one schema as the library compiled it. It is safe for concurrent use.
+//
+// The library writes to a schema while it validates patterns, so a schema with patterns is never used by two goroutines
+// at once: each borrows a compiled copy and gives it back. All others share one compiled schema.
 type library struct {
-	copy   []byte                  // the schema as rewritten; nil when shared
+	copy   []byte                  // the schema as rewritten, to compile more copies from; nil when shared
 	shared *jsonschema.Schema      // nil when the schema has patterns
-	spare  chan *jsonschema.Schema // private copies for schemas with patterns, as many as can be in use at once
+	spare  chan *jsonschema.Schema // copies that nobody uses now, at most one for each processor
 }
 
 // newLibrary compiles a copy that rewrite has written. patterns tells whether the schema has any: then no two
@@ -40,6 +43,7 @@ func newLibrary(rewritten []byte, patterns bool) (*library, error) {
 
 var errCompile = errors.New("the schema does not compile")
 
+// compile makes one compiled copy.
 func (l *library) compile() (compiled *jsonschema.Schema, err error) {
 	defer func() {
 		if recover() != nil {
@@ -61,7 +65,8 @@ func (l *library) compile() (compiled *jsonschema.Schema, err error) {
 
 var errJudge = errors.New("the value cannot be checked against the schema")
 
-// judge asks the library. It returns nil when value is valid, else what is wrong.
+// judge lets the library check value, decoded as cursor.value does. It returns nil when value is valid, else what is
+// wrong. The error says that there was no verdict; the value must then count as invalid.
 func (l *library) judge(value any) (found *fault, err error) {
 	compiled := l.shared
 	if compiled == nil {
@@ -86,7 +91,7 @@ func (l *library) judge(value any) (found *fault, err error) {
 	return collect(result, &budget), nil
 }
 
-// borrow takes a copy that nobody else uses.
+// borrow takes a compiled copy that nobody else uses, and compiles another when all are in use.
 func (l *library) borrow() (*jsonschema.Schema, error) {
 	select {
 	case compiled := <-l.spare:
@@ -96,6 +101,7 @@ func (l *library) borrow() (*jsonschema.Schema, error) {
 	}
 }
 
+// giveBack keeps a copy for the next check, or drops it when enough of them are kept.
 func (l *library) giveBack(compiled *jsonschema.Schema) {
 	select {
 	case l.spare <- compiled:
@@ -103,7 +109,7 @@ func (l *library) giveBack(compiled *jsonschema.Schema) {
 	}
 }
 
-// maxFaults bounds what is kept of one judgement.
+// maxFaults bounds how many invalid nodes of one result are kept: the text about them has room for much less.
 const maxFaults = 200
 
 // fault is one invalid node of the library's result: which of its keywords failed, and the invalid nodes below.
@@ -115,6 +121,8 @@ type fault struct {
 	inner    []*fault
 }
 
+// collect copies a result and the invalid nodes below it, as long as budget lasts. What failed below not and if is left
+// out, because for these keywords failing is no fault.
 func collect(result *jsonschema.EvaluationResult, budget *int) *fault {
 	*budget--
 	f := &fault{at: strings.TrimPrefix(result.InstanceLocation, "/")}

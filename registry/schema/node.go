@@ -8,38 +8,38 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// node is one subschema as the guard read it: keywords that assert something, in one form for both dialects. It is
-// immutable once the guard has passed it.
+// node is one subschema as the guard read it: the keywords that assert something, in the form of 2020-12 for both
+// dialects. Annotations are not in it. It is immutable once the guard has passed the schema.
 type node struct {
-	place  string // JSON pointer in the schema it came from
-	parent *node  // whose keyword holds it; nil for the root and for definitions
-	anchor string // the name under which references reach it; "" when there are none
-	never  bool   // the schema false
-	refers bool   // has $ref
+	place  string // JSON pointer to it in the text
+	parent *node  // the node one of whose keywords holds it; nil for the root and for definitions
+	anchor string // in the copy for the library, the name that references use; "" when there are none
+	never  bool   // it is the schema false, which no value satisfies
+	refers bool   // it has $ref
 
-	rules  []strictjson.Member // assertions without subschemas, values as written
-	edges  []edge              // subschemas in order, the target of $ref among them
-	header mcp.RawJSON         // x-mcp-header
+	rules  []strictjson.Member // keywords without subschemas, their values as written
+	edges  []edge              // subschemas in the order of the text, and then the target of $ref
+	header mcp.RawJSON         // the value of x-mcp-header, nil when there is none
 
-	// The same, read once.
+	// What rules and edges say, in the form that the fast path and the explainer read.
 	kinds    kinds
-	allowed  map[string]bool // by canonical scalar; nil without enum and const
+	allowed  map[string]bool // values of enum or const, as node.allow writes them; nil when there are none
 	required []string
 	pattern  *regexp.Regexp
-	source   string              // of pattern, as written
+	source   string              // of pattern, as its author wrote it
 	named    map[string]property // properties, and required names that are not among them
-	needs    int                 // how many names are required
+	needs    int                 // how many different names are required
 	bounds   bounds
-	unproven bool // has an assertion that only the library decides
+	unproven bool // it has a keyword that only the library can decide, so the fast path stops here
 
 	program int // instructions of its own patterns
 }
 
-// edge leads to a subschema.
+// edge leads from a node to a subschema of it, or by $ref to one somewhere else.
 type edge struct {
-	keyword string
-	name    string         // of the property, or the pattern as the library gets it
-	pattern *regexp.Regexp // of patternProperties
+	keyword string         // which leads there, under its name of 2020-12
+	name    string         // of the property; of patternProperties the pattern as the library gets it
+	pattern *regexp.Regexp // of patternProperties, else nil
 	to      *node
 }
 
@@ -49,7 +49,7 @@ type property struct {
 	required bool
 }
 
-// inPlace tells whether an edge's subschema applies to the same value as the node itself.
+// inPlace tells whether the subschema applies to the same value as the node itself, not to a part of it.
 func (e edge) inPlace() bool {
 	switch e.keyword {
 	case "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas":
@@ -102,6 +102,7 @@ const (
 	kindNumber // includes the integers
 )
 
+// kindOf returns the set of types that a word of the keyword type stands for. A number may be an integer.
 func kindOf(name string) (kinds, bool) {
 	switch name {
 	case "null":
@@ -122,16 +123,17 @@ func kindOf(name string) (kinds, bool) {
 	return 0, false
 }
 
-// refusalError says where in a schema is what the guard refuses. Its text is for operators.
+// refusalError says where in a schema the guard found what it refuses, and why. Its text is for operators.
 type refusalError struct{ place, reason string }
 
 func (e *refusalError) Error() string { return "at #" + clip(e.place, 200) + ": " + e.reason }
 
+// refuse returns the error that refuses the schema because of n.
 func (n *node) refuse(format string, args ...any) error {
 	return &refusalError{place: n.place, reason: fmt.Sprintf(format, args...)}
 }
 
-// clip cuts text to at most size bytes, at the boundary of a character.
+// clip cuts text to at most size bytes, at the boundary of a character, and marks the cut.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return text

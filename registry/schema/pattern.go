@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The white space of ECMA-262, which is wider than that of RE2, and everything else; both to stand within brackets.
+// What \s and \S mean in ECMA-262, which counts more characters as white space than RE2 does. Both are written to stand
+// within brackets.
 const (
 	space    = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 	notSpace = `\x{0}-\x{8}\x{e}-\x{1f}!-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}` +
@@ -19,7 +20,8 @@ const (
 
 var errPattern = errors.New("a pattern that RE2 would read differently or not at all")
 
-// CheckPattern returns why a schema with this pattern is refused, nil when it is not for the pattern's sake.
+// CheckPattern returns the reason for which Compile would refuse a schema with this pattern, nil when the pattern is
+// none.
 func CheckPattern(source string) error {
 	if utf8.RuneCountInString(source) > maxPattern {
 		return errPatternLength
@@ -30,8 +32,9 @@ func CheckPattern(source string) error {
 
 var errPatternLength = errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " characters")
 
-// compilePattern compiles a pattern of JSON Schema, which is one of ECMA-262, and returns it with the count of its
-// instructions. What RE2 lacks or reads differently is translated, or refused.
+// compilePattern compiles a pattern of JSON Schema, whose patterns are those of ECMA-262, and returns it with the
+// number of its instructions. RE2 is used because its time grows only with the pattern times the text, whatever the
+// pattern. What RE2 lacks, or would read differently, is translated where it can be and refused where not.
 // https://json-schema.org/draft/2020-12/json-schema-core#section-6.4
 func compilePattern(source string) (*regexp.Regexp, int, error) {
 	t := translator{in: source}
@@ -56,15 +59,16 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	return compiled, len(program.Inst), nil
 }
 
-// translator writes a pattern of ECMA-262 as one of RE2.
+// translator writes a pattern of ECMA-262 as one of RE2, from left to right.
 type translator struct {
 	in      string
-	i       int
+	i       int // where it reads next
 	out     strings.Builder
-	inClass bool
-	set     bool // the element before, within brackets, was an escape for a set
+	inClass bool // within brackets
+	set     bool // within brackets, just behind an escape for several characters, such as \w
 }
 
+// run translates the whole pattern.
 func (t *translator) run() error {
 	for t.i < len(t.in) {
 		_, size := utf8.DecodeRuneInString(t.in[t.i:])
@@ -94,13 +98,15 @@ func (t *translator) run() error {
 	return nil
 }
 
+// ahead tells whether text comes next.
 func (t *translator) ahead(text string) bool { return strings.HasPrefix(t.in[t.i:], text) }
 
+// aheadSet tells whether an escape for several characters comes next.
 func (t *translator) aheadSet() bool {
 	return t.ahead(`\`) && len(t.in) > t.i+1 && strings.IndexByte("sSdDwWpP", t.in[t.i+1]) >= 0
 }
 
-// open begins a class. Classes without elements do not exist in RE2.
+// open begins a class in brackets. [] and [^] are refused: RE2 takes the bracket behind them for the first element.
 func (t *translator) open() error {
 	t.inClass = true
 	t.out.WriteByte('[')
@@ -114,7 +120,9 @@ func (t *translator) open() error {
 	return nil
 }
 
-// element writes one character within brackets. A dash beside a set (set: the element before was one) is itself.
+// element writes one character within brackets. A dash beside an escape for several characters stands for itself in
+// ECMA-262, so it is escaped; set tells that such an escape stands before it. So is a bracket, which might otherwise
+// begin a named class of RE2.
 func (t *translator) element(piece string, set bool) {
 	switch {
 	case piece == "]":
@@ -125,6 +133,8 @@ func (t *translator) element(piece string, set bool) {
 	t.out.WriteString(piece)
 }
 
+// escape writes what a backslash stands before. Escapes that are not listed here are refused: RE2 either has another
+// meaning for them (\A, \z, \Q) or none (references to groups).
 func (t *translator) escape() error {
 	if t.i >= len(t.in) {
 		return errPattern
@@ -157,7 +167,7 @@ func (t *translator) escape() error {
 	return nil
 }
 
-// whiteSpace writes \s or \S.
+// whiteSpace writes \s or \S with the meaning of ECMA-262.
 func (t *translator) whiteSpace(c byte) {
 	set := space
 	if c == 'S' {
@@ -171,7 +181,7 @@ func (t *translator) whiteSpace(c byte) {
 	t.out.WriteString(set)
 }
 
-// hex writes \xHH, \uHHHH or \u{H…}.
+// hex writes \xHH, \uHHHH or \u{H…}. A half of a surrogate pair is refused, since RE2 reads whole characters.
 func (t *translator) hex(c byte) error {
 	digits := 2
 	if c == 'u' {

@@ -6,11 +6,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// rewrite writes the copy of a guarded schema that the library compiles. It says the same in the part of 2020-12 in
-// which the library is right: no annotations, no $id, every reference by an anchor of its own (the library looks up
-// pointers from the referring schema upwards and may find another one), and {} for true (which the library takes to
-// evaluate every member of the value), and a double negation around unevaluatedItems (the library takes what that
-// evaluates within an item for evaluated items of the list).
+// rewrite writes the copy of a guarded schema that the library compiles. The copy means the same, and is written in the
+// part of 2020-12 in which the library makes no mistakes:
+//
+//   - It has neither annotations nor $id.
+//   - Every reference leads to an anchor. JSON pointers are not used, because the library looks them up from the schema
+//     that refers upwards, and may find another one on its way.
+//   - {} stands for true, because the library thinks that true evaluates every member of the value.
+//   - Around the subschema of unevaluatedItems stands a double negation, because the library would take what the
+//     subschema evaluates within an item for evaluated items of the list; behind not, nothing counts as evaluated.
 func rewrite(root *node, nodes []*node) []byte {
 	w := &writer{definitions: map[*node]bool{}}
 	for _, n := range nodes {
@@ -32,10 +36,11 @@ func rewrite(root *node, nodes []*node) []byte {
 
 type writer struct {
 	out         []byte
-	definitions map[*node]bool
-	order       []*node
+	definitions map[*node]bool // what references need and the root does not hold
+	order       []*node        // the same, in the order in which they are written
 }
 
+// key begins a member of an object.
 func (w *writer) key(name string) {
 	if last := w.out[len(w.out)-1]; last != '{' {
 		w.out = append(w.out, ',')
@@ -43,6 +48,8 @@ func (w *writer) key(name string) {
 	w.out = append(strictjson.AppendQuote(w.out, name), ':')
 }
 
+// schema writes one subschema, with the definitions when it is the root. The schema false is written as {"not":{}}
+// where a reference leads to it, because only an object can have an anchor.
 func (w *writer) schema(n *node, isRoot bool) {
 	if n.never && n.anchor == "" {
 		w.out = append(w.out, "false"...)
@@ -74,7 +81,8 @@ func (w *writer) schema(n *node, isRoot bool) {
 	w.out = append(w.out, '}')
 }
 
-// edges writes the keywords with subschemas, each once, in the order of their first edges.
+// edges writes the keywords with subschemas. The edges of one keyword need not stand together: all are written where
+// the first one stands.
 func (w *writer) edges(n *node) {
 	written := map[string]bool{}
 	for _, e := range n.edges {
@@ -116,6 +124,7 @@ func (w *writer) edges(n *node) {
 	}
 }
 
+// each calls do for every edge of one keyword.
 func (w *writer) each(n *node, keyword string, do func(edge)) {
 	for _, e := range n.edges {
 		if e.keyword == keyword {

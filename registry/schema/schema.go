@@ -1,6 +1,6 @@
 // Package schema answers one question: does this JSON value fit that JSON Schema? It is made for schemas and values of
-// strangers, so the answer must be right, come soon, and help whoever made the value. The package does not know what the
-// values are for: tools, prompts, tenants and callers are unknown here.
+// strangers, so the answer must be right, come soon, and help whoever made the value. The package does not know what
+// the values are for: tools, prompts, tenants and callers are unknown here.
 //
 // In goes the text of a schema, in the dialect 2020-12 or draft-07. Out comes a Schema or the reason why the text is
 // refused. A Schema takes values and returns nil, or an error whose text says which member is wrong, how, and what is
@@ -29,15 +29,15 @@
 // wrong is written differently in the copy or refused by the guard, so that both judges agree with the specification.
 //
 // Bounded are the size of a schema, its subschemas, patterns and enums, and the work of one check: how many subschemas
-// one value can meet, how many instructions patterns run over it, how long its strings are. The work is estimated before
-// it is done, because what began cannot be stopped. Without the bounds a schema of a few lines takes minutes for a value
-// of a few bytes, by references that double at every step or by patterns with large programs.
+// one value can meet, how many instructions patterns run over it, how long its strings are. The work is estimated
+// before it is done, because what began cannot be stopped. Without the bounds a schema of a few lines can take minutes
+// for a value of a few bytes, by references that double at every step or by patterns with large programs.
 //
-// Refused are schemas that lead out of themselves (a $ref to another document), that need a dynamic scope
-// ($dynamicRef, $recursiveRef, an $id below the root), that refer to themselves without consuming data, that recur with
-// overlapping branches, that are beyond the bounds, whose keywords have values of the wrong form, and those with patterns
-// that RE2 cannot run or would read differently from ECMA-262. Formats and contentEncoding are annotations and never
-// refuse a value.
+// Refused are schemas that lead out of themselves (a $ref to another document), that need a dynamic scope ($dynamicRef,
+// $recursiveRef, an $id below the root), that refer to themselves without consuming data, that recur with overlapping
+// branches, that are beyond the bounds, whose keywords have values of the wrong form, and those with patterns that RE2
+// cannot run or would read differently from ECMA-262. Formats and contentEncoding are annotations and never refuse a
+// value.
 package schema
 
 import (
@@ -55,8 +55,8 @@ type Schema struct {
 	library *library
 }
 
-// Compile reads a schema and makes it ready for checks. It does not keep raw. The error is ErrTooLarge for a schema that
-// is too large; every other one says, for an operator, where in the schema is what is refused and why.
+// Compile reads a schema and makes it ready for checks. It does not keep raw. The error is ErrTooLarge for a schema
+// that is too large; every other one tells an operator what is refused, and where in the schema it stands.
 func Compile(raw mcp.RawJSON) (*Schema, error) {
 	p, root, c, err := guard(raw)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// keyword explains one keyword that failed. Those that only say that a subschema failed are left to that subschema.
+// keyword explains one keyword of n that failed. A keyword that failed only because one of its subschemas did gets no
+// sentence, since that subschema has its own.
 func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path []string) {
 	switch keyword {
 	case "type":
@@ -41,7 +42,7 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 	}
 }
 
-// limitSentence returns how to say a numeric keyword.
+// limitSentence returns the sentence for a keyword with a limit, "" for any other keyword. %s stands for the limit.
 func limitSentence(keyword string) string {
 	switch keyword {
 	case "minimum":
@@ -74,6 +75,7 @@ func limitSentence(keyword string) string {
 	return ""
 }
 
+// enum lists the values that are allowed.
 func (e *explainer) enum(n *node, path []string) {
 	elements, _ := n.rule("enum").Elements()
 	texts := make([]string, len(elements))
@@ -83,6 +85,7 @@ func (e *explainer) enum(n *node, path []string) {
 	e.add(path, "must be one of %s", list(texts))
 }
 
+// required names every member that is missing.
 func (e *explainer) required(n *node, value any, path []string) {
 	object, _ := value.(map[string]any)
 	for _, name := range n.required {
@@ -92,6 +95,7 @@ func (e *explainer) required(n *node, value any, path []string) {
 	}
 }
 
+// dependent names every member that is missing beside one that is there.
 func (e *explainer) dependent(n *node, value any, path []string) {
 	object, _ := value.(map[string]any)
 	rule, _ := mcp.ObjectOf(n.rule("dependentRequired"))

@@ -59,8 +59,8 @@ func compact(t testing.TB, data []byte) mcp.RawJSON {
 	return raw
 }
 
-// moduleSuite returns the folder with the tests of the JSON Schema test suite that come with a module of our module graph.
-// It lacks format, content and vocabulary, for which testdata/suite has tests of our own.
+// moduleSuite returns the folder with the tests of the JSON Schema test suite that come with a module of our module
+// graph. It lacks format, content and vocabulary, for which testdata/suite has tests of our own.
 func moduleSuite(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/google/jsonschema-go").Output()

@@ -2,8 +2,8 @@ package schema
 
 import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
 
-// Verdicts returns what the short way and what the library say about data, each by itself.
-func Verdicts(raw, data mcp.RawJSON) (short, library bool, err error) {
+// Verdicts returns what the fast path and what the library say about data, each by itself.
+func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
 	s, err := Compile(raw)
 	if err != nil {
 		return false, false, err

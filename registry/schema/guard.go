@@ -69,7 +69,7 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 		return nil, nil, nil, err
 	}
 	for _, n := range p.nodes {
-		n.settle()
+		n.derive()
 	}
 	return p, root, c, nil
 }
@@ -185,9 +185,9 @@ func (p *parser) resolve() error {
 	return nil
 }
 
-// settle fills in the fields of n that the fast path reads, from the edges and rules that the parser has collected. It
+// derive fills in the fields of n that the fast path reads, from the edges and rules that the parser has collected. It
 // marks as unproven a node with a keyword that the fast path does not know.
-func (n *node) settle() {
+func (n *node) derive() {
 	if n.never {
 		return
 	}

@@ -141,8 +141,8 @@ func (g group) check(t *testing.T, file, dialect string) bool {
 		if (err == nil) != c.Valid {
 			t.Errorf("%s/%s: got error %v, want valid %v", name, c.Description, err, c.Valid)
 		}
-		if short, library, err := schema.Verdicts(text, raw); err != nil || library != c.Valid || short && !c.Valid {
-			t.Errorf("%s/%s: got short way %v, library %v, %v; want %v", name, c.Description, short, library, err, c.Valid)
+		if fast, library, err := schema.Verdicts(text, raw); err != nil || library != c.Valid || fast && !c.Valid {
+			t.Errorf("%s/%s: got fast path %v, library %v, %v; want %v", name, c.Description, fast, library, err, c.Valid)
 		}
 	}
 	return true

@@ -126,6 +126,10 @@ func (f *fake) handle(m wire, line []byte) {
 	case "server/discover":
 		f.discover(m)
 	case "initialize":
+		if f.kind == "modern" { // one that also opened sessions would be taken for an older one where it was not heard in time
+			f.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+			return
+		}
 		version := "2025-11-25"
 		if f.kind == "old" {
 			version = "2024-11-05"
@@ -155,7 +159,7 @@ func (f *fake) handle(m wire, line []byte) {
 
 func (f *fake) discover(m wire) {
 	switch f.kind {
-	case "modern":
+	case "modern", "both":
 		f.reply(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
 	case "both-but-legacy":
 		f.reply(m.ID, `{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`)

@@ -23,7 +23,7 @@ func TestNamedRevisionIsSpoken(t *testing.T) {
 		want   string // the revision spoken, or the problem
 		asked  string // begins so
 	}{
-		"both eras, older":     {modernWeb(), "2025-11-25", "2025-11-25", "initialize notifications/initialized tools/list"},
+		"both eras, older":     {&web{modern: true, speaks: "2025-11-25"}, "2025-11-25", "2025-11-25", "initialize notifications/initialized tools/list"},
 		"both eras, newer":     {modernWeb(), "2026-07-28", "2026-07-28", "server/discover tools/list"},
 		"older, another older": {&web{speaks: "2025-06-18"}, "2025-03-26", "2025-06-18", "initialize notifications/initialized tools/list"},
 		"older, newer":         {legacyWeb(), "2026-07-28", notModern, "server/discover server/discover"},
@@ -44,7 +44,7 @@ func TestNamedRevisionIsSpoken(t *testing.T) {
 func TestNamedRevisionOfChildIsSpoken(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, named, want string }{
-		"both eras, older":                {"modern", "2025-11-25", "2025-11-25"},
+		"both eras, older":                {"both", "2025-11-25", "2025-11-25"},
 		"both eras, newer":                {"modern", "2026-07-28", "2026-07-28"},
 		"older, another older":            {"old", "2025-06-18", "2024-11-05"},
 		"older, newer":                    {"old", "2026-07-28", notModern},

@@ -23,7 +23,7 @@ type web struct {
 	modern   bool
 	session  string // "" is none
 	declares string // the capabilities; "" is {"tools":{"listChanged":true}}
-	speaks   string // revision of a legacy server; "" is 2025-11-25
+	speaks   string // older revision; "" is 2025-11-25, and none when modern
 	discover func(w http.ResponseWriter, m wire)
 	list     func(w http.ResponseWriter, m wire)
 	call     func(w http.ResponseWriter, r *http.Request, m wire)
@@ -143,13 +143,19 @@ func (s *web) answerDiscover(w http.ResponseWriter, m wire) {
 	case s.discover != nil:
 		s.discover(w, m)
 	case s.modern:
-		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":`+s.capabilities()+`,"ttlMs":0,"cacheScope":"private"}`)
+		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+`,"ttlMs":0,"cacheScope":"private"}`)
 	default:
 		sendError(w, http.StatusBadRequest, nil, -32000, "Bad Request: Server not initialized")
 	}
 }
 
+// initialize opens a session, unless the server is modern alone: then it knows no handshake, and a gateway that was too busy to
+// hear in time what it says to discovery asks again later, instead of taking it for an older one.
 func (s *web) initialize(w http.ResponseWriter, m wire) {
+	if s.modern && s.speaks == "" {
+		sendError(w, http.StatusNotFound, m.ID, -32601, "Method not found")
+		return
+	}
 	if s.session != "" {
 		s.mu.Lock()
 		s.born++

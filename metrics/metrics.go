@@ -33,6 +33,7 @@ type Metrics struct {
 	upstreamRefused *prometheus.GaugeVec
 	restarts        *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
+	upstreamLoads   *loads
 	reloads         *prometheus.CounterVec
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
@@ -55,6 +56,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.traffic(f)
 	m.refused(f)
 	m.upstreams(f)
+	registerer.MustRegister(m.upstreamLoads)
 	m.process(f)
 	return m
 }
@@ -123,6 +125,11 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	m.anomalies = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_anomalies_total", Help: "What was mended or dropped of what an upstream sent.",
 	}, []string{"server", "kind"})
+	m.upstreamLoads = newLoads(prometheus.Opts{
+		Name: "drawbridge_upstream_processes", Help: "Processes that were started for an upstream and have not ended, without those that they start themselves.",
+	}, prometheus.Opts{
+		Name: "drawbridge_upstream_sessions", Help: "Sessions with an upstream of an older revision, the one that only lists included.",
+	})
 }
 
 func (m *Metrics) process(f promauto.Factory) {
@@ -272,6 +279,11 @@ func (m *Metrics) UpstreamRestarted(server string) { m.restarts.WithLabelValues(
 // UpstreamMisbehaved counts what was mended or dropped of what an upstream sent.
 func (m *Metrics) UpstreamMisbehaved(server, kind string, n int) {
 	m.anomalies.WithLabelValues(server, kind).Add(float64(n))
+}
+
+// UpstreamLoads sets what tells the load of each upstream that the config has. It is asked when metrics are read.
+func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
+	m.upstreamLoads.read.Store(&read)
 }
 
 // UpstreamRemoved deletes the series of a server that left the config.

@@ -53,6 +53,9 @@ func record(m *metrics.Metrics) {
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
+	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
+		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
+	})
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
 	m.ConfigWarnings("no-command", 1)
@@ -84,6 +87,8 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_tools{server="files"} 12`,
 		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
+		`drawbridge_upstream_processes{server="files"} 3`,
+		`drawbridge_upstream_sessions{server="files"} 2`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,
@@ -133,7 +138,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s has no unit", name)
 		}
 	}
-	if seen < 19 {
+	if seen < 21 {
 		t.Errorf("%d metrics seen, want all", seen)
 	}
 }
@@ -165,6 +170,7 @@ func TestUpstreamRemoved(t *testing.T) {
 	record(m)
 	m.UpstreamUp("other", true, 1)
 	m.UpstreamRemoved("files")
+	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad { return nil }) // only servers that are there tell
 	for _, line := range scrape(t, handler) {
 		if strings.Contains(line, `server="files"`) {
 			t.Errorf("left behind: %s", line)

@@ -32,6 +32,7 @@ type fleet struct {
 
 	mu       sync.Mutex // guards the fields below
 	statuses map[string]upstream.Status
+	loads    map[string]func() upstream.Load // of those that it connects to
 }
 
 type runningServer struct {
@@ -40,10 +41,12 @@ type runningServer struct {
 }
 
 func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger) *fleet {
-	return &fleet{
+	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
-		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
+		running: map[string]runningServer{}, statuses: map[string]upstream.Status{}, loads: map[string]func() upstream.Load{},
 	}
+	m.UpstreamLoads(f.loadsForMetrics)
+	return f
 }
 
 // apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new and leaves the rest
@@ -83,6 +86,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverCon
 		f.mu.Lock()
 		before := f.statuses[name]
 		delete(f.statuses, name)
+		delete(f.loads, name)
 		f.mu.Unlock()
 		f.countRefusals(before, upstream.Status{Server: name})
 		next, returns := returning[name]
@@ -115,7 +119,11 @@ func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.name, string(kind), n) }
-	return startTask(ctx, upstream.New(cfg, f.catalogue).Run).stop
+	u := upstream.New(cfg, f.catalogue)
+	f.mu.Lock()
+	f.loads[s.name] = u.Load
+	f.mu.Unlock()
+	return startTask(ctx, u.Run).stop
 }
 
 func (f *fleet) startBuiltin(ctx context.Context, s serverConfig) (stop func()) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
 func TestToolTimeoutsGoForBuiltInToolsToo(t *testing.T) {
@@ -126,6 +128,71 @@ func TestServerIsStartingUntilItWasTried(t *testing.T) {
 	if f.tried() {
 		t.Error("a server that is starting counts as tried")
 	}
+}
+
+// TestLoadOfAServerIsShownAsLongAsTheConfigHasIt runs a child that never answers, and takes it out of the config.
+func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
+	registerer := prometheus.NewRegistry()
+	f := newFleet(registry.New(), metrics.New(registerer), slog.New(slog.DiscardHandler))
+	defer f.close()
+	f.apply(t.Context(), []serverConfig{
+		{name: "slow", prefix: "slow", command: "sh", args: []string{"-c", "read line; read never"}},
+		{name: "box", prefix: "box", builtin: []string{"calculate"}},
+	})
+	one := map[string]admin.Server{"slow": {Processes: 1}}
+	eventually(t, "the child counts", func() bool { return maps.Equal(f.loadsForView(), one) })
+	if got, want := gauges(t, registerer, "drawbridge_upstream_processes"), map[string]float64{"slow": 1}; !maps.Equal(got, want) {
+		t.Errorf("processes: got %v, want %v", got, want)
+	}
+	if got, want := gauges(t, registerer, "drawbridge_upstream_sessions"), map[string]float64{"slow": 0}; !maps.Equal(got, want) {
+		t.Errorf("sessions: got %v, want %v", got, want)
+	}
+	f.apply(t.Context(), nil)
+	if got := f.loadsForView(); len(got) != 0 {
+		t.Errorf("shown without the server: got %v, want nothing", got)
+	}
+	if got := gauges(t, registerer, "drawbridge_upstream_processes"); len(got) != 0 {
+		t.Errorf("series without the server: got %v, want none", got)
+	}
+}
+
+// TestCountingALoadHoldsUpNobody counts a server that tells its status at that moment.
+func TestCountingALoadHoldsUpNobody(t *testing.T) {
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	f.loads["slow"] = func() upstream.Load {
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			f.note(t.Context(), upstream.Status{Server: "slow", Up: true})
+		}()
+		select {
+		case <-told:
+		case <-time.After(time.Minute):
+			t.Error("the status waited for the count")
+		}
+		return upstream.Load{Sessions: 3}
+	}
+	if got, want := f.loadsForView(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// gauges returns the values of a metric by server.
+func gauges(t *testing.T, gatherer prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			if family.GetName() == name {
+				out[series.GetLabel()[0].GetValue()] = series.GetGauge().GetValue()
+			}
+		}
+	}
+	return out
 }
 
 func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {

@@ -35,7 +35,7 @@ func (s *status) view() admin.View {
 	if !s.ready.Load() && (s.parts.fleet.tried() || time.Since(s.start) > readyAfter) {
 		s.ready.Store(true)
 	}
-	view := admin.View{Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load()}
+	view := admin.View{Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(), Servers: s.parts.fleet.loadsForView()}
 	if reason := *s.refused.Load(); reason != "" {
 		view.Warnings = append(view.Warnings, "the newest config is refused and the one before it is in force: "+reason)
 	}

@@ -13,6 +13,14 @@ type View struct {
 	Draining bool     `json:"draining,omitempty"`
 	Problems []string `json:"problems,omitempty"` // why it is not ready, beyond starting and draining
 	Warnings []string `json:"warnings,omitempty"` // a refused reload, a dead upstream, tools left out
+
+	Servers map[string]Server `json:"servers,omitempty"` // that the gateway connects to, by name
+}
+
+// Server is what a server costs at the moment.
+type Server struct {
+	Processes int `json:"processes"` // that the gateway started, without those that they start
+	Sessions  int `json:"sessions"`  // with a server of an older revision, the one that only lists included
 }
 
 // Config of the listener. Every field is required.

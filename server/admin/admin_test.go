@@ -20,6 +20,11 @@ func TestHandler(t *testing.T) {
 		{"alive while not ready", "GET", "/healthz", admin.View{}, 200, `{"alive":true}`},
 		{"ready", "GET", "/readyz", ready, 200, `{"ready":true}`},
 		{"ready with warnings", "GET", "/readyz", admin.View{Ready: true, Warnings: []string{"upstream files is down"}}, 200, `{"ready":true,"warnings":["upstream files is down"]}`},
+		{
+			"with servers", "GET", "/readyz",
+			admin.View{Ready: true, Servers: map[string]admin.Server{"files": {Processes: 2, Sessions: 1}, "far": {}}},
+			200, `{"ready":true,"servers":{"far":{"processes":0,"sessions":0},"files":{"processes":2,"sessions":1}}}`,
+		},
 		{"not ready", "GET", "/readyz", admin.View{}, 503, `{"ready":false}`},
 		{"a problem is not ready", "GET", "/readyz", admin.View{Ready: true, Problems: []string{"no record"}}, 503, `{"ready":false,"problems":["no record"]}`},
 		{"draining is not ready", "GET", "/readyz", admin.View{Ready: true, Draining: true}, 503, `{"ready":false,"draining":true}`},

@@ -38,6 +38,9 @@ type Call struct {
 	// InSession says that the client calls in a session, where it expects questions while its call is open. Others expect
 	// them as the call's result.
 	InSession bool
+	// Client tells the clients of one principal apart as far as they can be: by the session, or by the name that a client
+	// without one gives itself. It is the client's own word; "": nothing is known.
+	Client string
 	// Refusals are the questions of the round before, by their key, to which the client answered with an error. They are
 	// not in inputResponses, which has no place for errors.
 	Refusals map[string]*mcp.Error

@@ -72,7 +72,7 @@ func (s *Server) converse(ctx context.Context, c gateway.Caller, l *live, way *l
 	}
 	d := &dialogue{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-		Capabilities: asks, InSession: true, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
+		Capabilities: asks, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 	}}
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // it waits as long as its task runs

@@ -46,6 +46,7 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 	result, err := s.ask(ctx, x.caller, &gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(x.meta.Text(mcp.MetaProtocolVersion), x.meta.Object(mcp.MetaClientCapabilities)),
+		Client:       x.meta.Object(mcp.MetaClientInfo).Text("name"),
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
 		Notify:       t.notify,

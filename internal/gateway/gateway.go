@@ -45,6 +45,7 @@ type Request struct {
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
 	InSession    bool       // the client calls in a session, and is asked while its call is open
+	Client       string     // as registry.Call.Client
 	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
 	Tasks        mcp.Tasks  // the form that this client knows; zero: none
 	// Refusals are the questions of the round before, by their key, that the client answered with an error.

@@ -326,6 +326,7 @@ func (c *call) use() *registry.Call {
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
 		InSession:    c.request.InSession,
+		Client:       c.request.Client,
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
 		Notify:       c.notify,

@@ -296,6 +296,8 @@ func serveChat() {
 		m, err := mcp.Decode([]byte(text))
 		reply, known := chatReply(m)
 		switch {
+		case m.Method == "notifications/initialized" && slices.Contains(os.Args, "roots"):
+			l.ask(send, "roots/list", "{}")
 		case err != nil || m.Method == "" || m.ID == "":
 			l.take(m, text)
 		case known:

@@ -21,6 +21,7 @@ type connection struct {
 	session  atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
 	count    func(Anomaly, int)
 	gone     atomic.Bool
+	rooted   atomic.Bool   // the server asked for roots outside a call, as some do when they start
 	told     atomic.Bool   // the way is open on which the server tells when its lists change
 	changes  chan struct{} // there is news
 	doubts   chan struct{} // the connection may be lost

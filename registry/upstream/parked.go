@@ -70,7 +70,7 @@ func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (
 		end()
 	}
 	d := &dialogue{
-		pool: p, session: s.session(), caller: callerOf(c), cancel: cancel,
+		pool: p, session: s.session(), caller: p.callerOf(c), cancel: cancel,
 		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),
 		seen: map[mcp.ID]bool{},
 	}
@@ -161,6 +161,7 @@ func (d *dialogue) ask(m *mcp.Message, stray bool) *mcp.Error {
 	case d.ended:
 		return errCallEnded
 	case !mcp.CanBeAsked(d.capabilities, m.Method, params):
+		d.pool.strict.Store(true)
 		return errUnasked
 	case len(d.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
@@ -331,7 +332,7 @@ func (p *pool) resume(ctx context.Context, c *registry.Call, state string) (mcp.
 		return mcp.Object{}, err
 	}
 	d := p.waiting(state)
-	if d == nil || d.caller != callerOf(c) {
+	if d == nil || d.caller != p.callerOf(c) {
 		return mcp.Object{}, errNotParked
 	}
 	if err = d.check(answers); err != nil {

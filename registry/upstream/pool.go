@@ -32,11 +32,13 @@ type pool struct {
 	attributes bool                                         // the transport does
 	max        int                                          // sessions at once
 	opening    time.Duration                                // how long one handshake may take
+	lent       *pooled                                      // the control connection, which runs calls where one user is behind all; else nil
 	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
 	end        context.CancelFunc
 	lagging    atomic.Bool    // a stream of a session was not open in time
 	work       sync.WaitGroup // all goroutines of the pool
 	asked      atomic.Bool    // a question came in one of its sessions
+	strict     atomic.Bool    // a caller was to be asked what it cannot be, so that OneUser is given up as far as that goes
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
@@ -61,6 +63,7 @@ type key struct {
 	caller
 	capabilities string // in canonical form; "" are none
 	alone        bool   // one call at a time, whether the server asks stray questions or not
+	kept         bool   // where one user is behind all: it is lent to no other client
 }
 
 // pooled is one session of a pool.
@@ -97,6 +100,9 @@ func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
 	switch peer := c.peer.(type) {
 	case *legacy:
 		c.pool = newPool(ctx, peer, u.cfg, u.open, &u.strays)
+		if u.cfg.OneUser && u.cfg.URL == "" && !u.cfg.Shared {
+			c.pool.lend()
+		}
 	case *modern:
 		c.older = u.newSide(ctx, c, peer)
 	}
@@ -110,7 +116,7 @@ func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, 
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
 	}
 	p := c.pool
-	if p == nil || p.shared {
+	if p == nil || p.shared || p.lent != nil {
 		return c, func() {}, nil
 	}
 	s, err := p.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
@@ -164,7 +170,7 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		result, err = p.resume(ctx, c, state)
 	case c.Task != "":
 		result, err = p.useTask(ctx, i, c)
-	case c.Capabilities.Len() > 0 && mayAsk(i.method):
+	case mayAsk(i.method) && (c.Capabilities.Len() > 0 || p.lent != nil): // with one user, also to refuse what cannot be asked
 		result, err = p.converse(ctx, i, c)
 	default:
 		result, err = p.plain(ctx, i, c)
@@ -191,6 +197,9 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 
 // keyOf says which sessions may run the call.
 func (p *pool) keyOf(c *registry.Call, method string) key {
+	if p.lent != nil {
+		return p.lentKey(c, method)
+	}
 	var k key
 	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.capabilities = string(c.Capabilities.JSON())
@@ -209,6 +218,9 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 
 // find returns a session that may take another call. The mutex is held.
 func (p *pool) find(k key) *pooled {
+	if p.lent != nil {
+		return p.findLent(k)
+	}
 	alone := k.alone || k.capabilities != "" && p.strays.expected()
 	for _, s := range p.sessions[k] {
 		if !alone || s.calls == 0 {

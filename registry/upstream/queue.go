@@ -139,7 +139,7 @@ func (p *pool) makeRoom(k key) bool {
 	var oldest *pooled
 	for _, sessions := range p.sessions {
 		for _, s := range sessions {
-			if s.calls == 0 && rivals(s) && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
+			if s != p.lent && s.calls == 0 && rivals(s) && time.Since(s.idle) >= grace && (oldest == nil || s.before(oldest)) {
 				oldest = s
 			}
 		}

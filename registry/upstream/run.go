@@ -115,7 +115,7 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 // check proves life: by the lists that are due, else by a small request. A child's death is seen by its pipes, and one
 // that is busy may be silent.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
-	if due := l.due(); due != 0 {
+	if due := l.due(); due != 0 && !l.conn.pool.lentOut() {
 		return u.list(ctx, l, due, 0)
 	}
 	return u.alive(ctx, l.conn)

@@ -62,6 +62,9 @@ func (s *strays) expected() bool {
 func (l *legacy) stray(m *mcp.Message) []byte {
 	calls := l.openCalls()
 	if len(calls) == 0 {
+		if m.Method == mcp.MethodRoots {
+			l.conn.rooted.Store(true)
+		}
 		return rejection(m.ID, errNoCall)
 	}
 	l.conn.strays.note()

@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Where one user stands behind all calls (Config.OneUser), a child of the legacy era is not started once for the lists and
+// once for each client: the control connection is a session of the pool, too, and serves the calls of all clients, one
+// client at a time.
+//
+//	no call is open                 the session is lent to whichever client calls
+//	calls of the same client        run beside each other: a question is for that client, whichever call it came from
+//	a call of another client        another child is started; it ends when it was idle for idleLimit
+//	who wants log lines, or a task  has a session for that, as without OneUser
+//	who has roots                   has a session of its own, if the server asks for roots when it starts: they hold for all calls
+//
+// So what the server keeps in memory is the same for all clients, and lists change with what a call does, as when a client
+// is connected directly. The hazard is a question that reaches the client that did not call: nothing ties one to a call
+// over stdio, and the user of the wrong window would answer it. So a session never has open calls of two clients, and is
+// lent to nobody else while its server may still run a call that it did not answer (abandonedFor).
+//
+// The price: what the server is told that its client can be asked is what any client could be, since its lists may depend
+// on that and one session has one such declaration. The caller that cannot be asked a question is not asked, and the
+// server gets an error where it might have done without the question, had it known. When that happens once, the pool is
+// strict until the server is connected to again: each set of what a client can be asked has sessions that declare it.
+
+// lend makes the control connection a session that calls run on. It is called before the pool has calls.
+func (p *pool) lend() {
+	s := &pooled{
+		key: key{capabilities: string(everything().JSON())}, conn: p.control.conn,
+		opened: make(chan struct{}), stop: func() {}, since: time.Now(), idle: time.Now(),
+		loans:    1,    // so that it is not closed when it is idle
+		examined: true, // by its supervisor
+	}
+	close(s.opened)
+	p.lent, p.sessions[s.key] = s, []*pooled{s}
+}
+
+// lentOut tells whether a call runs on the control connection. A server that does one thing at a time would not answer
+// in time what can wait as well, and be taken as lost in the middle of the call.
+func (p *pool) lentOut() bool {
+	if p == nil || p.lent == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lent.calls > 0
+}
+
+// lentKey says which sessions may run the call of one user's client.
+func (p *pool) lentKey(c *registry.Call, method string) key {
+	logs := c.LogLevel > 0 && p.control.conn.has("logging")
+	roots := p.control.conn.rooted.Load() && c.Capabilities.Has("roots")
+	k := key{caller: p.callerOf(c), alone: logs, kept: roots}
+	switch {
+	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.strict.Load():
+		k.capabilities = string(everything().JSON())
+	case c.Capabilities.Len() > 0 && mayAsk(method):
+		k.capabilities = string(c.Capabilities.JSON())
+	}
+	return k
+}
+
+// callerOf returns who calls: where there is one user, also in which client.
+func (p *pool) callerOf(c *registry.Call) caller {
+	who := callerOf(c)
+	if p.lent != nil {
+		who.client += " " + c.Client
+	}
+	return who
+}
+
+// findLent returns a session on which calls of the client run, or one that no other client uses: best the control
+// connection, so that others become idle and end. The mutex is held.
+func (p *pool) findLent(k key) *pooled {
+	var free *pooled
+	for other, sessions := range p.sessions { // one user has a few
+		if other != k && (other.kept || k.kept || other.capabilities != k.capabilities || other.alone != k.alone) {
+			continue
+		}
+		for _, s := range sessions {
+			switch {
+			case other == k && s.calls > 0 && !k.alone:
+				return s
+			case s.lendable(k.caller) && (free == nil || s == p.lent):
+				free = s
+			}
+		}
+	}
+	if free != nil {
+		p.rename(free, k)
+	}
+	return free
+}
+
+// lendable tells whether no call of another client runs on the session, nor may still run. The mutex is held.
+func (s *pooled) lendable(to caller) bool {
+	select {
+	case <-s.opened:
+		return s.err == nil && s.calls == 0 && !s.session().abandonedByOther(to)
+	default:
+		return false
+	}
+}
+
+// rename gives an open session another key. The mutex is held.
+func (p *pool) rename(s *pooled, k key) {
+	left := slices.DeleteFunc(p.sessions[s.key], func(other *pooled) bool { return other == s })
+	if p.sessions[s.key] = left; len(left) == 0 {
+		delete(p.sessions, s.key)
+	}
+	s.key = k
+	p.sessions[k] = append(p.sessions[k], s)
+}

@@ -35,6 +35,7 @@ type serverConfig struct {
 
 	revision string // that the server is spoken to in, as upstream.Config.Revision; "": what is found
 	shared   bool   // one session may serve every tenant and user
+	oneUser  bool   // one user is behind all calls, as in dev; no config says so
 
 	api apiConfig
 

@@ -131,6 +131,7 @@ func newTrial(cfg *config, l listeners, now time.Time) (*trial, error) {
 	}}}
 	names := make([]string, len(cfg.servers))
 	for i := range cfg.servers {
+		cfg.servers[i].oneUser = true
 		names[i] = cfg.servers[i].name
 	}
 	cfg.tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}}

@@ -191,6 +191,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 		Headers:      s.headers,
 		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
 		Shared:       s.shared,
+		OneUser:      s.oneUser,
 		Grace:        s.grace,
 		Timeout:      s.timeout,
 		ToolTimeouts: s.toolTimeouts,

@@ -33,10 +33,7 @@ func TestEveryAlertIsSeenToFireAndToStaySilent(t *testing.T) {
 
 // An alert on a metric that nobody records never fires.
 func TestAlertsUseMetricsThatExist(t *testing.T) {
-	var recorded []string
-	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../metrics/metrics.go"), -1) {
-		recorded = append(recorded, match[1])
-	}
+	recorded := recorded(t)
 	used := regexp.MustCompile(`drawbridge_[a-z_]+`).FindAllString(read(t, "prometheus/alerts.yml"), -1)
 	if len(used) < len(alerts(t))-1 {
 		t.Fatalf("found %d metrics in %d alerts", len(used), len(alerts(t)))
@@ -46,6 +43,49 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 			t.Errorf("no metric is called %s", name)
 		}
 	}
+}
+
+// TestSizingNamesWhatExists looks up the metrics, alerts and settings that the page on sizing names.
+func TestSizingNamesWhatExists(t *testing.T) {
+	page, settings := read(t, "../docs/sizing.md"), ""
+	for _, file := range []string{"config_format.go", "config_servers.go", "config_tenants.go"} {
+		settings += read(t, "../cmd/drawbridge/"+file)
+	}
+	named := 0
+	for _, match := range regexp.MustCompile("`(drawbridge_[a-z_]+|Drawbridge[A-Za-z]+|[a-z_]+(?:\\.[a-z_]+)*(?:: [a-z0-9-]+)?)[`{]").FindAllStringSubmatch(page, -1) {
+		name := match[1]
+		parts := strings.Split(strings.Split(name, ":")[0], ".")
+		last := parts[len(parts)-1]
+		switch {
+		case strings.HasPrefix(name, "drawbridge_"):
+			if !slices.Contains(recorded(t), name) {
+				t.Errorf("no metric is called %s", name)
+			}
+		case strings.HasPrefix(name, "Drawbridge"):
+			if !slices.Contains(alerts(t), name) {
+				t.Errorf("no alert is called %s", name)
+			}
+		case strings.Contains(name, ".") || strings.Contains(name, ":") || strings.HasPrefix(name, "max_"):
+			if !strings.Contains(settings, `"`+last+`"`) {
+				t.Errorf("no setting is called %s", name)
+			}
+		default:
+			continue
+		}
+		named++
+	}
+	if named < 20 {
+		t.Errorf("found %d names, want all", named)
+	}
+}
+
+// recorded returns the names of all metrics.
+func recorded(t *testing.T) (names []string) {
+	t.Helper()
+	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../metrics/metrics.go"), -1) {
+		names = append(names, match[1])
+	}
+	return names
 }
 
 func alerts(t *testing.T) []string {

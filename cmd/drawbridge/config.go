@@ -32,7 +32,7 @@ func processEnvironment() environment { return os.LookupEnv }
 
 // parseYAML reads the one document of a config file into nodes. It returns nil when the text is no such document; the reader holds why.
 func (r *reader) parseYAML(data []byte) *node {
-	start := &node{line: 1, col: 1}
+	start := &node{file: r.file, line: 1, col: 1}
 	switch {
 	case len(data) > maxConfigBytes:
 		r.fault(start, "the file is larger than 1 MiB")
@@ -51,7 +51,7 @@ func (r *reader) parseYAML(data []byte) *node {
 		return nil
 	}
 	if len(file.Docs) > 1 && file.Docs[1].Body != nil {
-		r.fault(nodeAt(file.Docs[1].Body.GetToken()), "a second document; the config is one document")
+		r.fault(r.nodeAt(file.Docs[1].Body.GetToken()), "a second document; the config is one document")
 		return nil
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
@@ -81,11 +81,11 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 		}
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			r.fault(nodeAt(t), "anchors, aliases and merges are not used here; put quotes around a text that begins with & or *")
+			r.fault(r.nodeAt(t), "anchors, aliases and merges are not used here; put quotes around a text that begins with & or *")
 		case token.TagType, token.DirectiveType:
-			r.fault(nodeAt(t), "tags and directives are not used here; put quotes around a text that begins with ! or %%")
+			r.fault(r.nodeAt(t), "tags and directives are not used here; put quotes around a text that begins with ! or %%")
 		case token.MappingKeyType:
-			r.fault(nodeAt(t), "complex keys are not used here; put quotes around a text that begins with ?")
+			r.fault(r.nodeAt(t), "complex keys are not used here; put quotes around a text that begins with ?")
 		case token.MappingStartType, token.SequenceStartType:
 			flow++
 		case token.MappingEndType, token.SequenceEndType:
@@ -95,7 +95,7 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 		default:
 		}
 		if flow > maxConfigDepth || dashes > maxConfigDepth || t.Position.Column > 1000*maxConfigDepth {
-			r.fault(nodeAt(t), "more than %d levels deep", maxConfigDepth)
+			r.fault(r.nodeAt(t), "more than %d levels deep", maxConfigDepth)
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func (r *reader) checkTokens(tokens token.Tokens) bool {
 func (r *reader) syntaxFault(err error) {
 	var positioned yaml.Error
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
-		r.fault(&node{line: 1, col: 1}, "this cannot be read as YAML")
+		r.fault(&node{file: r.file, line: 1, col: 1}, "this cannot be read as YAML")
 		return
 	}
 	t := positioned.GetToken()
@@ -117,16 +117,16 @@ func (r *reader) syntaxFault(err error) {
 	if t.Type == token.InvalidType && strings.Contains(t.Value, "\t") {
 		text = "a tab where only spaces may stand"
 	}
-	r.fault(nodeAt(t), "%s", text)
+	r.fault(r.nodeAt(t), "%s", text)
 }
 
-// nodeAt returns an empty node at the place of t.
-func nodeAt(t *token.Token) *node {
-	return &node{line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
+// nodeAt returns an empty node at the place of t in the file that is read.
+func (r *reader) nodeAt(t *token.Token) *node {
+	return &node{file: r.file, line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
 }
 
 func (r *reader) convert(n ast.Node) *node {
-	out := nodeAt(n.GetToken())
+	out := r.nodeAt(n.GetToken())
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		out.kind = mapping
@@ -161,9 +161,9 @@ func (r *reader) convert(n ast.Node) *node {
 func (r *reader) convertPair(pair *ast.MappingValueNode) member {
 	t := pair.Key.GetToken()
 	if pair.Value == nil {
-		return member{name: t.Value, key: nodeAt(t), value: &node{kind: null, line: t.Position.Line, col: t.Position.Column}}
+		return member{name: t.Value, key: r.nodeAt(t), value: &node{kind: null, file: r.file, line: t.Position.Line, col: t.Position.Column}}
 	}
-	return member{name: t.Value, key: nodeAt(t), value: r.convert(pair.Value)}
+	return member{name: t.Value, key: r.nodeAt(t), value: r.convert(pair.Value)}
 }
 
 // setText makes n a scalar and expands variables in it. That happens after parsing, so no value can change the structure of the file.

@@ -307,7 +307,7 @@ func (r *reader) auditFile(cfg *config) string {
 	if cfg.audit.File != "" {
 		return cfg.audit.File
 	}
-	return r.path(&node{kind: scalar, text: "audit.jsonl"})
+	return r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"})
 }
 
 func (r *reader) log(cfg *config, n *node) {

@@ -20,7 +20,7 @@ const (
 	mapping
 )
 
-// node is one value of the config file with its place.
+// node is one value of a file with its place.
 type node struct {
 	kind      kind
 	text      string // of a scalar, variables expanded
@@ -28,6 +28,7 @@ type node struct {
 	expanded  bool   // raw names variables
 	defaulted bool   // a variable was not set and its default was taken
 	broken    bool   // a variable could not be expanded, and that is reported
+	file      string
 	line, col int
 	members   []member
 	items     []*node
@@ -94,7 +95,7 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	if len(r.problems) >= maxProblems {
 		return // nobody reads on
 	}
-	r.problems = append(r.problems, problem{r.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
+	r.problems = append(r.problems, problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
 // fields says what a mapping may hold and who reads it.
@@ -173,13 +174,13 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 	return found
 }
 
-// path returns a file name relative to the directory of the config file.
+// path returns a file name, which is relative to the directory of the file that it stands in.
 func (r *reader) path(n *node) string {
 	name := r.text(n)
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}
-	return filepath.Join(filepath.Dir(r.file), name)
+	return filepath.Join(filepath.Dir(n.file), name)
 }
 
 // read returns the content of a small file that the config names, nil after a problem.

@@ -16,11 +16,11 @@ import (
 func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
 	note := func(place gateway.PatternPlace, at *node) {
 		place.Tenant = t.ID
-		cfg.patterns[place] = problem{File: r.file, Line: at.line, Column: at.col, Text: at.raw}
+		cfg.patterns[place] = problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
 	}
 	t.MayMatchNothing = acknowledges(codeNoMatch, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
-		note(gateway.PatternPlace{Pattern: m.name}, &node{raw: m.name, line: m.key.line, col: m.key.col})
+		note(gateway.PatternPlace{Pattern: m.name}, &node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]

@@ -156,7 +156,7 @@ func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
 				if !patternShape.MatchString(m.name) {
 					r.fault(m.key, "%q is not a pattern of tools", m.name)
 				}
-				at := &node{kind: scalar, text: m.name, raw: m.name, line: m.key.line, col: m.key.col}
+				at := &node{kind: scalar, text: m.name, raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col}
 				r.later = append(r.later, func() { r.checkToolPattern(cfg, t, at, m.name) })
 				l.Tools[m.name] = *r.limit(m.value)
 			})

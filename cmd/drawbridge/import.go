@@ -123,7 +123,7 @@ func freeName(name string, taken []string) string {
 // server reads one server. It cannot run here when there are problems.
 func (f *clientFile) server(n *node) (serverConfig, problems) {
 	s := serverConfig{private: true, grace: defaultGrace, startTimeout: defaultStartTimeout, env: map[string]string{}, headers: map[string]string{}}
-	r := &reader{file: f.file}
+	r := &reader{}
 	switch {
 	case n.kind != mapping:
 		r.fault(n, "a server is an object with a command or a url")
@@ -140,7 +140,7 @@ func (f *clientFile) server(n *node) (serverConfig, problems) {
 			r.fault(at, "it has two addresses; keep one")
 		}
 		s.url = f.text(r, at)
-		r.checkServerURL(&node{kind: scalar, text: s.url, line: at.line, col: at.col})
+		r.checkServerURL(&node{kind: scalar, text: s.url, file: at.file, line: at.line, col: at.col})
 	}
 	read := fields{
 		"command": func(at *node) { s.command = f.text(r, at) },

@@ -16,7 +16,7 @@ import (
 // parseJSONC reads one value into nodes with their places. Texts are not expanded. The error is problems.
 func parseJSONC(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	at := &walker{text: data, line: 1, col: 1}
+	at := &walker{file: file, text: data, line: 1, col: 1}
 	refuse := func(offset int, text string) error {
 		n := at.node(min(offset, len(data)))
 		return problems{{file, n.line, n.col, text, ""}}
@@ -114,6 +114,7 @@ func blank(comment []byte) {
 
 // walker finds the lines and columns of offsets that are asked for in ascending order.
 type walker struct {
+	file              string
 	text              []byte
 	offset, line, col int
 }
@@ -128,7 +129,7 @@ func (w *walker) node(offset int) *node {
 	}
 	w.col += utf8.RuneCount(passed)
 	w.offset = offset
-	return &node{line: w.line, col: w.col}
+	return &node{file: w.file, line: w.line, col: w.col}
 }
 
 // tree makes nodes of checked JSON.

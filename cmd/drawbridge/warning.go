@@ -73,7 +73,7 @@ func acknowledges(code string, within ...*node) bool {
 // warn records a warning at a node, unless the config or one of the mappings that it stands in acknowledges it.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
 	if len(r.warnings) < maxProblems && !acknowledges(code, append(within, r.root)...) {
-		r.warnings = append(r.warnings, warning{problem{r.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
+		r.warnings = append(r.warnings, warning{problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
 	}
 }
 

@@ -258,17 +258,95 @@ func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
 }
 
 func TestLargeFileIsRefusedUnread(t *testing.T) {
-	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes), testEnvironment)
-	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 1 MiB"; got != want {
+	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes/4+1), testEnvironment)
+	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 16 MiB"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestDeepNestingIsRefusedQuickly(t *testing.T) {
-	for _, text := range []string{strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16), strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16)} {
+	var steps strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&steps, "%*sa:\n", i, "")
+	}
+	for _, text := range []string{
+		strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16), strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16),
+		steps.String(), strings.ReplaceAll(steps.String(), "a:", "- "), "[" + strings.Repeat("a: ", 1<<17), "[" + strings.Repeat("\na: b", 1<<17), "a: " + strings.Repeat("a: ", 1<<17),
+		"{" + strings.Repeat("a, ", 1<<17) + "}", "{" + strings.Repeat("a:, ", 1<<17) + "}", strings.Repeat("-\n", 1<<17), "a: \"" + strings.Repeat("\t", 1<<17), strings.Repeat("@ ", 1<<17),
+	} {
 		if _, err := parseConfig("deep.yaml", []byte(text), testEnvironment); err == nil {
 			t.Errorf("%.10q… accepted", text)
 		}
+	}
+}
+
+// TestNestingIsCountedInLevels: a long line is not deep, and 32 levels are not too many.
+func TestNestingIsCountedInLevels(t *testing.T) {
+	var list, steps strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&list, "x%d.example, ", i)
+	}
+	cfg := parse(t, "allowed_hosts: ["+list.String()+"]\n"+minimal)
+	if got := len(cfg.allowedHosts); got != 10_000 {
+		t.Errorf("a list on one long line: got %d hosts, want 10,000", got)
+	}
+	for levels := range 40 {
+		fmt.Fprintf(&steps, "%*sa:\n", 10*levels, "")
+		_, err := parseConfig("steps.yaml", []byte(steps.String()), testEnvironment)
+		if got, want := strings.Contains(err.Error(), "levels deep"), levels >= maxConfigDepth; got != want {
+			t.Errorf("%d levels of indentation: too deep %t, want %t", levels+1, got, want)
+		}
+	}
+}
+
+// TestPiecesSayWhatTheWholeSays: a file that is divided among several runs of the parser is read as by one.
+func TestPiecesSayWhatTheWholeSays(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "testdata/good.yaml", "testdata/full.yaml", "testdata/issues.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(most int) (*node, problems) {
+			r := newReader(file, data, nil, testEnvironment)
+			tokens, err := scan(string(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.checkTokens(tokens) || len(r.oneDocument(tokens)) == 0 {
+				return nil, nil
+			}
+			return r.block(r.oneDocument(tokens), most), r.problems
+		}
+		pieces, found := read(1)
+		whole, want := read(len(data))
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s: problems (-whole +pieces):\n%s", file, diff)
+		}
+		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{})); diff != "" && len(want) == 0 {
+			t.Errorf("%s: nodes (-whole +pieces):\n%s", file, diff)
+		}
+	}
+}
+
+// TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
+func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
+	const many = 50_000
+	var text strings.Builder
+	text.WriteString("a:\n  - b:\n")
+	for i := range many {
+		fmt.Fprintf(&text, "      k%d:\n", i)
+	}
+	r := newReader("many.yaml", nil, nil, testEnvironment)
+	root := r.parseYAML([]byte(text.String()))
+	if root == nil {
+		t.Fatal(r.problems)
+	}
+	if got := len(root.member("a").items[0].member("b").members); got != many {
+		t.Errorf("got %d keys, want %d", got, many)
 	}
 }
 

@@ -7,109 +7,214 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
 )
 
 // This file is the only door to the YAML library. Only its parser is used, never its decoder: that stops at the first
-// fault, quotes the lines around it (which may hold secrets) and expands anchors without a bound. The parser recurses, so depth is bounded
-// on the tokens before it runs.
+// fault, quotes the lines around it (which may hold secrets) and expands anchors without a bound.
+//
+// The parser calls itself for each level of nesting and also for each further key of a block mapping, whose members it
+// copies each time, and a value that is left out moves all tokens behind it. A large file would take it hours, or
+// overflow the stack, which ends the process. So the nesting is bounded on the tokens before it runs, and what is large
+// is given to it in pieces: member by member and item by item.
 
 const (
-	maxConfigBytes = 1 << 20
+	maxConfigBytes = 16 << 20 // of the config and the files it includes, together
 	maxFileBytes   = 16 << 20 // of a file that the config names
 	maxConfigDepth = 32
+	maxTabLine     = 64 << 10 // bytes of a line with a tab: the scanner looks at the rest of the line for each tab
+	pieceTokens    = 500      // above which what the parser gets is divided
 )
 
-// parseYAML reads the one document of a config file into nodes. It returns nil when the text is no such document; the reader holds why.
+// parseYAML reads the one document of a file into nodes. It returns nil when the text is no such document; the reader
+// holds why.
 func (r *reader) parseYAML(data []byte) *node {
 	start := &node{file: r.file, line: 1, col: 1}
 	switch {
 	case len(data) > maxConfigBytes:
-		r.fault(start, "the file is larger than 1 MiB")
+		r.fault(start, "the file is larger than 16 MiB")
 		return nil
 	case !utf8.Valid(data):
 		r.fault(start, "the file is not UTF-8 text")
 		return nil
 	}
-	tokens := lexer.Tokenize(strings.TrimPrefix(string(data), "\ufeff"))
-	if !r.checkTokens(tokens) {
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	if line := tabbedLine(text); line > 0 {
+		r.fault(&node{file: r.file, line: line, col: 1}, "a tab in a line of more than 64 KiB; write spaces, or \\t in double quotes")
 		return nil
 	}
-	file, err := parseTokens(tokens)
+	tokens, err := scan(text)
 	if err != nil {
 		r.syntaxFault(err)
 		return nil
 	}
-	if len(file.Docs) > 1 && file.Docs[1].Body != nil {
-		r.fault(r.nodeAt(file.Docs[1].Body.GetToken()), "a second document; the config is one document")
+	if !r.checkTokens(tokens) {
 		return nil
 	}
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		r.fault(start, "the file is empty")
+	tokens = r.oneDocument(tokens)
+	if len(tokens) == 0 {
+		if len(r.problems) == 0 {
+			r.fault(start, "the file is empty")
+		}
+		return nil
+	}
+	return r.block(tokens, pieceTokens)
+}
+
+// tabbedLine returns the number of the first line that is too long to hold a tab and does, 0 when there is none.
+func tabbedLine(text string) int {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if len(line) > maxTabLine && strings.Contains(line, "\t") {
+			return number
+		}
+	}
+	return 0
+}
+
+// scan returns the tokens of a text without its comments, to the first that is invalid.
+func scan(text string) (tokens token.Tokens, err error) {
+	defer contain(&err)
+	var s scanner.Scanner
+	s.Init(text)
+	all, _ := s.Scan() // what is wrong is the last token, of InvalidType
+	tokens = all[:0]
+	for _, t := range all {
+		if t.Type != token.CommentType {
+			tokens = append(tokens, t)
+		}
+	}
+	return tokens, nil
+}
+
+// errUnreadable is said of what the library does not explain.
+var errUnreadable = errors.New("this cannot be read as YAML")
+
+// contain turns a panic of the library into an error: a reload must survive whatever is in the file.
+func contain(err *error) {
+	if p := recover(); p != nil {
+		*err = errUnreadable
+	}
+}
+
+// oneDocument returns the tokens of the document without the marks of its beginning and end, none after a fault.
+func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
+	if len(tokens) > 0 && tokens[0].Type == token.DocumentHeaderType {
+		tokens = tokens[1:]
+	}
+	end := len(tokens)
+	for i, t := range tokens {
+		mark := t.Type == token.DocumentHeaderType || t.Type == token.DocumentEndType
+		if !mark && i > end {
+			r.fault(r.nodeAt(t), "a second document; the config is one document")
+			return nil
+		}
+		if mark {
+			end = min(end, i)
+		}
+	}
+	return tokens[:end]
+}
+
+// block reads the tokens of one value, which it may clear. A mapping or list in block form of more tokens than most is
+// read part by part. It returns nil after a fault.
+func (r *reader) block(tokens token.Tokens, most int) *node {
+	switch {
+	case len(tokens) <= most:
+		return r.piece(tokens)
+	case isKey(tokens, 0):
+		out := r.nodeAt(tokens[0])
+		out.kind = mapping
+		for part := range divided(tokens, isKey) {
+			if !r.blockMember(out, part, most) {
+				return nil
+			}
+		}
+		return out
+	case tokens[0].Type == token.SequenceEntryType:
+		out := r.nodeAt(tokens[0])
+		out.kind = list
+		for part := range divided(tokens, isEntry) {
+			item := r.block(part[1:], most)
+			if item == nil {
+				return nil
+			}
+			out.items = append(out.items, item)
+		}
+		return out
+	}
+	return r.piece(tokens)
+}
+
+// blockMember reads one key of a mapping with its value: key, colon and the rest.
+func (r *reader) blockMember(into *node, tokens token.Tokens, most int) bool {
+	key, rest := tokens[0], tokens[2:]
+	below := len(rest) > 0 && rest[0].Position.Line > key.Position.Line && rest[0].Position.Column >= key.Position.Column
+	if len(tokens) > most && below {
+		value := r.block(rest, most)
+		into.members = append(into.members, member{name: key.Value, key: r.nodeAt(key), value: value})
+		return value != nil
+	}
+	n := r.piece(tokens)
+	if n != nil && n.kind != mapping {
+		r.fault(n, "%s", errUnreadable)
+		return false
+	}
+	if n != nil {
+		into.members = append(into.members, n.members...)
+	}
+	return n != nil
+}
+
+// divided yields tokens in parts that begin as the first does: in its column and outside brackets. It clears each part
+// afterwards, so that the tokens of a large file do not all live as long as the last of them.
+func divided(tokens token.Tokens, begins func(token.Tokens, int) bool) func(yield func(token.Tokens) bool) {
+	return func(yield func(token.Tokens) bool) {
+		start, open, column := 0, 0, tokens[0].Position.Column
+		for i, t := range tokens {
+			if i > start && open == 0 && t.Position.Column == column && begins(tokens, i) {
+				if !yield(tokens[start:i]) {
+					return
+				}
+				clear(tokens[start:i])
+				start = i
+			}
+			open += bracket(t)
+		}
+		yield(tokens[start:])
+	}
+}
+
+// piece lets the library parse tokens that it can cope with. It returns nil after a fault.
+func (r *reader) piece(tokens token.Tokens) *node {
+	file, err := parseTokens(tokens)
+	if err == nil && (len(file.Docs) == 0 || file.Docs[0].Body == nil) {
+		err = errUnreadable
+	}
+	if err != nil {
+		r.syntaxFault(err)
 		return nil
 	}
 	return r.convert(file.Docs[0].Body)
 }
 
-// parseTokens contains a panic of the library: a reload must survive whatever is in the file.
 func parseTokens(tokens token.Tokens) (file *ast.File, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("this cannot be read as YAML")
-		}
-	}()
+	defer contain(&err)
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// checkTokens refuses what the format does not use (anchors, aliases, tags, directives, complex keys) and what nests too deep.
-func (r *reader) checkTokens(tokens token.Tokens) bool {
-	before := len(r.problems)
-	flow, dashes, line := 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			line, dashes = t.Position.Line, 0
-		}
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			r.fault(r.nodeAt(t), "anchors, aliases and merges are not used here; put quotes around a text that begins with & or *")
-		case token.TagType, token.DirectiveType:
-			r.fault(r.nodeAt(t), "tags and directives are not used here; put quotes around a text that begins with ! or %%")
-		case token.MappingKeyType:
-			r.fault(r.nodeAt(t), "complex keys are not used here; put quotes around a text that begins with ?")
-		case token.MappingStartType, token.SequenceStartType:
-			flow++
-		case token.MappingEndType, token.SequenceEndType:
-			flow--
-		case token.SequenceEntryType:
-			dashes++
-		default:
-		}
-		if flow > maxConfigDepth || dashes > maxConfigDepth || t.Position.Column > 1000*maxConfigDepth {
-			r.fault(r.nodeAt(t), "more than %d levels deep", maxConfigDepth)
-			return false
-		}
-	}
-	return len(r.problems) == before
-}
-
-// syntaxFault records the parser's error without the excerpt that it carries.
+// syntaxFault records the parser's error without the excerpt that it carries, in plain words.
 func (r *reader) syntaxFault(err error) {
 	var positioned yaml.Error
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
-		r.fault(&node{file: r.file, line: 1, col: 1}, "this cannot be read as YAML")
+		r.fault(&node{file: r.file, line: 1, col: 1}, "%s", errUnreadable)
 		return
 	}
 	t := positioned.GetToken()
-	text := strings.Join(strings.Fields(positioned.GetMessage()), " ")
-	if t.Prev != nil && t.Type == token.MappingStartType && strings.HasSuffix(t.Prev.Value, "$") {
-		text = "inside { } or [ ] a value with ${…} needs quotes around it"
-	}
-	if t.Type == token.InvalidType && strings.Contains(t.Value, "\t") {
-		text = "a tab where only spaces may stand"
-	}
-	r.fault(r.nodeAt(t), "%s", text)
+	r.fault(r.nodeAt(t), "%s", syntaxWords(t, positioned.GetMessage()))
 }
 
 // nodeAt returns an empty node at the place of t in the file that is read.

@@ -51,7 +51,7 @@ func checkHealth(ctx context.Context, address string, s streams) int {
 	}
 	defer closeQuietly(response.Body)
 	var view admin.View
-	if body, err := readLimited(response.Body, maxConfigBytes); err == nil {
+	if body, err := readLimited(response.Body, maxAnswerBytes); err == nil {
 		_ = strictjson.Unmarshal(body, &view) // the status says enough
 	}
 	return reportHealth(response.StatusCode, view, s)

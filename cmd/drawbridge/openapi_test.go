@@ -99,7 +99,7 @@ func TestAChangedDocumentIsNoticed(t *testing.T) {
 	watch := newWatch(read)
 	document := filepath.Join(filepath.Dir(file), "api.yaml")
 	text := strings.Replace(string(before.servers[1].api.document), "operationId: list", "operationId: search", 1)
-	text += "# " + strings.Repeat("x", maxConfigBytes) + "\n" // beyond what a config may have
+	text += "# " + strings.Repeat("x", 1<<20) + "\n" // larger than most configs
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

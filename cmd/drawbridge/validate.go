@@ -24,6 +24,9 @@ import (
 // onlineTimeout bounds everything that -online asks; all of it is asked at once.
 const onlineTimeout = 15 * time.Second
 
+// maxAnswerBytes bounds an answer that is read whole.
+const maxAnswerBytes = 1 << 20
+
 // findings is what validate found; with -json it is the output.
 type findings struct {
 	OK       bool      `json:"ok"`
@@ -227,7 +230,7 @@ func tryKeySet(ctx context.Context, iss issuerConfig) check {
 		return c
 	}
 	defer closeQuietly(response.Body)
-	body, err := readLimited(response.Body, maxConfigBytes)
+	body, err := readLimited(response.Body, maxAnswerBytes)
 	switch {
 	case err != nil:
 		c.Message = err.Error()

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// This file looks at the tokens of a file before they are parsed. It refuses what the format does not use and what nests
+// too deep, and it words the commonest slips, for which the library has words of its own.
+
+// checkTokens refuses anchors, aliases, tags, directives and complex keys, and brackets, commas, colons and dashes that
+// do not fit together.
+func (r *reader) checkTokens(tokens token.Tokens) bool {
+	before := len(r.problems)
+	var nest nesting
+	for i, t := range tokens {
+		if text := unused(t.Type); text != "" {
+			r.fault(r.nodeAt(t), "%s", text)
+			continue
+		}
+		text := nest.step(tokens, i)
+		switch {
+		case text == "" && len(nest.open)+len(nest.levels) > maxConfigDepth:
+			text = fmt.Sprintf("more than %d levels deep", maxConfigDepth)
+		case text != "" && nest.forgotten != nil:
+			t, text = nest.forgotten, notClosed(nest.forgotten)
+		}
+		if text != "" && len(r.problems) == before {
+			r.fault(r.nodeAt(t), "%s", text)
+		}
+		if text != "" {
+			return false
+		}
+	}
+	if n := len(nest.open); n > 0 && len(r.problems) == before {
+		r.fault(r.nodeAt(nest.open[n-1]), "%s", notClosed(nest.open[n-1]))
+	}
+	return len(r.problems) == before
+}
+
+func notClosed(bracket *token.Token) string {
+	return fmt.Sprintf("this %s is not closed", bracket.Value)
+}
+
+// unused says of a kind of token that the format has no use for it, "" of all others.
+func unused(kind token.Type) string {
+	switch kind {
+	case token.AnchorType, token.AliasType, token.MergeKeyType:
+		return "anchors, aliases and merges are not used here; put quotes around a text that begins with & or *"
+	case token.TagType, token.DirectiveType:
+		return "tags and directives are not used here; put quotes around a text that begins with ! or %"
+	case token.MappingKeyType:
+		return "complex keys are not used here; put quotes around a text that begins with ?"
+	default:
+		return ""
+	}
+}
+
+// nesting is where a token stands: in which levels of indentation, and in which brackets.
+type nesting struct {
+	levels []int          // columns in which keys and dashes began, each further right than the one before
+	open   []*token.Token // brackets
+
+	forgotten *token.Token // of open: a key came that stands no further right than what the bracket belongs to
+}
+
+// step goes on to the token at i. It returns what is wrong with that, "" when nothing is.
+func (n *nesting) step(tokens token.Tokens, i int) string {
+	t, before := tokens[i], token.UnknownType
+	if i > 0 {
+		before = tokens[i-1].Type
+	}
+	after := i+1 < len(tokens)
+	switch t.Type {
+	case token.InvalidType:
+		return invalidWords(t)
+	case token.MappingStartType, token.SequenceStartType:
+		if i > 0 && t.Type == token.MappingStartType && strings.HasSuffix(tokens[i-1].Value, "$") {
+			return "inside { } or [ ] a value with ${…} needs quotes around it"
+		}
+		if len(n.open) > 0 && !opens(before) && before != token.CollectEntryType && before != token.MappingValueType {
+			return "a comma is missing before this"
+		}
+		n.open = append(n.open, t)
+	case token.MappingEndType, token.SequenceEndType:
+		return n.close(t, before)
+	case token.CollectEntryType:
+		if before == token.MappingValueType {
+			return "a value is missing before this comma"
+		}
+	case token.MappingValueType:
+		if i == 0 || opens(before) || before == token.CollectEntryType || before == token.MappingValueType || before == token.SequenceEntryType {
+			return "a name is missing before this colon"
+		}
+	case token.SequenceEntryType:
+		if len(n.open) > 0 {
+			return "inside { } or [ ] the items of a list have no dash; put quotes around a text that begins with one"
+		}
+		if !after || tokens[i+1].Position.Line > t.Position.Line && tokens[i+1].Position.Column <= t.Position.Column {
+			return "an item of a list is missing after this dash"
+		}
+		n.indent(t)
+	default:
+		return n.scalar(tokens, i, before)
+	}
+	return ""
+}
+
+// close takes the innermost bracket away, which t must fit.
+func (n *nesting) close(t *token.Token, before token.Type) string {
+	if len(n.open) == 0 {
+		return fmt.Sprintf("this %s closes nothing", t.Value)
+	}
+	last := n.open[len(n.open)-1]
+	if (last.Type == token.MappingStartType) != (t.Type == token.MappingEndType) {
+		return fmt.Sprintf("this %s stands where the %s of line %d must be closed first", t.Value, last.Value, last.Position.Line)
+	}
+	if before == token.MappingValueType {
+		return fmt.Sprintf("a value is missing before this %s", t.Value)
+	}
+	n.open = n.open[:len(n.open)-1]
+	if last == n.forgotten {
+		n.forgotten = nil
+	}
+	return ""
+}
+
+// scalar looks at a text: a key when a colon follows.
+func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
+	t, key := tokens[i], isKey(tokens, i)
+	if key && len(n.open) > 0 && len(n.levels) > 0 && n.forgotten == nil && t.Position.Column <= n.levels[len(n.levels)-1] {
+		n.forgotten = n.open[len(n.open)-1]
+	}
+	switch {
+	case key && strings.Contains(strings.TrimSpace(t.Origin), "\n"):
+		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
+			return "the line below this is indented too far: this key has its value already"
+		}
+		return "a colon is missing in this line; each line here is key: value"
+	case key && before == token.MappingValueType && (len(n.open) > 0 || tokens[i-1].Position.Line == t.Position.Line):
+		return "a second colon in one value; put quotes around a text with a colon in it"
+	case key && len(n.open) == 0:
+		n.indent(t)
+	case len(n.open) == 0:
+	case !opens(before) && before != token.CollectEntryType && before != token.MappingValueType:
+		return "a comma is missing before this"
+	case !key && before != token.MappingValueType && n.open[len(n.open)-1].Type == token.MappingStartType:
+		return "a colon and a value are missing after this; between { } stands key: value"
+	}
+	return ""
+}
+
+// indent begins a level of indentation at t, or goes back to one.
+func (n *nesting) indent(t *token.Token) {
+	for len(n.levels) > 0 && n.levels[len(n.levels)-1] >= t.Position.Column {
+		n.levels = n.levels[:len(n.levels)-1]
+	}
+	n.levels = append(n.levels, t.Position.Column)
+}
+
+// opens tells whether a token of that kind is a bracket that opens.
+func opens(kind token.Type) bool {
+	return kind == token.MappingStartType || kind == token.SequenceStartType
+}
+
+// bracket counts a token: 1 for a bracket that opens, -1 for one that closes, 0 for all others.
+func bracket(t *token.Token) int {
+	switch t.Type {
+	case token.MappingStartType, token.SequenceStartType:
+		return 1
+	case token.MappingEndType, token.SequenceEndType:
+		return -1
+	default:
+		return 0
+	}
+}
+
+// isKey tells whether the token at i is the key of a mapping.
+func isKey(tokens token.Tokens, i int) bool {
+	return i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
+}
+
+// isEntry tells whether the token at i is the dash of an item.
+func isEntry(tokens token.Tokens, i int) bool { return tokens[i].Type == token.SequenceEntryType }
+
+// invalidWords says what is wrong with a token that the scanner cannot read.
+func invalidWords(t *token.Token) string {
+	if strings.Contains(t.Value, "\t") {
+		return "a tab where only spaces may stand"
+	}
+	return plainWords(t.Error)
+}
+
+// syntaxWords says what is wrong at a token that does not fit where it stands.
+func syntaxWords(t *token.Token, text string) string {
+	if mark := t.Value[:min(1, len(t.Value))]; mark == "}" || mark == "]" {
+		return fmt.Sprintf("this %s closes nothing", mark)
+	}
+	return plainWords(text)
+}
+
+// misplaced is said of what begins no member and no item where it stands.
+const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
+
+// plainWords says in our words what the library says in its own, which speak of its parts. It has no other sign of what
+// is wrong than its texts; one that is not known here becomes a general word.
+func plainWords(text string) string {
+	for _, known := range []struct{ theirs, ours string }{
+		{"could not find end character of", "this quote is not closed"},
+		{"tab character", "a tab where only spaces may stand"},
+		{"is a reserved character", "a text that begins with @ or ` needs quotes around it"},
+		{"found unknown escape character", `inside double quotes a \ begins an escape like \n, and this is none; write \\ or use single quotes`},
+		{"escaped UTF-", `an escape of a character is cut short`},
+		{"surrogate", `an escape of a character is only half of it`},
+		{"unexpected document separator", "a quote is not closed before this mark of a new document"},
+		{"could not find multi-line content", "a text is missing after | or >, indented below it"},
+		{"invalid header option", "after | and > may only stand -, + and a digit"},
+		{"map key-value is pre-defined", "this is indented below a key that has its value already; is a colon or a quote missing?"},
+		{"block sequence entries are not allowed", "the items of a list begin on a line of their own, below their key"},
+		{"non-map value is specified", misplaced},
+		{"value is not allowed in this context", misplaced},
+	} {
+		if strings.Contains(text, known.theirs) {
+			return known.ours
+		}
+	}
+	return errUnreadable.Error() + "; look at the indentation, quotes, colons and brackets before it"
+}

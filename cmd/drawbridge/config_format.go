@@ -133,10 +133,11 @@ func (r *reader) config(cfg *config, root *node) {
 	}
 	cfg.audit.File = r.auditFile(cfg)
 	r.checkAddresses(cfg)
+	r.index = r.newIndex(cfg)
 	for _, check := range r.later {
 		check()
 	}
-	cfg.prefixTenants()
+	r.prefixTenants(cfg)
 }
 
 func (r *reader) networkFields(cfg *config) fields {

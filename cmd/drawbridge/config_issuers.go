@@ -165,13 +165,9 @@ func (r *reader) secret(n *node) []auth.Key {
 
 // finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of tenants.
 func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
-	ids := make([]string, len(cfg.tenants))
-	for i := range cfg.tenants {
-		ids[i] = cfg.tenants[i].ID
-	}
 	for _, at := range iss.tenants {
-		if at.text != "" && at.kind == scalar && !slices.Contains(ids, at.text) {
-			r.faultHint(at, nearest(at.raw, ids), "there is no tenant %q", at.raw)
+		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
+			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
 		}
 	}
 	if len(iss.Audiences) == 0 {

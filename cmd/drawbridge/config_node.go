@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // kind is what a node is.
@@ -67,9 +69,31 @@ type reader struct {
 	env      environment
 	problems problems
 	sources  sources
-	root     *node    // of the file
-	later    []func() // checks that need the whole config
+	root     *node            // of the file
+	later    []func()         // checks that need the whole config
+	index    index            // for those
+	judge    *gateway.Gateway // of what tenants say; made when it is first needed
 	warnings []warning
+}
+
+// index finds what a config has by its name: a large one is looked at from each of its patterns.
+type index struct {
+	tenants, issuers, servers []string // their names, in the order of the file
+	tenant                    map[string]bool
+	server                    map[string]*serverConfig
+}
+
+func (r *reader) newIndex(cfg *config) index {
+	x := index{tenant: make(map[string]bool, len(cfg.tenants)), server: make(map[string]*serverConfig, len(cfg.servers)), issuers: r.issuerNames()}
+	for i := range cfg.tenants {
+		x.tenants = append(x.tenants, cfg.tenants[i].ID)
+		x.tenant[cfg.tenants[i].ID] = true
+	}
+	for i := range cfg.servers {
+		x.servers = append(x.servers, cfg.servers[i].name)
+		x.server[cfg.servers[i].name] = &cfg.servers[i]
+	}
+	return x
 }
 
 // newReader returns a reader of a config file that was read with that outcome.
@@ -92,11 +116,15 @@ func (r *reader) at(name string) *node {
 
 // faultHint records a problem at a node with what was probably meant.
 func (r *reader) faultHint(at *node, hint, format string, args ...any) {
-	if len(r.problems) >= maxProblems {
-		return // nobody reads on
+	if r.full() {
+		return
 	}
 	r.problems = append(r.problems, problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
+
+// full tells that there are as many problems as anybody reads, so that looking for another, and for what was meant, is
+// of no use.
+func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
 // fields says what a mapping may hold and who reads it.
 type fields map[string]func(*node)

@@ -35,21 +35,21 @@ func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
 }
 
 // prefixTenants tells each tenant what the names of its servers' items begin with.
-func (c *config) prefixTenants() {
-	prefixes := make(map[string]string)
-	for i := range c.servers {
-		if s := &c.servers[i]; s.prefix != s.name {
-			prefixes[s.name] = s.prefix
+func (r *reader) prefixTenants(cfg *config) {
+	for i := range cfg.tenants {
+		prefixes := make(map[string]string)
+		for _, name := range cfg.tenants[i].Servers {
+			if s := r.index.server[name]; s != nil && s.prefix != name {
+				prefixes[name] = s.prefix
+			}
 		}
-	}
-	for i := range c.tenants {
-		c.tenants[i].Prefixes = prefixes
+		cfg.tenants[i].Prefixes = prefixes
 	}
 }
 
 // checkSubject reports a subject of an issuer that the config does not have. An issuer or a subject may hold a #.
 func (r *reader) checkSubject(at *node) {
-	known := r.issuerNames()
+	known := r.index.issuers
 	if len(known) == 0 || issuerOf(at.text, known) != "" {
 		return
 	}
@@ -85,24 +85,23 @@ func issuerOf(subject string, known []string) string {
 }
 
 // checkToolPattern reports a pattern of tools that no name of a tool can ever fit.
-func (r *reader) checkToolPattern(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
+func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern string) {
 	before := len(r.problems)
-	r.checkPatternServer(cfg, t, at, pattern)
+	r.checkPatternServer(t, at, pattern)
 	if len(r.problems) > before || strings.Contains(pattern, "*") {
 		return
 	}
 	var known []string // names of tools as a pattern would have them
-	for i := range cfg.servers {
-		s := &cfg.servers[i]
-		beginning := registry.Beginning(s.prefix)
-		if !slices.Contains(t.Servers, s.name) || !registry.MayMatch(pattern, beginning) {
+	for _, name := range t.Servers {
+		s := r.index.server[name]
+		if s == nil || !registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
 			continue
 		}
 		if len(s.builtin) == 0 {
 			return // what it offers is known when it runs
 		}
 		for _, name := range builtin.Names() {
-			known = append(known, beginning+name)
+			known = append(known, registry.Beginning(s.prefix)+name)
 		}
 	}
 	if len(known) > 0 && !slices.Contains(known, pattern) {
@@ -112,24 +111,19 @@ func (r *reader) checkToolPattern(cfg *config, t *gateway.TenantConfig, at *node
 
 // reachesUnknown tells whether the tenant names a server that is not there. That is reported by itself, and until it is
 // mended nothing is certain of the patterns that mean it.
-func (c *config) reachesUnknown(t *gateway.TenantConfig) bool {
-	return slices.ContainsFunc(t.Servers, func(name string) bool {
-		return !slices.ContainsFunc(c.servers, func(s serverConfig) bool { return s.name == name })
-	})
+func (r *reader) reachesUnknown(t *gateway.TenantConfig) bool {
+	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.server[name] == nil })
 }
 
 // checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its prefix.
-func (r *reader) checkPatternServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
-	if strings.HasPrefix(pattern, "*") || cfg.reachesUnknown(t) {
+func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern string) {
+	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) {
 		return
 	}
 	var servers []*serverConfig
 	var prefixes []string
-	for i := range cfg.servers {
-		s := &cfg.servers[i]
-		if !slices.Contains(t.Servers, s.name) {
-			continue
-		}
+	for _, name := range t.Servers {
+		s := r.index.server[name]
 		if registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
 			return
 		}
@@ -171,8 +165,8 @@ func orNone(names []string) string {
 
 // checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
 // server's name, a colon and the URI as the server has it.
-func (r *reader) checkResourceServer(cfg *config, t *gateway.TenantConfig, at *node, pattern string) {
-	if strings.HasPrefix(pattern, "*") || cfg.reachesUnknown(t) || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
+func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
+	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
 		return
 	}
 	name, _, found := strings.Cut(pattern, ":")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -33,7 +32,10 @@ func (r *reader) tenants(cfg *config, n *node) {
 
 // compileTenant lets the gateway judge what the checks here do not know.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
-	for _, e := range split(scratchGateway(registry.New()).SetTenants([]gateway.TenantConfig{t})) {
+	if r.judge == nil {
+		r.judge = scratchGateway(registry.New())
+	}
+	for _, e := range split(r.judge.SetTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
 	}
 }
@@ -43,13 +45,13 @@ func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
 		"servers": func(n *node) {
 			r.eachText(n, "servers", func(at *node, name string) {
 				t.Servers = append(t.Servers, name)
-				r.later = append(r.later, func() { r.checkServerName(cfg, at) })
+				r.later = append(r.later, func() { r.checkServerName(at) })
 			})
 		},
 		"rules": func(n *node) {
-			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(cfg, t, item)) })
+			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(t, item)) })
 		},
-		"limits":      func(n *node) { r.tenantLimits(cfg, t, n) },
+		"limits":      func(n *node) { r.tenantLimits(t, n) },
 		"output":      func(n *node) { r.output(&t.Output, n) },
 		"inline_refs": func(n *node) { t.InlineRefs = r.boolean(n) },
 		"acknowledge": r.acknowledge,
@@ -58,23 +60,19 @@ func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
 	r.need(n, "the tenant", "servers")
 }
 
-func (r *reader) checkServerName(cfg *config, at *node) {
-	names := make([]string, len(cfg.servers))
-	for i := range cfg.servers {
-		names[i] = cfg.servers[i].name
-	}
-	if !slices.Contains(names, at.text) {
-		r.faultHint(at, nearest(at.raw, names), "there is no server %q", at.raw)
+func (r *reader) checkServerName(at *node) {
+	if r.index.server[at.text] == nil && !r.full() {
+		r.faultHint(at, nearest(at.raw, r.index.servers), "there is no server %q", at.raw)
 	}
 }
 
-func (r *reader) rule(cfg *config, t *gateway.TenantConfig, n *node) gateway.Rule {
+func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	var rule gateway.Rule
 	ok := r.object(n, "a rule", fields{
 		"scopes":   func(n *node) { rule.Scopes = r.nonEmpty(n, "scopes") },
 		"subjects": func(n *node) { rule.Subjects = r.subjects(n) },
-		"allow":    func(n *node) { rule.Allow = r.patterns(cfg, t, n, "allow") },
-		"deny":     func(n *node) { rule.Deny = r.patterns(cfg, t, n, "deny") },
+		"allow":    func(n *node) { rule.Allow = r.patterns(t, n, "allow") },
+		"deny":     func(n *node) { rule.Deny = r.patterns(t, n, "deny") },
 		"announce": func(n *node) { rule.Announce = r.boolean(n) },
 
 		"acknowledge": r.acknowledge,
@@ -114,7 +112,7 @@ func (r *reader) subjects(n *node) []string {
 var patternShape = regexp.MustCompile(`^[A-Za-z0-9_./*-]+$`)
 
 // patterns reads patterns of exposed names: bare ones mean tools, prompt: and resource: the other kinds.
-func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what string) []string {
+func (r *reader) patterns(t *gateway.TenantConfig, n *node, what string) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of patterns")
 	}
@@ -124,7 +122,7 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		kind, rest, found := strings.Cut(pattern, ":")
 		switch {
 		case !found && patternShape.MatchString(pattern):
-			r.later = append(r.later, func() { r.checkToolPattern(cfg, t, at, pattern) })
+			r.later = append(r.later, func() { r.checkToolPattern(t, at, pattern) })
 		case !found:
 			r.fault(at, "%q is not a pattern: tools have names of letters, digits, _ - . and /, and * stands for any run of them", at.raw)
 		case kind != "prompt" && kind != "resource":
@@ -132,15 +130,15 @@ func (r *reader) patterns(cfg *config, t *gateway.TenantConfig, n *node, what st
 		case rest == "" || strings.ContainsAny(rest, " \t\r\n"):
 			r.fault(at, "%q names nothing", at.raw)
 		case kind == "prompt":
-			r.later = append(r.later, func() { r.checkPatternServer(cfg, t, at, rest) })
+			r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })
 		default:
-			r.later = append(r.later, func() { r.checkResourceServer(cfg, t, at, rest) })
+			r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
 		}
 	})
 	return out
 }
 
-func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
+func (r *reader) tenantLimits(t *gateway.TenantConfig, n *node) {
 	l := &t.Limits
 	r.object(n, "limits of a tenant", fields{
 		"requests":      func(n *node) { l.Requests = r.limit(n) },
@@ -157,7 +155,7 @@ func (r *reader) tenantLimits(cfg *config, t *gateway.TenantConfig, n *node) {
 					r.fault(m.key, "%q is not a pattern of tools", m.name)
 				}
 				at := &node{kind: scalar, text: m.name, raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col}
-				r.later = append(r.later, func() { r.checkToolPattern(cfg, t, at, m.name) })
+				r.later = append(r.later, func() { r.checkToolPattern(t, at, m.name) })
 				l.Tools[m.name] = *r.limit(m.value)
 			})
 		},

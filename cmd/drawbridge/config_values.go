@@ -128,15 +128,15 @@ func (r *reader) texts(n *node, what string) []string {
 
 // eachText calls read for each text of a list and reports repeated ones.
 func (r *reader) eachText(n *node, what string, read func(at *node, text string)) {
-	var seen []string
+	seen := make(map[string]bool)
 	r.sequence(n, what, func(item *node) {
 		text := r.text(item)
 		switch {
 		case text == "":
-		case slices.Contains(seen, text):
+		case seen[text]:
 			r.fault(item, "%q stands twice in %s", item.raw, what)
 		default:
-			seen = append(seen, text)
+			seen[text] = true
 			read(item, text)
 		}
 	})

@@ -6,10 +6,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -19,11 +17,23 @@ import (
 func (r *reader) warnAll(cfg *config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
+	serving := make(map[string][]string) // the issuers of each tenant
+	for _, iss := range cfg.issuers {
+		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
+			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
+		}
+	}
+	reached := make(map[string]bool)
+	for i := range cfg.tenants {
+		for _, server := range cfg.tenants[i].Servers {
+			reached[server] = true
+		}
+	}
 	for _, m := range r.root.member("tenants").members {
-		r.warnTenant(cfg, m)
+		r.warnTenant(serving[m.name], m)
 	}
 	for i, m := range r.root.member("servers").members {
-		r.warnServer(cfg, &cfg.servers[i], m)
+		r.warnServer(&cfg.servers[i], reached[m.name], m)
 	}
 	sortWarnings(r.warnings)
 	cfg.warnings = r.warnings
@@ -50,23 +60,15 @@ func (r *reader) warnAudit(cfg *config) {
 	}
 }
 
-func (r *reader) warnTenant(cfg *config, m member) {
-	serves := func(iss issuerConfig) bool {
-		return iss.Tenant == m.name || slices.Contains(iss.TenantsAllowed, m.name)
-	}
-	if !slices.ContainsFunc(cfg.issuers, serves) {
+// warnTenant looks at a tenant with the issuers that serve it.
+func (r *reader) warnTenant(serving []string, m member) {
+	if len(serving) == 0 {
 		r.warn(codeUnserved, m.key, []*node{m.value}, "no issuer serves the tenant %q, so nobody can be of it", m.name)
 		return
 	}
 	rules := m.value.member("rules")
 	if rules == nil {
 		return
-	}
-	var serving []string
-	for _, iss := range cfg.issuers {
-		if serves(iss) {
-			serving = append(serving, iss.Issuer.Issuer)
-		}
 	}
 	for _, rule := range rules.items {
 		subjects := rule.member("subjects")
@@ -81,9 +83,10 @@ func (r *reader) warnTenant(cfg *config, m member) {
 	}
 }
 
-func (r *reader) warnServer(cfg *config, s *serverConfig, m member) {
+// warnServer looks at a server; reached tells whether a tenant reaches it.
+func (r *reader) warnServer(s *serverConfig, reached bool, m member) {
 	within := []*node{m.value}
-	if !slices.ContainsFunc(cfg.tenants, func(t gateway.TenantConfig) bool { return slices.Contains(t.Servers, s.name) }) {
+	if !reached {
 		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.name)
 	}
 	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.command, s.cwd) != nil {

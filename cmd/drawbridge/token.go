@@ -45,7 +45,7 @@ func runToken(_ context.Context, args []string, s streams) int {
 		return exitRefused
 	}
 	request.scopes = strings.FieldsFunc(*scopes, func(c rune) bool { return c == ',' || c == ' ' })
-	cfg, err := loadConfig(*file, processEnvironment())
+	cfg, err := loadSigners(*file, processEnvironment())
 	if err != nil {
 		s.complain("%v\n", err)
 		return exitRefused

@@ -143,8 +143,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	withPrograms(t, "npx")
 	mounted := filepath.Join(dir, "secrets", "gateway.key")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(configs) != 5 {
-		t.Fatalf("found %q, %v; want 4 examples and the one of the compose file", configs, err)
+	if err != nil || len(configs) != 6 {
+		t.Fatalf("found %q, %v; want 5 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		text := read(t, config)

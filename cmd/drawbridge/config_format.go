@@ -36,14 +36,17 @@ type config struct {
 	pageSize       int
 	limits         limitsConfig
 	sources        sources
+	included       int                              // files that it was joined from, beside its own
 	warnings       []warning                        // that it does not acknowledge, but for those of patterns
 	patterns       map[gateway.PatternPlace]problem // where each pattern stands, with its text as written
 }
 
 // sources are the files that a config was read from, or was meant to be.
 type sources struct {
-	files []string // the config file, then those that it names
-	sum   []byte   // digest of their content, in that order
+	files    []string // the config file, then those that it includes and names
+	sum      []byte   // digest of their content, in that order
+	patterns []string // of files to include
+	names    []string // that these matched
 }
 
 // sessionsConfig is about legacy sessions. Zero values are the defaults of the packages that use them.
@@ -103,7 +106,7 @@ func (r *reader) parse(data []byte) (*config, error) {
 	if len(r.problems) > 0 {
 		return nil, r.problems.sorted()
 	}
-	cfg.sources = r.sources
+	cfg.sources, cfg.included = r.sources, r.included
 	r.warnAll(cfg)
 	return cfg, nil
 }
@@ -135,6 +138,9 @@ func (r *reader) signers(cfg *config, root *node) {
 			r.entries(n, "tenants", func(m member) { cfg.tenants = append(cfg.tenants, gateway.TenantConfig{ID: m.name}) })
 		},
 	}
+	if !r.includes(root, r.topFields(cfg)) {
+		return
+	}
 	whole := r.entries(root, "the config", func(m member) {
 		if read := known[m.name]; read != nil {
 			read(m.value)
@@ -155,6 +161,17 @@ func (r *reader) finish(cfg *config) {
 
 // config reads the top level. The order of the file means nothing: what depends on other parts is looked at last.
 func (r *reader) config(cfg *config, root *node) {
+	known := r.topFields(cfg)
+	if !r.includes(root, known) || !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
+		return
+	}
+	cfg.audit.File = r.auditFile(cfg)
+	r.checkAddresses(cfg)
+	r.finish(cfg)
+	r.prefixTenants(cfg)
+}
+
+func (r *reader) topFields(cfg *config) fields {
 	known := r.networkFields(cfg)
 	known["issuers"] = func(n *node) { r.issuers(cfg, n) }
 	known["tenants"] = func(n *node) { r.tenants(cfg, n) }
@@ -172,14 +189,9 @@ func (r *reader) config(cfg *config, root *node) {
 		}
 	}
 	known["acknowledge"] = r.acknowledge
+	known["include"] = func(*node) {} // done before all others
 	known["redis"] = func(n *node) { r.fault(n, "sessions and limits over Redis are not there yet; take redis out") }
-	if !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
-		return
-	}
-	cfg.audit.File = r.auditFile(cfg)
-	r.checkAddresses(cfg)
-	r.finish(cfg)
-	r.prefixTenants(cfg)
+	return known
 }
 
 func (r *reader) networkFields(cfg *config) fields {
@@ -376,7 +388,11 @@ func (r *reader) limits(l *limitsConfig, n *node) {
 
 // summary says in a few words what the config holds.
 func (c *config) summary() string {
-	return fmt.Sprintf("%s, %s, %s", count(len(c.issuers), "issuer"), count(len(c.tenants), "tenant"), count(len(c.servers), "server"))
+	parts := []string{count(len(c.issuers), "issuer"), count(len(c.tenants), "tenant"), count(len(c.servers), "server")}
+	if c.included > 0 {
+		parts = append(parts, count(c.included, "included file"))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func count(n int, noun string) string {

@@ -29,16 +29,16 @@ func (r *reader) issuers(cfg *config, n *node) {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "without an issuer nobody can log in")
 	}
-	lines := make(map[string]int, len(n.items))
+	seen := make(map[string]*node, len(n.items))
 	r.sequence(n, "issuers", func(item *node) {
 		before := len(r.problems)
 		iss := r.issuer(item)
-		if line, repeated := lines[iss.Issuer.Issuer]; repeated && iss.Issuer.Issuer != "" {
-			r.fault(iss.at, "a second issuer %q, first on line %d", iss.at.raw, line)
+		if first, repeated := seen[iss.Issuer.Issuer]; repeated && iss.Issuer.Issuer != "" {
+			r.fault(iss.at, "a second issuer %q, first %s", iss.at.raw, first.seenFrom(iss.at))
 			return
 		}
 		if iss.at != nil {
-			lines[iss.Issuer.Issuer] = iss.at.line
+			seen[iss.Issuer.Issuer] = iss.at
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, whole) })

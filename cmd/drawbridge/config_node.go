@@ -69,6 +69,8 @@ type reader struct {
 	env      environment
 	problems problems
 	sources  sources
+	bytes    int              // of YAML that was read
+	included int              // files
 	root     *node            // of the file
 	later    []func()         // checks that need the whole config
 	index    index            // for those
@@ -148,16 +150,24 @@ func (r *reader) entries(n *node, what string, read func(member)) bool {
 		r.fault(n, "%s must be a mapping (key: value)", what)
 		return false
 	}
-	lines := make(map[string]int, len(n.members))
+	seen := make(map[string]*node, len(n.members))
 	for _, m := range n.members {
-		if line, repeated := lines[m.name]; repeated {
-			r.fault(m.key, "repeated key %q, first on line %d", m.name, line)
+		if first, repeated := seen[m.name]; repeated {
+			r.fault(m.key, "repeated key %q, first %s", m.name, first.seenFrom(m.key))
 			continue
 		}
-		lines[m.name] = m.key.line
+		seen[m.name] = m.key
 		read(m)
 	}
 	return true
+}
+
+// seenFrom says where n stands for a reader of what is said about at.
+func (n *node) seenFrom(at *node) string {
+	if n.file == at.file {
+		return fmt.Sprintf("on line %d", n.line)
+	}
+	return fmt.Sprintf("at %s:%d:%d", n.file, n.line, n.col)
 }
 
 // sequence calls read for each item of a list.
@@ -217,14 +227,20 @@ func (r *reader) read(n *node) []byte {
 	if path == "" {
 		return nil
 	}
-	data, err := readFile(path)
-	r.sources.files = append(r.sources.files, path)
-	r.sources.sum = chain(r.sources.sum, data, err)
+	data, err := r.source(path)
 	if err != nil {
 		r.fault(n, "%s", err)
 		return nil
 	}
 	return data
+}
+
+// source reads a file and notes it as one that the config was read from.
+func (r *reader) source(path string) ([]byte, error) {
+	data, err := readFile(path)
+	r.sources.files = append(r.sources.files, path)
+	r.sources.sum = chain(r.sources.sum, data, err)
+	return data, err
 }
 
 // readFile reads a regular file of at most 16 MiB and a byte, so that a larger one can be told from one that just fits.

@@ -368,7 +368,7 @@ func TestSlipsFindTheNearestWord(t *testing.T) {
 	}
 }
 
-var placed = regexp.MustCompile(`^fuzz\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
+var placed = regexp.MustCompile(`^.+\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
 
 // FuzzConfig: whatever the file holds, reading it ends, and says either a config or problems that each have a place.
 func FuzzConfig(f *testing.F) {
@@ -383,6 +383,8 @@ func FuzzConfig(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("include: [testdata/good.yaml, testdata/bad/*.yaml]\n" + minimal))
+	f.Add([]byte("include: ['[', '', no*, testdata]\n" + minimal))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := parseConfig("fuzz.yaml", data, testEnvironment)
 		if (cfg == nil) == (err == nil) {

@@ -32,9 +32,13 @@ const (
 // holds why.
 func (r *reader) parseYAML(data []byte) *node {
 	start := &node{file: r.file, line: 1, col: 1}
+	r.bytes += len(data)
 	switch {
 	case len(data) > maxConfigBytes:
 		r.fault(start, "the file is larger than 16 MiB")
+		return nil
+	case r.bytes > maxConfigBytes:
+		r.fault(start, "with this file the config is larger than 16 MiB")
 		return nil
 	case !utf8.Valid(data):
 		r.fault(start, "the file is not UTF-8 text")

@@ -38,10 +38,10 @@ func (p problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns the problems by place, each once.
+// sorted returns the problems by file and place, each once.
 func (p problems) sorted() problems {
 	slices.SortStableFunc(p, func(a, b problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return slices.Compact(p)
 }

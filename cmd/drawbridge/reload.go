@@ -133,11 +133,12 @@ func firstLine(err error) string {
 	return all[0].String() + ", and " + count(len(all)-1, "more problem")
 }
 
-// fileWatch notices changes of the config file and of the files it names, be they written in place or put there anew,
-// themselves or through a symbolic link.
+// fileWatch notices changes of the config file and of the files it includes and names, be they written in place or put
+// there anew, themselves or through a symbolic link, and files that are to be included and come or go.
 type fileWatch struct {
 	sources               // as they were read last
 	seen    []os.FileInfo // when last looked at; nil for one that is not there
+	matched []string      // what the patterns of files to include matched then
 	moved   bool          // something differed then: it may be half written
 }
 
@@ -149,7 +150,7 @@ func newWatch(read sources) *fileWatch {
 
 // follow watches the files that were read. The next look finds all of them touched, because they may have changed since.
 func (w *fileWatch) follow(read sources) {
-	w.sources, w.seen = read, nil
+	w.sources, w.seen, w.matched = read, nil, nil
 }
 
 func (w *fileWatch) look() []os.FileInfo {
@@ -163,10 +164,10 @@ func (w *fileWatch) look() []os.FileInfo {
 // settled tells whether files were touched and are quiet since the last look: an editor or a volume update makes several
 // changes.
 func (w *fileWatch) settled() bool {
-	seen := w.look()
+	seen, matched := w.look(), w.match()
 	before := w.moved
-	w.moved = !slices.EqualFunc(seen, w.seen, sameFile)
-	w.seen = seen
+	w.moved = !slices.EqualFunc(seen, w.seen, sameFile) || !slices.Equal(matched, w.matched)
+	w.seen, w.matched = seen, matched
 	return before && !w.moved
 }
 
@@ -177,11 +178,21 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// changed tells whether the content of a file differs from what was read last.
+// match returns the files that are to be included.
+func (w *fileWatch) match() []string {
+	var names []string
+	for _, pattern := range w.patterns {
+		files, _ := matching(pattern) // a bad pattern is reported by the reader, and matches nothing
+		names = append(names, files...)
+	}
+	return names
+}
+
+// changed tells whether the content of a file differs from what was read last, or other files are to be included.
 func (w *fileWatch) changed() bool {
-	sum := w.digest()
-	differs := !bytes.Equal(sum, w.sum)
-	w.sum = sum
+	sum, names := w.digest(), w.match()
+	differs := !bytes.Equal(sum, w.sum) || !slices.Equal(names, w.names)
+	w.sum, w.names = sum, names
 	return differs
 }
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// This file joins a config from several files: include names those that hold tenants, servers and issuers. There is no
+// precedence, so that nobody has to know one: a name stands once in all files. Issuers may stand in such a file because
+// a tenant often brings its own; whoever writes one decides who may log in, as whoever writes a server decides what runs
+// here, so all files of a config are trusted alike.
+
+// maxIncluded bounds the files that a config includes.
+const maxIncluded = 1000
+
+// includable says what an included file may hold, and as what.
+func includable() map[string]kind {
+	return map[string]kind{"issuers": list, "tenants": mapping, "servers": mapping}
+}
+
+// includes reads the files that the config includes and puts what they hold beside what stands in the config itself. It
+// reports whether all of them could be read. Known are the keys of the config.
+func (r *reader) includes(root *node, known fields) bool {
+	patterns := root.member("include")
+	if patterns == nil {
+		return true
+	}
+	matched := 0
+	read := make(map[string]bool)
+	whole := true
+	r.eachText(patterns, "include", func(at *node, _ string) {
+		pattern := r.pattern(at)
+		files, err := matching(pattern)
+		r.sources.patterns = append(r.sources.patterns, pattern)
+		r.sources.names = append(r.sources.names, files...)
+		switch {
+		case err != nil:
+			r.fault(at, "%q is not a pattern of files: only *, ? and [a-z] stand for other characters", at.raw)
+		case len(files) == 0:
+			r.fault(at, "no file matches %q", at.raw)
+		default:
+			matched++
+		}
+		for _, file := range files {
+			if read[file] {
+				continue
+			}
+			if len(read) == maxIncluded {
+				r.fault(at, "more than %d files are included", maxIncluded)
+				whole = false
+				return
+			}
+			read[file] = true
+			whole = r.include(root, file, at, known) && whole
+		}
+	})
+	r.included = len(read)
+	return whole && patterns.kind == list && matched == len(patterns.items)
+}
+
+// include reads one file and reports whether that could be done.
+func (r *reader) include(root *node, file string, at *node, known fields) bool {
+	if areOneFile(file, root.file) {
+		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
+		return false
+	}
+	data, err := r.source(file)
+	if err != nil {
+		r.fault(at, "%s", err)
+		return false
+	}
+	config := r.file
+	defer func() { r.file = config }()
+	r.file = file
+	part := r.parseYAML(data)
+	if part == nil {
+		return false
+	}
+	names := slices.Sorted(maps.Keys(includable()))
+	return r.entries(part, "an included file", func(m member) {
+		switch want := includable()[m.name]; {
+		case m.name == "include":
+			r.fault(m.key, "an included file cannot include others; name them in the config")
+		case want == 0 && known[m.name] != nil:
+			r.fault(m.key, "%s stands in the config itself; an included file holds %s", m.name, orList(names))
+		case want == 0:
+			r.faultHint(m.key, nearest(m.name, names), "unknown key %q; an included file holds %s", m.name, orList(names))
+		case want == mapping && m.value.kind != mapping:
+			r.fault(m.value, "%s must be a mapping (key: value)", m.name)
+		case want == list && m.value.kind != list:
+			r.fault(m.value, "%s must be a list, as in [a, b]", m.name)
+		default:
+			root.join(m)
+		}
+	})
+}
+
+// join puts the members and items of m beside those that n has under that name.
+func (n *node) join(m member) {
+	for _, own := range n.members {
+		if own.name == m.name && own.value.kind == m.value.kind {
+			own.value.members = append(own.value.members, m.value.members...)
+			own.value.items = append(own.value.items, m.value.items...)
+			return
+		}
+	}
+	if n.member(m.name) == nil {
+		n.members = append(n.members, m)
+	}
+}
+
+// pattern returns a pattern of files, which is relative to the directory of the config. That may hold characters that
+// mean something in a pattern.
+func (r *reader) pattern(n *node) string {
+	if filepath.IsAbs(n.text) {
+		return n.text
+	}
+	directory := filepath.Dir(n.file)
+	if filepath.Separator == '/' {
+		directory = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(directory)
+	}
+	return filepath.Join(directory, n.text)
+}
+
+// matching returns the files that a pattern names, in order. A * matches no name that begins with a dot: editors leave
+// such files beside those that they write.
+func matching(pattern string) ([]string, error) {
+	files, err := filepath.Glob(pattern)
+	hidden := func(name string) bool { return strings.HasPrefix(filepath.Base(name), ".") }
+	if !hidden(pattern) {
+		files = slices.DeleteFunc(files, hidden)
+	}
+	slices.Sort(files)
+	return files, err
+}
+
+func areOneFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// including writes a config that includes tenants/*.yaml and the files there, and returns its name.
+func including(t *testing.T, parts map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "a[b]*c") // as no pattern matches itself
+	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "drawbridge.yaml")
+	write(t, file, "include: [tenants/*.yaml]\n"+strings.Replace(minimal, "bad/secret", "secret", 1))
+	write(t, filepath.Join(dir, "secret"), "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
+	for name, text := range parts {
+		write(t, filepath.Join(dir, "tenants", name), text)
+	}
+	return file
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
+	parts := make(map[string]string)
+	for i := range maxIncluded {
+		parts[fmt.Sprintf("%d.yaml", i)] = fmt.Sprintf("tenants:\n  t%d: {servers: [files]}\n", i)
+	}
+	file := including(t, parts)
+	cfg, err := loadConfig(file, testEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(cfg.tenants); got != maxIncluded+1 {
+		t.Errorf("got %d tenants, want %d", got, maxIncluded+1)
+	}
+	write(t, filepath.Join(filepath.Dir(file), "tenants", "more.yaml"), "tenants:\n  more: {servers: [files]}\n")
+	_, err = loadConfig(file, testEnvironment)
+	if got, want := errorText(err), file+":1:11: more than 1000 files are included"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestIncludedFilesAreBoundedTogether(t *testing.T) {
+	half := string(bytes.Repeat([]byte("# x\n"), maxConfigBytes/8)) + "tenants: {}\n"
+	file := including(t, map[string]string{"a.yaml": half, "b.yaml": half})
+	_, err := loadConfig(file, testEnvironment)
+	if got, want := errorText(err), filepath.Join(filepath.Dir(file), "tenants", "b.yaml")+":1:1: with this file the config is larger than 16 MiB"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestFilesThatComeAndGoAreNoticed: what is to be included may change without any file that was read.
+func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
+	file := including(t, map[string]string{"a.yaml": "tenants:\n  globex: {servers: [files]}\n"})
+	tenants := filepath.Join(filepath.Dir(file), "tenants")
+	cfg, err := loadConfig(file, testEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatch(cfg.sources)
+	if w.settled() || !w.settled() || w.changed() {
+		t.Error("changed before anything did")
+	}
+	rename := func(from, to string) func() {
+		return func() {
+			if err := os.Rename(filepath.Join(tenants, from), filepath.Join(tenants, to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, step := range []struct {
+		name    string
+		change  func()
+		noticed bool
+	}{
+		{"new", func() { write(t, filepath.Join(tenants, "b.yaml"), "servers: {}\n") }, true},
+		{"written", func() { write(t, filepath.Join(tenants, "b.yaml"), "servers: {}\n# again\n") }, true},
+		{"renamed", rename("b.yaml", "c.yaml"), true},
+		{"gone", rename("c.yaml", "c.off"), true},
+		{"another that does not match", func() { write(t, filepath.Join(tenants, "d.off"), "servers: {}\n") }, false},
+		{"what an editor leaves", func() { write(t, filepath.Join(tenants, ".d.yaml"), "servers: {}\n") }, false},
+	} {
+		step.change()
+		if got := !w.settled() && w.settled() && w.changed(); got != step.noticed {
+			t.Errorf("%s: noticed %t, want %t", step.name, got, step.noticed)
+		}
+		_, read, err := readConfig(file, testEnvironment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.follow(read)
+		if w.settled() || !w.settled() || w.changed() {
+			t.Errorf("%s: changed after it was read", step.name)
+		}
+	}
+}

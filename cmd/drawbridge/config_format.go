@@ -266,11 +266,22 @@ func (r *reader) prefixes(n *node) []netip.Prefix {
 
 // address returns host:port to listen on. The host is an address, so that nothing depends on name resolution.
 func (r *reader) address(n *node) string {
+	if host, port, err := net.SplitHostPort(n.text); err == nil && (host == "localhost" || isAddress(host)) && isNumber(port) && port != "0" && !validPort(port) {
+		r.fault(n, "%q: %s", n.raw, errPort)
+		return ""
+	}
 	return parsed(r, n, "an address and a port, like 127.0.0.1:8080", func(s string) (string, error) {
 		_, err := netip.ParseAddrPort(strings.Replace(s, "localhost:", "127.0.0.1:", 1))
 		return s, err
 	})
 }
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 func (r *reader) publicURL(n *node) string {
 	text := strings.TrimSuffix(r.text(n), "/")

@@ -39,7 +39,19 @@ type config struct {
 	included       int                              // files that it was joined from, beside its own
 	warnings       []warning                        // that it does not acknowledge, but for those of patterns
 	patterns       map[gateway.PatternPlace]problem // where each pattern stands, with its text as written
+	needless       []problem                        // what acknowledges nothing, but for no-match: its codes
+	acknowledged   []acknowledgement                // of no-match
 }
+
+// acknowledgement is one place that says no-match is meant, with one of the things that this is about.
+type acknowledgement struct {
+	at     problem // with the code as its text
+	tenant string
+	rule   int // its number from 1, or anyRule
+}
+
+// anyRule is every rule of a tenant, and its limits.
+const anyRule = -1
 
 // sources are the files that a config was read from, or was meant to be.
 type sources struct {

@@ -76,6 +76,9 @@ type reader struct {
 	index    index            // for those
 	judge    *gateway.Gateway // of what tenants say; made when it is first needed
 	warnings []warning
+
+	acknowledged []*node        // codes, wherever they stand
+	needed       map[*node]bool // those of them that acknowledge something, or may
 }
 
 // index finds what a config has by its name: a large one is looked at from each of its patterns.
@@ -100,7 +103,7 @@ func (r *reader) newIndex(cfg *config) index {
 
 // newReader returns a reader of a config file that was read with that outcome.
 func newReader(path string, data []byte, err error, env environment) *reader {
-	return &reader{file: path, env: env, sources: sources{files: []string{path}, sum: chain(nil, data, err)}}
+	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: sources{files: []string{path}, sum: chain(nil, data, err)}}
 }
 
 // fault records a problem at a node.

@@ -18,13 +18,14 @@ func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
 		place.Tenant = t.ID
 		cfg.patterns[place] = problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
 	}
-	t.MayMatchNothing = acknowledges(codeNoMatch, n, r.root)
+	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
 		note(gateway.PatternPlace{Pattern: m.name}, &node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]
-		t.Rules[i].MayMatchNothing = acknowledges(codeNoMatch, item, n, r.root)
+		own := r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: i + 1}, item)
+		t.Rules[i].MayMatchNothing = own || t.MayMatchNothing
 		for _, at := range item.child("allow").items {
 			note(gateway.PatternPlace{Rule: i + 1, Pattern: at.text}, at)
 		}
@@ -32,6 +33,18 @@ func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
 			note(gateway.PatternPlace{Rule: i + 1, Deny: true, Pattern: at.text}, at)
 		}
 	}
+}
+
+// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether that is needed depends on what the
+// servers offer, so it is noted for later what it is about.
+func (r *reader) mayMatchNothing(cfg *config, about acknowledgement, within ...*node) bool {
+	found := acknowledgements(codeNoMatch, within...)
+	for _, item := range found {
+		r.needed[item] = true
+		about.at = problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
+		cfg.acknowledged = append(cfg.acknowledged, about)
+	}
+	return len(found) > 0
 }
 
 // prefixTenants tells each tenant what the names of its servers' items begin with.

@@ -35,6 +35,11 @@ func (r *reader) warnAll(cfg *config) {
 	for i, m := range r.root.member("servers").members {
 		r.warnServer(&cfg.servers[i], reached[m.name], m)
 	}
+	for _, item := range r.acknowledged {
+		if !r.needed[item] {
+			cfg.needless = append(cfg.needless, problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
+		}
+	}
 	sortWarnings(r.warnings)
 	cfg.warnings = r.warnings
 }

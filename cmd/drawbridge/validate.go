@@ -53,7 +53,11 @@ func (f *findings) judge(ctx context.Context, cfg *config, online bool) {
 	}
 	f.Warnings = append(slices.Clone(cfg.warnings), unmatched(cfg, catalogue)...)
 	sortWarnings(f.Warnings)
-	f.OK = !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK }) && (!f.strict || len(f.Warnings) == 0)
+	reached := !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK })
+	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
+	for _, p := range needless(cfg, catalogue, online && reached) {
+		f.Notes = append(f.Notes, p.String())
+	}
 }
 
 // isElsewhere tells whether what the server offers is known only when it is connected to.

@@ -59,20 +59,30 @@ func (r *reader) acknowledge(n *node) {
 		if !slices.Contains(codes(), code) {
 			r.faultHint(at, nearest(at.raw, codes()), "there is no warning %q; there are %s", at.raw, strings.Join(codes(), ", "))
 		}
+		r.acknowledged = append(r.acknowledged, at)
 	})
 }
 
-// acknowledges tells whether one of the mappings acknowledges the code.
-func acknowledges(code string, within ...*node) bool {
-	return slices.ContainsFunc(within, func(n *node) bool {
-		list := n.member("acknowledge")
-		return list != nil && slices.ContainsFunc(list.items, func(item *node) bool { return item.text == code })
-	})
+// acknowledgements returns where the mappings acknowledge the code.
+func acknowledgements(code string, within ...*node) []*node {
+	var found []*node
+	for _, n := range within {
+		for _, item := range n.child("acknowledge").items {
+			if item.text == code {
+				found = append(found, item)
+			}
+		}
+	}
+	return found
 }
 
 // warn records a warning at a node, unless the config or one of the mappings that it stands in acknowledges it.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
-	if len(r.warnings) < maxProblems && !acknowledges(code, append(within, r.root)...) {
+	meant := acknowledgements(code, append(within, r.root)...)
+	for _, item := range meant {
+		r.needed[item] = true
+	}
+	if len(r.warnings) < maxProblems && len(meant) == 0 {
 		r.warnings = append(r.warnings, warning{problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
 	}
 }

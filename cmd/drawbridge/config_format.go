@@ -123,46 +123,6 @@ func (r *reader) parse(data []byte) (*config, error) {
 	return cfg, nil
 }
 
-// loadSigners reads what a token can be signed with: the issuers with their keys, the names of tenants and the address
-// of the gateway. Whatever else the config says is neither judged nor returned.
-func loadSigners(path string, env environment) (*config, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := newReader(path, data, nil, env)
-	cfg := defaultConfig()
-	if r.root = r.parseYAML(data); r.root != nil {
-		r.signers(cfg, r.root)
-	}
-	if len(r.problems) > 0 {
-		return nil, r.problems.sorted()
-	}
-	return cfg, nil
-}
-
-func (r *reader) signers(cfg *config, root *node) {
-	known := fields{
-		"listen":     func(n *node) { cfg.listen = r.address(n) },
-		"public_url": func(n *node) { cfg.publicURL = r.publicURL(n) },
-		"issuers":    func(n *node) { r.issuers(cfg, n) },
-		"tenants": func(n *node) {
-			r.entries(n, "tenants", func(m member) { cfg.tenants = append(cfg.tenants, gateway.TenantConfig{ID: m.name}) })
-		},
-	}
-	if !r.includes(root, r.topFields(cfg)) {
-		return
-	}
-	whole := r.entries(root, "the config", func(m member) {
-		if read := known[m.name]; read != nil {
-			read(m.value)
-		}
-	})
-	if whole && r.need(root, "the config", "issuers", "tenants") {
-		r.finish(cfg)
-	}
-}
-
 // finish runs the checks that need the whole config.
 func (r *reader) finish(cfg *config) {
 	r.index = r.newIndex(cfg)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 var (
 	matrixFlag   = flag.String("matrix", "pairs", "which cells of the matrix to try: pairs, in which each two values meet, or all")
-	updateCompat = flag.Bool("update-compat", false, "write deploy/COMPATIBILITY.md; wants -matrix=all")
+	updateCompat = flag.Bool("update-compat", false, "write what was found to deploy/COMPATIBILITY.md; of the matrix only with -matrix=all")
 )
 
 // matrixFeatures are what each client tries with each upstream.
@@ -137,10 +136,8 @@ func TestMatrix(t *testing.T) {
 		}
 	})
 	g.unhurt(t)
-	if *updateCompat && *matrixFlag == "all" && len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) { // else some were skipped
-		if err := os.WriteFile("../../deploy/COMPATIBILITY.md", []byte(results.table(upstreams)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) { // else some were skipped
+		keepCompat(t, "matrix", results.tables(upstreams))
 	}
 }
 
@@ -225,18 +222,12 @@ func (c matrixClient) do(t *testing.T, e errand) map[string]string {
 	return verdicts
 }
 
-// table is deploy/COMPATIBILITY.md.
-func (r *matrixResults) table(upstreams []matrixUpstream) string {
+// tables are the part of the matrix in deploy/COMPATIBILITY.md.
+func (r *matrixResults) tables(upstreams []matrixUpstream) string {
 	var text strings.Builder
-	text.WriteString(`# What works between whom
-
-Each cell is one real client behind drawbridge with one server of the official Go SDK. ` + "`make compat`" + ` tries them all and writes this
-page; the tests of each change try a part in which every two of client, transport and feature meet.
-"yes" works; a number says below why it cannot.
-`)
 	var reasons []string
 	for _, up := range upstreams {
-		fmt.Fprintf(&text, "\n## Server: %s\n\n| |", up.title)
+		fmt.Fprintf(&text, "\n### Server: %s\n\n| |", up.title)
 		for _, c := range matrixClients {
 			fmt.Fprintf(&text, " %s |", c.title)
 		}

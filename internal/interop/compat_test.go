@@ -1,0 +1,42 @@
+package interop_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// compatPage is where the tests keep what they found.
+const compatPage = "../../deploy/COMPATIBILITY.md"
+
+// compatMu guards the page: tests that run beside each other own a part each.
+var compatMu sync.Mutex
+
+// keepCompat compares what a test found with its part of the page, which is between two marks, or writes it there with
+// -update-compat.
+func keepCompat(t testing.TB, part, text string) {
+	t.Helper()
+	compatMu.Lock()
+	defer compatMu.Unlock()
+	page, err := os.ReadFile(compatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := fmt.Sprintf("<!-- begin %s -->\n", part), fmt.Sprintf("<!-- end %s -->\n", part)
+	head, rest, found := strings.Cut(string(page), begin)
+	old, foot, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s lacks %q and %q", compatPage, begin, end)
+	}
+	switch {
+	case old == text:
+	case *updateCompat:
+		if err := os.WriteFile(compatPage, []byte(head+begin+text+end+foot), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s says of %s:\n%s\nbut this was found (make compat writes it):\n%s", compatPage, part, old, text)
+	}
+}

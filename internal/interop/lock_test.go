@@ -3,6 +3,7 @@ package interop_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,12 +31,10 @@ func (n *names) UnmarshalJSON(data []byte) error {
 // allow tells whether a name is among those that a package is for; none means all.
 func (n names) allow(name string) bool { return len(n) == 0 || slices.Contains(n, name) }
 
-// TestNpmLockSuitsEveryPlatform shows that nothing in the lock file belongs to the machine that made it: what suits some
-// platforms only is optional and there for all of them, and no package has an address to fetch it from, so that npm takes
-// its registry.
-func TestNpmLockSuitsEveryPlatform(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("package-lock.json")
+// readLock returns the packages of the lock file in a folder, by their place.
+func readLock(t *testing.T, folder string) map[string]locked {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, "package-lock.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,29 +42,46 @@ func TestNpmLockSuitsEveryPlatform(t *testing.T) {
 	if err := json.Unmarshal(data, &lock); err != nil {
 		t.Fatal(err)
 	}
-	have := make(map[string]bool)
-	for place := range lock.Packages {
-		parts := strings.Split(place, "node_modules/") // a package may lie in another's folder
-		have[parts[len(parts)-1]] = true
-	}
-	for place, p := range lock.Packages {
-		if p.Resolved != "" || p.Integrity == "" && place != "" {
-			t.Errorf("%s: resolved %q, integrity %q; want a digest and no address", place, p.Resolved, p.Integrity)
+	return lock.Packages
+}
+
+// TestNpmLockSuitsEveryPlatform shows that nothing in a lock file belongs to the machine that made it: what suits some
+// platforms only is optional and there for all of them, and no package has an address to fetch it from, so that npm takes
+// its registry.
+func TestNpmLockSuitsEveryPlatform(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{".", "agents"} {
+		packages := readLock(t, folder)
+		have := make(map[string]bool)
+		for place := range packages {
+			parts := strings.Split(place, "node_modules/") // a package may lie in another's folder
+			have[parts[len(parts)-1]] = true
 		}
-		if len(p.OS)+len(p.CPU) > 0 && !p.Optional {
-			t.Errorf("%s is for %v %v only and not optional", place, p.OS, p.CPU)
-		}
-		for name := range p.OptionalDependencies {
-			if !have[name] {
-				t.Errorf("%s: the lock file lacks %s", place, name)
+		for place, p := range packages {
+			if p.Resolved != "" || p.Integrity == "" && place != "" {
+				t.Errorf("%s: %s: resolved %q, integrity %q; want a digest and no address", folder, place, p.Resolved, p.Integrity)
+			}
+			if len(p.OS)+len(p.CPU) > 0 && !p.Optional {
+				t.Errorf("%s: %s is for %v %v only and not optional", folder, place, p.OS, p.CPU)
+			}
+			for name := range p.OptionalDependencies {
+				if !have[name] {
+					t.Errorf("%s: %s: the lock file lacks %s", folder, place, name)
+				}
 			}
 		}
 	}
+}
+
+// TestNpmLockHasOneNodeForEachPlatform looks at the package of Node.js itself, of which each platform has its own.
+func TestNpmLockHasOneNodeForEachPlatform(t *testing.T) {
+	t.Parallel()
+	packages := readLock(t, ".")
 	for _, system := range []string{"linux", "darwin", "win32"} {
 		for _, processor := range []string{"x64", "arm64"} {
 			nodes := 0
-			for name := range lock.Packages[""].OptionalDependencies {
-				if p := lock.Packages["node_modules/"+name]; p.OS.allow(system) && p.CPU.allow(processor) {
+			for name := range packages[""].OptionalDependencies {
+				if p := packages["node_modules/"+name]; p.OS.allow(system) && p.CPU.allow(processor) {
 					nodes++
 				}
 			}

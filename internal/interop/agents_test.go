@@ -1,0 +1,128 @@
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// agentPackage returns the folder of a pinned package of agents/package.json with a program of its own. Without it a
+// test fails in CI and is skipped elsewhere.
+func agentPackage(t testing.TB, folder string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("agents", "node_modules", folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is missing: run .ci/setup, which fetches the pinned agents", path)
+		}
+		t.Skip("the pinned agents are not there; .ci/setup fetches them")
+	}
+	return path
+}
+
+// platform is this machine as npm names it.
+func platform() string {
+	cpu := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if cpu == "" {
+		cpu = runtime.GOARCH
+	}
+	return runtime.GOOS + "-" + cpu
+}
+
+// agentHome is where an agent runs: with a home directory and an environment of its own, and no way out of the machine.
+type agentHome struct {
+	dir string   // HOME, and the working directory
+	env []string // of every program that runs there
+
+	mu   sync.Mutex // guards left
+	left []string   // requests that would have left the machine
+}
+
+// newAgentHome makes a home whose programs find the given folder first on their PATH. The test fails if any of them
+// tries to reach more than loopback.
+func newAgentHome(t testing.TB, bin string, env ...string) *agentHome {
+	t.Helper()
+	h := &agentHome{dir: t.TempDir()}
+	guard := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.left = append(h.left, r.Method+" "+r.Host)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(func() {
+		guard.Close()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.left) > 0 {
+			t.Errorf("the agent tried to leave the machine: %q", h.left)
+		}
+	})
+	h.env = append([]string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + h.dir, "TMPDIR=" + h.dir, "TERM=dumb", "CI=true",
+		"HTTP_PROXY=" + guard.URL, "HTTPS_PROXY=" + guard.URL, "ALL_PROXY=" + guard.URL, "NO_PROXY=127.0.0.1,localhost",
+		"http_proxy=" + guard.URL, "https_proxy=" + guard.URL, "all_proxy=" + guard.URL, "no_proxy=127.0.0.1,localhost",
+	}, env...)
+	return h
+}
+
+// command prepares a program to run there, in a process group of its own that ends with ctx.
+func (h *agentHome) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `exec "$0" "$@"`, name}, arguments...)...)
+	cmd.Dir, cmd.Env = h.dir, h.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// run runs a program to its end and returns what it printed and its exit status.
+func (h *agentHome) run(t testing.TB, name string, arguments ...string) (stdout, stderr string, exit int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patient)
+	defer cancel()
+	cmd := h.command(ctx, name, arguments...)
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	var status *exec.ExitError
+	if err := cmd.Run(); err != nil && (!errors.As(err, &status) || ctx.Err() != nil) {
+		t.Fatalf("%s %q: %v\n%s", name, arguments, err, complaints.String())
+	}
+	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
+}
+
+// readmeAddress is the endpoint in the README's snippets.
+const readmeAddress = "http://127.0.0.1:8080/mcp"
+
+// snippet returns the README's code for a client, with the address of this gateway in it.
+func snippet(t testing.TB, client string, g *gateway) string {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(readme), "\n**"+client+"**")
+	if !found {
+		t.Fatalf("README.md has no paragraph on %s", client)
+	}
+	_, after, _ = strings.Cut(after, "\n```")
+	_, after, _ = strings.Cut(after, "\n") // the name of the language
+	code, _, found := strings.Cut(after, "\n```")
+	if !found || !strings.Contains(code, readmeAddress) {
+		t.Fatalf("README.md has no code for %s with the address %s", client, readmeAddress)
+	}
+	return strings.ReplaceAll(code, readmeAddress, g.url)
+}

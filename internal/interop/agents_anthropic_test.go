@@ -104,10 +104,11 @@ func (s *talk) deferring(text string) {
 }
 
 func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
+	unique := len(body) // no two requests of a conversation are of one length
 	content := map[string]any{"type": "text", "text": said.text}
 	reason := "end_turn"
 	if said.tool != "" {
-		id := fmt.Sprintf("toolu_%d", len(body)) // no two requests of a conversation are of one length
+		id := fmt.Sprintf("toolu_%d", unique)
 		if said.tool == "ToolSearch" {
 			id = searchID + id
 		}
@@ -115,7 +116,7 @@ func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
 		reason = "tool_use"
 	}
 	message := map[string]any{
-		"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": []any{content},
+		"id": fmt.Sprintf("msg_%d", unique), "type": "message", "role": "assistant", "model": "scripted", "content": []any{content},
 		"stop_reason": reason, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 1, "output_tokens": 1},
 	}
 	var how struct{ Stream bool }

@@ -22,8 +22,8 @@ check: formatted lint tidy vuln test ## what CI asks for
 bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
 	go run ./internal/bench -out deploy/BENCHMARKS.md
 
-compat: setup ## every client with every server and feature
-	go test ./internal/interop -run 'TestMatrix$$' -count=1 -matrix=all -update-compat
+compat: setup ## every client with every server and feature, and the agents that people use
+	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat
 
 fmt: ## format the tree
 	$(LINT) fmt

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // anthropic is the Messages API. See https://docs.anthropic.com/en/api/messages-streaming.
@@ -63,7 +64,7 @@ func (anthropic) read(r *http.Request, body []byte) (talk, bool, error) {
 	if err := json.Unmarshal(body, &request); err != nil {
 		return talk{}, false, err
 	}
-	var shown talk
+	shown := talk{asksFor: "ToolSearch"}
 	for _, tool := range request.Tools {
 		shown.offered = append(shown.offered, tool.Name)
 	}
@@ -73,7 +74,7 @@ func (anthropic) read(r *http.Request, body []byte) (talk, bool, error) {
 		for _, one := range message.Content {
 			switch {
 			case one.Type == "text" && message.Role == "system":
-				shown.deferring(one.Text)
+				shown.deferred = deferring(shown.deferred, one.Text)
 			case one.Type == "text" && message.Role == "user" && !answers && !strings.HasPrefix(one.Text, "<system-reminder>"):
 				shown.wish, shown.answers = one.Text, nil
 			case one.Type == "tool_result" && !strings.HasPrefix(one.ID, searchID):
@@ -88,23 +89,24 @@ func (anthropic) read(r *http.Request, body []byte) (talk, bool, error) {
 // searchID starts the ids of calls that ask for deferred tools.
 const searchID = "toolu_search_"
 
-// deferring reads which tools Claude Code has beyond those that it offers: since it has many of its own, the model is told
-// the names of all others in a message and asks for those it wants.
-func (s *talk) deferring(text string) {
+// deferring follows what a message says of the tools that Claude Code has beyond those that it offers: since it has many
+// of its own, the model is told the names of all others and asks for those it wants.
+func deferring(deferred []string, text string) []string {
 	const added, removed = "The following deferred tools are now available", "The following deferred tools are no longer available"
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		head, list, _ := strings.Cut(paragraph, "\n")
 		switch names := strings.Fields(list); {
 		case strings.HasPrefix(head, added):
-			s.asksFor, s.deferred = "ToolSearch", append(s.deferred, names...)
+			deferred = append(deferred, names...)
 		case strings.HasPrefix(head, removed):
-			s.deferred = slices.DeleteFunc(s.deferred, func(name string) bool { return slices.Contains(names, name) })
+			deferred = slices.DeleteFunc(deferred, func(name string) bool { return slices.Contains(names, name) })
 		}
 	}
+	return deferred
 }
 
 func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
-	unique := len(body) // no two requests of a conversation are of one length
+	unique := time.Now().UnixNano() // answers come one after the other
 	content := map[string]any{"type": "text", "text": said.text}
 	reason := "end_turn"
 	if said.tool != "" {

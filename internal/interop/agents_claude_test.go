@@ -1,10 +1,18 @@
 package interop_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+)
+
+// calculation is what the model is told to call, and its result.
+const (
+	calculation = `call toolbox__calculate {"expression":"6*7"}`
+	calculated  = `{"result":"42","exact":true}`
 )
 
 // claudeHome is a home for Claude Code with a scripted model.
@@ -14,31 +22,167 @@ func claudeHome(t testing.TB) (*agentHome, *model) {
 	bin := agentPackage(t, filepath.Join("@anthropic-ai", "claude-code-"+platform()))
 	return newAgentHome(t, bin,
 		"ANTHROPIC_BASE_URL="+m.url, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-		"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1"), m
+		"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
+		// Otherwise it goes on without servers that are slow to connect, as they are on a busy machine.
+		"MCP_CONNECTION_NONBLOCKING=0", "MCP_TIMEOUT="+fmt.Sprint(patient.Milliseconds())), m
 }
 
-func TestClaudeCodeCalls(t *testing.T) {
+// addToClaude connects Claude Code with the README's command.
+func addToClaude(t testing.TB, h *agentHome, g *gateway, token string) {
+	t.Helper()
+	h.env = append(h.env, "TOKEN="+token)
+	if out, errs, exit := h.run(t, "sh", "-c", snippet(t, "Claude Code", g)); exit != 0 {
+		t.Fatalf("the README's command ended with %d: %s%s", exit, out, errs)
+	}
+}
+
+// health returns what claude mcp list says of the gateway.
+func health(t testing.TB, h *agentHome, g *gateway) string {
+	t.Helper()
+	out, errs, _ := h.run(t, "claude", "mcp", "list")
+	_, said, found := strings.Cut(out, g.url+" (HTTP) - ")
+	if !found {
+		t.Fatalf("claude mcp list = %s%s", out, errs)
+	}
+	return said
+}
+
+func TestAgentClaudeCode(t *testing.T) {
 	t.Parallel()
+	sheet := &agentSheet{}
+	t.Run("with", func(t *testing.T) {
+		t.Run("tools", func(t *testing.T) {
+			t.Parallel()
+			claudeUsesTools(t, sheet)
+		})
+		t.Run("an old token", func(t *testing.T) {
+			t.Parallel()
+			claudeHasAnOldToken(t, sheet)
+		})
+		t.Run("what is down", func(t *testing.T) {
+			t.Parallel()
+			claudeMeetsWhatIsDown(t, sheet)
+		})
+	})
+	sheet.keep(t, "claude", "Claude Code "+agentVersion(t, "@anthropic-ai/claude-code"))
+}
+
+// TestAgentGuardSeesWhatLeaves shows that the guard of an agent's home is asked for all that is not on this machine.
+func TestAgentGuardSeesWhatLeaves(t *testing.T) {
+	t.Parallel()
+	h, _ := claudeHome(t)
+	h.env = append(h.env, "ANTHROPIC_BASE_URL=https://model.invalid", "CLAUDE_CODE_MAX_RETRIES=0")
+	h.run(t, "claude", "-p", "--", "Hello.")
+	if left := h.leavings(); !slices.Contains(left, "CONNECT model.invalid:443") {
+		t.Errorf("the guard saw %q, want a connection to model.invalid", left)
+	}
+}
+
+func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 	h, m := claudeHome(t)
-	g := serve(t, "tenants:\n  acme: {servers: [toolbox], rules: [{allow: [\"*\"]}]}\nservers:\n  toolbox: {builtin: [calculate]}\n")
-	h.env = append(h.env, "TOKEN="+g.token(t))
-	if _, errs, exit := h.run(t, "sh", "-c", snippet(t, "Claude Code", g)); exit != 0 {
-		t.Fatalf("the README's command ended with %d: %s", exit, errs)
+	upstream := goUpstream(t, false)
+	g := serve(t, agentSections(upstream))
+	token := g.token(t)
+	addToClaude(t, h, g, token)
+	said := health(t, h, g)
+	sheet.note("connect", strings.Contains(said, "Connected"), "`claude mcp list`: %s", g.read(said))
+
+	s := newClaudeSession(t, h)
+	reply := s.say(t, calculation)
+	sheet.note("revision", true, "%s", g.spoken())
+	first := m.first()
+	where := "name and definition"
+	if slices.Contains(first.deferred, "mcp__drawbridge__toolbox__calculate") {
+		where = "the name at first, the definition when the model asks for it"
 	}
-	if out, _, _ := h.run(t, "claude", "mcp", "list"); !strings.Contains(out, g.url+" (HTTP) - ✔ Connected") {
-		t.Errorf("claude mcp list = %s", out)
-	}
-	out, _, exit := h.run(t, "claude", "-p", "--allowedTools", "mcp__drawbridge", "--", `call toolbox__calculate {"expression":"6*7"}`)
-	if exit != 0 || !strings.Contains(out, "42") {
-		t.Errorf("claude -p ended with %d: %s", exit, out)
-	}
-	if !m.offers("toolbox__calculate") {
-		t.Errorf("the model was offered %q", m.last().offered)
-	}
-	if answers := m.last().answers; len(answers) != 1 || answers[0].text != `{"result":"42","exact":true}` {
-		t.Errorf("the model was told %+v", answers)
-	}
-	if unknown := slices.Compact(m.unknown); len(unknown) > 0 {
+	sheet.note("list", m.offers("toolbox__calculate"), "`mcp__drawbridge__toolbox__calculate`: %s", where)
+	result := m.last().result()
+	sheet.note("call", result.text == calculated && strings.Contains(reply, "42"), "the model reads %s", g.read(result.text))
+
+	s.say(t, "call go__test_error_handling {}")
+	result = m.last().result()
+	sheet.note("error", result.failed, "the model reads %s, marked as an error", g.read(result.text))
+
+	s.say(t, "call go__test_image_content {}")
+	result = m.last().result()
+	sheet.note("picture", slices.Equal(result.images, []string{"image/png"}), "the model sees %s", strings.Join(result.images, ", "))
+
+	s.say(t, `call go__test_elicitation {"message":"Who are you?"}`)
+	driven := m.last().result().text
+	answered := slices.Equal(s.asked, []string{"elicitation: Who are you?"}) && strings.Contains(driven, "action=accept, content=map[username:ann]")
+	h.run(t, "claude", "-p", "--allowedTools", "mcp__drawbridge", "--", `call go__test_elicitation {"message":"Who are you?"}`)
+	alone := m.last().result().text
+	sheet.note("ask", answered, "a program that drives it (`--input-format stream-json`) is asked; `claude -p` asks nobody: %s", g.read(alone))
+
+	g.configure(t, agentSections(upstream, "later"))
+	eventually(t, "the gateway has the new tool", func() bool { return slices.Contains(g.tools(t, token), "later__current_time") })
+	seen := settles(func() bool {
+		s.say(t, "Hello.")
+		return m.offers("later__current_time")
+	})
+	s.say(t, `call later__current_time {"timezone":"UTC"}`)
+	sheet.note("change", seen && !m.last().result().failed, "a tool that came is offered in the next turn")
+	if unknown := m.strays(); len(unknown) > 0 {
 		t.Errorf("requests that the model does not know: %q", unknown)
 	}
+}
+
+func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
+	h, m := claudeHome(t)
+	g := serve(t, agentSections(goUpstream(t, false)))
+	const leeway = 30 * time.Second // of the gateway, for clocks
+	addToClaude(t, h, g, g.mint(who{subject: "alice", life: -leeway - time.Second}))
+	listed := health(t, h, g)
+	out, errs, _ := h.run(t, "claude", "-p", "--", calculation)
+	silent := "says nothing of it, and goes on without the tools"
+	if strings.Contains(out+errs, "401") || strings.Contains(out+errs, "token") || m.offers("toolbox__calculate") {
+		silent = g.read(out + errs)
+	}
+	sheet.note("expired", strings.Contains(listed, "The token has expired"), "`claude mcp list`: %s; `claude -p` %s", g.read(listed), silent)
+
+	// The second token has to last for the first call, and the test should not wait long for its end.
+	for life := 10 * time.Second; ; life *= 2 {
+		h, m := claudeHome(t)
+		token := g.mint(who{subject: "alice", life: life - leeway})
+		addToClaude(t, h, g, token)
+		s := newClaudeSession(t, h)
+		if s.say(t, calculation); m.last().result().text != calculated {
+			if life > patient {
+				t.Fatalf("the first call got %q with a token for %v", m.last().result().text, life)
+			}
+			continue
+		}
+		g.expired(t, token)
+		s.say(t, calculation)
+		told := m.last().result()
+		s.say(t, "Hello.")
+		sheet.note("expires", told.failed && strings.Contains(told.text, "Authorization"), "the model reads %s; its status is `%s`", g.read(told.text), s.status)
+		return
+	}
+}
+
+func claudeMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
+	h, m := claudeHome(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	upstream := goUpstreamAt(t, addr, false)
+	g := serve(t, agentSections("http://"+addr+"/mcp"))
+	addToClaude(t, h, g, g.token(t))
+	s := newClaudeSession(t, h)
+	s.say(t, calculation)
+
+	upstream.stop(t)
+	g.upstreamDown(t)
+	s.say(t, "call go__test_simple_text {}")
+	result := m.last().result()
+	sheet.note("down", result.failed && strings.Contains(result.text, "not available now"), "the model reads %s", g.read(result.text))
+
+	g.stop(t)
+	s.say(t, calculation)
+	result = m.last().result()
+	listed := health(t, h, g)
+	sheet.note("away", result.failed, "the model reads %s; `claude mcp list`: %s", g.read(result.text), g.read(listed))
+
+	g.launch(t)
+	s.say(t, calculation)
+	sheet.note("back", m.last().result().text == calculated, "the next call is answered")
 }

@@ -84,7 +84,7 @@ func newModel(t testing.TB, d dialect) *model {
 }
 
 // reply follows the script as far as the answers show that it went.
-func (s *talk) reply() reply {
+func (s talk) reply() reply {
 	if len(s.offered) == 0 {
 		return reply{text: "A title"} // agents ask for such things beside the conversation
 	}
@@ -109,12 +109,22 @@ func (s *talk) reply() reply {
 }
 
 // report says what came back, for the agent's user.
-func (s *talk) report() string {
+func (s talk) report() string {
 	text := "Done."
 	for _, a := range s.answers {
 		text += fmt.Sprintf(" The tool said %q with %d pictures.", a.text, len(a.images))
 	}
 	return text
+}
+
+// first returns what the model was shown first.
+func (m *model) first() talk {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.turns) == 0 {
+		return talk{}
+	}
+	return m.turns[0]
 }
 
 // last returns what the model was shown last.
@@ -131,4 +141,19 @@ func (m *model) last() talk {
 func (m *model) offers(name string) bool {
 	shown := m.last()
 	return slices.ContainsFunc(slices.Concat(shown.offered, shown.deferred), func(offer string) bool { return strings.HasSuffix(offer, name) })
+}
+
+// strays returns the requests that the model did not understand.
+func (m *model) strays() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.unknown)
+}
+
+// result returns the last answer to a call, or one that says that there is none.
+func (s talk) result() toolAnswer {
+	if len(s.answers) == 0 {
+		return toolAnswer{text: "no tool was called"}
+	}
+	return s.answers[len(s.answers)-1]
 }

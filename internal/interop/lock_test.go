@@ -32,7 +32,7 @@ func (n *names) UnmarshalJSON(data []byte) error {
 func (n names) allow(name string) bool { return len(n) == 0 || slices.Contains(n, name) }
 
 // readLock returns the packages of the lock file in a folder, by their place.
-func readLock(t *testing.T, folder string) map[string]locked {
+func readLock(t testing.TB, folder string) map[string]locked {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(folder, "package-lock.json"))
 	if err != nil {

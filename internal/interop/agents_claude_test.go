@@ -1,8 +1,11 @@
 package interop_test
 
 import (
+	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,11 +39,11 @@ func addToClaude(t testing.TB, h *agentHome, g *gateway, token string) {
 	}
 }
 
-// health returns what claude mcp list says of the gateway.
-func health(t testing.TB, h *agentHome, g *gateway) string {
+// health returns what claude mcp list says of an endpoint.
+func health(t testing.TB, h *agentHome, url string) string {
 	t.Helper()
 	out, errs, _ := h.run(t, "claude", "mcp", "list")
-	_, said, found := strings.Cut(out, g.url+" (HTTP) - ")
+	_, said, found := strings.Cut(out, url+" (HTTP) - ")
 	if !found {
 		t.Fatalf("claude mcp list = %s%s", out, errs)
 	}
@@ -78,13 +81,37 @@ func TestAgentGuardSeesWhatLeaves(t *testing.T) {
 	}
 }
 
+// TestAgentClaudeCodeTakesTheLineOfDev types what drawbridge dev prints for Claude Code.
+func TestAgentClaudeCodeTakesTheLineOfDev(t *testing.T) {
+	t.Parallel()
+	h, m := claudeHome(t)
+	cmd := exec.CommandContext(context.Background(), drawbridge(t), "dev", "-listen", "127.0.0.1:0", "-operator", "127.0.0.1:0")
+	cmd.Dir = t.TempDir()
+	dev := start(t, cmd)
+	eventually(t, "dev is ready", func() bool { return strings.Contains(dev.out.String(), "Stop with Ctrl-C.") })
+	printed := regexp.MustCompile(`(?m)^claude mcp add .* (http://\S+) --header .*$`).FindStringSubmatch(dev.out.String())
+	if printed == nil {
+		t.Fatal("dev prints no line that starts with claude mcp add")
+	}
+	if out, errs, exit := h.run(t, "sh", "-c", printed[0]); exit != 0 {
+		t.Fatalf("%s ended with %d: %s%s", printed[0], exit, out, errs)
+	}
+	if said := health(t, h, printed[1]); !strings.Contains(said, "✔ Connected") {
+		t.Errorf("claude mcp list: %s", said)
+	}
+	out, _, _ := h.run(t, "claude", "-p", "--allowedTools", "mcp__drawbridge", "--", calculation)
+	if got := m.last().result(); got.text != calculated || !strings.Contains(out, "42") {
+		t.Errorf("the model was told %q and its user %q, want %s", got.text, out, calculated)
+	}
+}
+
 func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 	h, m := claudeHome(t)
 	upstream := goUpstream(t, false)
 	g := serve(t, agentSections(upstream))
 	token := g.token(t)
 	addToClaude(t, h, g, token)
-	said := health(t, h, g)
+	said := health(t, h, g.url)
 	sheet.note("connect", strings.Contains(said, "Connected"), "`claude mcp list`: %s", g.read(said))
 
 	s := newClaudeSession(t, h)
@@ -132,7 +159,7 @@ func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	g := serve(t, agentSections(goUpstream(t, false)))
 	const leeway = 30 * time.Second // of the gateway, for clocks
 	addToClaude(t, h, g, g.mint(who{subject: "alice", life: -leeway - time.Second}))
-	listed := health(t, h, g)
+	listed := health(t, h, g.url)
 	out, errs, _ := h.run(t, "claude", "-p", "--", calculation)
 	silent := "says nothing of it, and goes on without the tools"
 	if strings.Contains(out+errs, "401") || strings.Contains(out+errs, "token") || m.offers("toolbox__calculate") {
@@ -179,7 +206,7 @@ func claudeMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 	g.stop(t)
 	s.say(t, calculation)
 	result = m.last().result()
-	listed := health(t, h, g)
+	listed := health(t, h, g.url)
 	sheet.note("away", result.failed, "the model reads %s; `claude mcp list`: %s", g.read(result.text), g.read(listed))
 
 	g.launch(t)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // compatPage is where the tests keep what they found.
@@ -37,6 +39,7 @@ func keepCompat(t testing.TB, part, text string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s says of %s:\n%s\nbut this was found (make compat writes it):\n%s", compatPage, part, old, text)
+		t.Errorf("%s says of %s otherwise (-) than was found (+); make compat writes it:\n%s", compatPage, part,
+			cmp.Diff(strings.Split(old, "\n"), strings.Split(text, "\n")))
 	}
 }

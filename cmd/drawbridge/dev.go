@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -60,7 +58,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	cfg.servers = found.servers
 	l, err := bind(ctx, cfg)
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", devBindError(err, cfg))
+		s.complain("drawbridge dev: %v\n", devBindError(err))
 		return exitFailure
 	}
 	defer l.close()
@@ -82,18 +80,6 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		up:          func() { s.say("%s", t.text(l)) },
 		serverLevel: slog.LevelInfo, // who tries servers wants to see when they are there, and not a line for each request
 	}, s)
-}
-
-// devBindError says which port is taken and what helps.
-func devBindError(err error, cfg *config) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
-	}
-	taken, cure := cfg.listen, "-listen 127.0.0.1:0"
-	if strings.Contains(err.Error(), cfg.operator) {
-		taken, cure = cfg.operator, "-operator 127.0.0.1:0"
-	}
-	return fmt.Errorf("%s is taken by another program; try: drawbridge dev %s", taken, cure)
 }
 
 // devServers are the built-in tools and the servers of a client's file.

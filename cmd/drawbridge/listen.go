@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"syscall"
 )
 
 // listeners are the two addresses, bound before anything else runs.
@@ -11,23 +14,65 @@ type listeners struct {
 	clients, operator net.Listener
 }
 
-// bind binds both addresses or none.
+// bind binds both addresses or none. It tries both whatever becomes of the first, so that the errors.Join of *bindError
+// that it returns names every address that is not to be had.
 func bind(ctx context.Context, cfg *config) (listeners, error) {
 	var l listeners
-	var err error
-	if l.clients, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.listen); err != nil {
-		return l, err
+	var clients, operator error
+	l.clients, clients = listen(ctx, "listen", cfg.listen)
+	l.operator, operator = listen(ctx, "operator", cfg.operator)
+	err := errors.Join(clients, operator)
+	if err != nil {
+		l.close()
 	}
-	if l.operator, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.operator); err != nil {
-		closeQuietly(l.clients)
-		return l, err
+	return l, err
+}
+
+// listen binds one address. An error is a *bindError.
+func listen(ctx context.Context, key, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, &bindError{key, address, err}
 	}
 	return l, nil
 }
 
+// bindError says which address cannot be bound. Both the config and the flags of dev call it by the same key.
+type bindError struct {
+	key, address string
+	err          error
+}
+
+func (e *bindError) Error() string {
+	if errors.Is(e.err, syscall.EADDRINUSE) {
+		return fmt.Sprintf("%s (%s) is taken by another program", e.address, e.key)
+	}
+	return fmt.Sprintf("%s (%s) cannot be listened on: %v", e.address, e.key, e.err)
+}
+
+// Unwrap returns the cause.
+func (e *bindError) Unwrap() error { return e.err }
+
+// serveBindError says what helps in a config whose addresses cannot be bound.
+func serveBindError(err error, cfg *config) error {
+	return fmt.Errorf("%w\nend the program that has it (it may be another gateway), or change listen or operator in %s", err, cfg.file)
+}
+
+// devBindError says what helps where dev's addresses cannot be bound: one that is taken is often followed by the other.
+func devBindError(err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return fmt.Errorf("%w\ntry with any free ports: drawbridge dev -listen 127.0.0.1:0 -operator 127.0.0.1:0", err)
+}
+
+// close closes what is bound.
 func (l listeners) close() {
-	closeQuietly(l.clients)
-	closeQuietly(l.operator)
+	for _, one := range []net.Listener{l.clients, l.operator} {
+		if one != nil {
+			closeQuietly(one)
+		}
+	}
 }
 
 // closeQuietly closes what has nothing left to lose: something read to its end, or closed already.

@@ -46,7 +46,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	defer signal.Stop(hangups)
 	l, err := bind(ctx, cfg)
 	if err != nil {
-		s.complain("drawbridge serve: %v\n", err)
+		s.complain("drawbridge serve: %v\n", serveBindError(err, cfg))
 		return exitFailure
 	}
 	defer l.close()

@@ -120,10 +120,19 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 
 // newLogger returns a logger that writes lines of the given format into buffer, before that runs.
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDuration}
 	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(buffer, options), buffer})
 	if format == "text" {
 		buffer.log = slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
 	}
 	return buffer.log
+}
+
+// spellDuration writes a duration with its unit, as 2s or 1m30s: in JSON it would be a bare number of nanoseconds. A key
+// that ends in _seconds is a number that somebody computes with, and no duration here.
+func spellDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

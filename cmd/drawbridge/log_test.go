@@ -150,3 +150,19 @@ func TestLinesForAReaderWhoIsGoneAreCounted(t *testing.T) {
 		t.Errorf("%d lines counted as lost, want 3", got)
 	}
 }
+
+func TestDurationsAreNotNanoseconds(t *testing.T) {
+	for format, want := range map[string][]string{
+		"json": {`"delay":"2s"`, `"limits":{"read":"1m30s"}`, `"wait":"500ms"`},
+		"text": {"delay=2s", "limits.read=1m30s", "wait=500ms"},
+	} {
+		buffer := newLineBuffer(io.Discard)
+		log := newLogger(buffer, slog.LevelInfo, format).With(slog.Duration("delay", 2*time.Second))
+		log.InfoContext(t.Context(), "text", slog.Group("limits", slog.Duration("read", 90*time.Second)), "wait", 500*time.Millisecond)
+		for _, text := range want {
+			if !strings.Contains(string(buffer.lines), text) {
+				t.Errorf("%s: got %s, want in it %s", format, buffer.lines, text)
+			}
+		}
+	}
+}

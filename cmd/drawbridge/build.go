@@ -26,6 +26,7 @@ import (
 // parts is the whole gateway, put together.
 type parts struct {
 	started *config // what the process was started with; some of it only a restart changes
+	inForce *config // what was read last and not refused; for reload alone
 	log     *slog.Logger
 	level   *slog.LevelVar
 	address string // that clients reach, as bound
@@ -43,7 +44,7 @@ type parts struct {
 
 // build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known to be good.
 func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
-	p := &parts{started: cfg, log: log, level: level, address: l.clients.Addr().String()}
+	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
 	p.metrics = metrics.New(registerer)

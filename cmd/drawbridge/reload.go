@@ -64,7 +64,8 @@ func (p *parts) reload(ctx, work context.Context, env environment) sources {
 	restart := restartNeeded(p.started, cfg)
 	p.status.setRestart(restart)
 	tellWarnings(ctx, cfg, p.log, p.metrics)
-	p.log.InfoContext(ctx, "config reloaded", slog.String("config", cfg.summary()))
+	p.log.InfoContext(ctx, "config reloaded", slog.String("config", cfg.summary()), slog.String("changes", changes(p.inForce, cfg)))
+	p.inForce = cfg
 	if len(restart) > 0 {
 		p.log.WarnContext(ctx, "some changes need a restart", slog.Any("settings", restart))
 	}
@@ -105,8 +106,7 @@ func (p *parts) replace(work context.Context, cfg *config) error {
 
 // restartNeeded names the settings that differ from those the process runs with and that only a restart changes.
 func restartNeeded(started, next *config) []string {
-	var names []string
-	for name, same := range map[string]bool{
+	return differing(map[string]bool{
 		"listen":               started.listen == next.listen,
 		"operator":             started.operator == next.operator,
 		"revisions.legacy_sse": started.legacySSE == next.legacySSE,
@@ -115,13 +115,7 @@ func restartNeeded(started, next *config) []string {
 		"lists.page_size":      started.pageSize == next.pageSize,
 		"sessions":             reflect.DeepEqual(started.sessions, next.sessions),
 		"log.format":           started.logFormat == next.logFormat,
-	} {
-		if !same {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	})
 }
 
 // firstLine is the first problem, with a word about how many more there are.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -195,6 +197,54 @@ func TestFileThatIsWrittenOrGoesOrComesSettlesOnce(t *testing.T) {
 		step.change()
 		if got := []bool{w.settled(), w.settled(), w.settled()}; !slices.Equal(got, []bool{false, true, false}) {
 			t.Errorf("%s: settled at three looks = %v, want at the second alone", step.name, got)
+		}
+	}
+}
+
+func TestAReloadSaysWhatChanged(t *testing.T) {
+	many := ""
+	for i := range 30 {
+		many += fmt.Sprintf("  box%d: {builtin: [calculate]}\n", i)
+	}
+	for _, test := range []struct{ name, after, want string }{
+		{"a comment", "# more\n" + minimal, "nothing changed"},
+		{"a server that is new", minimal + "  box: {builtin: [calculate]}\n", "server box added"},
+		{"too many to name", minimal + many, "server box19 added; and 10 more"},
+		{"a restart", "limits: {heartbeat: 5s}\n" + minimal, "limits changed (needs a restart)"},
+		{"a setting", "allowed_hosts: [a.example]\n" + minimal, "allowed_hosts changed"},
+	} {
+		if got := changes(parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got, test.want) {
+			t.Errorf("%s: got %q, want at its end %q", test.name, got, test.want)
+		}
+	}
+	if got := changes(parse(t, minimal+many), parse(t, minimal)); !strings.HasPrefix(got, "server box0 removed; server box1 removed") {
+		t.Errorf("got %q, want the servers that are gone in order", got)
+	}
+}
+
+// TestNoSettingOfAServerChangesUnseen changes each field of a server by itself: whatever restarts it is named.
+func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
+	fields := reflect.TypeFor[serverConfig]()
+	for i := range fields.NumField() {
+		var before, after serverConfig
+		field := reflect.ValueOf(&after).Elem().Field(i)
+		field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem() // it is not exported
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("other")
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			field.SetInt(1)
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		case reflect.Map:
+			field.Set(reflect.MakeMap(field.Type()))
+		default:
+			continue // the API, whose parts are compared as one
+		}
+		if len(serverChanges(&before, &after)) == 0 {
+			t.Errorf("a change of %s is not told", fields.Field(i).Name)
 		}
 	}
 }

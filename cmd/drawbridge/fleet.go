@@ -33,6 +33,14 @@ type fleet struct {
 	mu       sync.Mutex // guards the fields below
 	statuses map[string]upstream.Status
 	loads    map[string]func() upstream.Load // of those that it connects to
+	outages  map[string]outage               // of the servers that are not up
+}
+
+// outage is how often it was tried in vain to connect to a server that is not up, and why it was lost, "" for one that
+// was never up.
+type outage struct {
+	failed int
+	cause  string
 }
 
 type runningServer struct {
@@ -43,7 +51,8 @@ type runningServer struct {
 func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger) *fleet {
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
-		running: map[string]runningServer{}, statuses: map[string]upstream.Status{}, loads: map[string]func() upstream.Load{},
+		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
+		loads: map[string]func() upstream.Load{}, outages: map[string]outage{},
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
@@ -87,6 +96,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverCon
 		before := f.statuses[name]
 		delete(f.statuses, name)
 		delete(f.loads, name)
+		delete(f.outages, name)
 		f.mu.Unlock()
 		f.countRefusals(before, upstream.Status{Server: name})
 		next, returns := returning[name]
@@ -203,10 +213,7 @@ func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
 
 // note keeps the newest status of a server and tells the metrics and the log what changed.
 func (f *fleet) note(ctx context.Context, now upstream.Status) {
-	f.mu.Lock()
-	before, known := f.statuses[now.Server]
-	f.statuses[now.Server] = now
-	f.mu.Unlock()
+	before, known, out := f.keep(now)
 	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
 	if known && now.Restarts > before.Restarts {
 		f.metrics.UpstreamRestarted(now.Server)
@@ -214,19 +221,67 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	f.countRefusals(before, now)
 	switch {
 	case now.Up && !before.Up:
-		f.log.InfoContext(ctx, "server up", slog.String("server", now.Server), slog.String("revision", now.Revision),
-			slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources), slog.Int("templates", now.Templates))
+		f.tellUp(ctx, before, now, out)
 	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
-		attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
-		if len(now.Said) > 0 {
-			attributes = append(attributes, slog.String("stderr", strings.Join(now.Said, " | ")))
-		}
-		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", attributes...)
+		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", whyDown(now, out.failed)...)
+	case !now.Up && now.Tried:
+		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now, out.failed)...)
 	}
 	for _, r := range newRefusals(before.Refused, now.Refused) {
 		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
 			slog.String("reason", r.Reason), slog.Any("error", r.Err))
 	}
+}
+
+// keep takes the newest status of a server in place of the one before, which is not known of one that is new. It returns
+// the outage that goes on, or that is over now.
+func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, out outage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, known = f.statuses[now.Server]
+	f.statuses[now.Server] = now
+	out = f.outages[now.Server]
+	switch {
+	case now.Up:
+		delete(f.outages, now.Server)
+		return before, known, out
+	case before.Up: // it was lost just now, and nothing was tried yet
+		out.cause = now.Problem
+	case now.Tried:
+		out.failed++
+	}
+	f.outages[now.Server] = out
+	return before, known, out
+}
+
+// tellUp logs that a server is up: of one that is connected to, at which attempt and how long after it was lost or first
+// tried; of one that was up before, also why it had to be restarted.
+func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over outage) {
+	attributes := []slog.Attr{
+		slog.String("server", now.Server), slog.String("revision", now.Revision),
+		slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources), slog.Int("templates", now.Templates),
+	}
+	if !before.Since.IsZero() {
+		attributes = append(attributes, slog.Int("attempt", over.failed+1), slog.Float64("after_seconds", time.Since(before.Since).Seconds()))
+	}
+	if now.Restarts > before.Restarts {
+		attributes = append(attributes, slog.Int("restarts", now.Restarts), slog.String("reason", over.cause))
+		f.log.LogAttrs(ctx, slog.LevelInfo, "server restarted", attributes...)
+		return
+	}
+	f.log.LogAttrs(ctx, slog.LevelInfo, "server up", attributes...)
+}
+
+// whyDown says why a server is down, and after how many attempts to connect it still is.
+func whyDown(now upstream.Status, failed int) []slog.Attr {
+	attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
+	if len(now.Said) > 0 {
+		attributes = append(attributes, slog.String("stderr", strings.Join(now.Said, " | ")))
+	}
+	if failed > 0 {
+		attributes = append(attributes, slog.Int("attempt", failed))
+	}
+	return attributes
 }
 
 // newRefusals returns those that were not made before, as many as are shown.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -335,4 +336,32 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
+}
+
+// TestARestartIsLoggedWithItsReason loses a server and lets it come back at the third attempt.
+func TestARestartIsLoggedWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		began := time.Now()
+		f.note(t.Context(), upstream.Status{Server: "box", Since: began})
+		time.Sleep(2 * time.Second)
+		for _, step := range []struct {
+			status upstream.Status
+			want   string
+		}{
+			{upstream.Status{Up: true, Tried: true}, `level=INFO msg="server up" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=1 after_seconds=2`},
+			{upstream.Status{Tried: true, Problem: "child ended", Since: began}, `level=WARN msg="server down" server=box problem="child ended"`},
+			{upstream.Status{Tried: true, Problem: "no such program", Since: began}, `level=WARN msg="server down" server=box problem="no such program" attempt=1`},
+			{upstream.Status{Tried: true, Problem: "no such program", Since: began}, `level=DEBUG msg="server still down" server=box problem="no such program" attempt=2`},
+			{upstream.Status{Up: true, Tried: true, Restarts: 1}, `level=INFO msg="server restarted" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=3 after_seconds=2 restarts=1 reason="child ended"`},
+		} {
+			log.Reset()
+			step.status.Server = "box"
+			f.note(t.Context(), step.status)
+			if _, got, _ := strings.Cut(strings.TrimSpace(log.String()), " "); got != step.want {
+				t.Errorf("got  %s\nwant %s", got, step.want)
+			}
+		}
+	})
 }

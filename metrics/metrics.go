@@ -92,8 +92,8 @@ func (m *Metrics) traffic(f promauto.Factory) {
 		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
 	}, []string{"tenant"})
 	m.evictions = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_sessions_evicted_total", Help: "Idle sessions that ended so that another could be opened.",
-	}, []string{"tenant"})
+		Name: "drawbridge_sessions_evicted_total", Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
+	}, []string{"tenant", "limit"})
 }
 
 func (m *Metrics) refused(f promauto.Factory) {
@@ -264,8 +264,10 @@ func (m *Metrics) SessionOpened(tenant string) (ended func()) {
 	return gauge.Dec
 }
 
-// SessionEvicted counts a session that ended so that another could be opened.
-func (m *Metrics) SessionEvicted(tenant string) { m.evictions.WithLabelValues(tenant).Inc() }
+// SessionEvicted counts a session that ended so that another could be opened: limit is sessions or user_sessions.
+func (m *Metrics) SessionEvicted(tenant, limit string) {
+	m.evictions.WithLabelValues(tenant, limit).Inc()
+}
 
 // UpstreamUp sets whether an upstream answers, and how many tools it offers; its series go with UpstreamRemoved.
 func (m *Metrics) UpstreamUp(server string, up bool, tools int) {

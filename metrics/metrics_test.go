@@ -49,7 +49,7 @@ func record(m *metrics.Metrics) {
 	m.Repaired("acme", "files", "ansi", 3)
 	m.StreamOpened("acme", "get")
 	m.SessionOpened("acme")
-	m.SessionEvicted("acme")
+	m.SessionEvicted("acme", "user_sessions")
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
@@ -82,7 +82,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_output_repairs_total{kind="ansi",server="files",tenant="acme"} 3`,
 		`drawbridge_streams_open{kind="get",tenant="acme"} 1`,
 		`drawbridge_sessions_open{tenant="acme"} 1`,
-		`drawbridge_sessions_evicted_total{tenant="acme"} 1`,
+		`drawbridge_sessions_evicted_total{limit="user_sessions",tenant="acme"} 1`,
 		`drawbridge_upstream_up{server="files"} 1`,
 		`drawbridge_upstream_tools{server="files"} 12`,
 		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,

@@ -28,6 +28,7 @@ type exchange struct {
 	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
 	principal auth.Principal // set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
+	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
 	held      held           // while it is in work
 

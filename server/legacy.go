@@ -229,6 +229,6 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	s.sessions.end(r.Context(), l)
+	s.sessions.end(r.Context(), l, endClosed)
 	x.writeStatus(http.StatusNoContent)
 }

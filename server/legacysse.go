@@ -39,7 +39,7 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	defer s.sessions.end(r.Context(), l)
+	defer s.sessions.end(r.Context(), l, endClosed)
 	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// From the root that clients see, as some of them append it to the origin.

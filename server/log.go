@@ -66,6 +66,9 @@ func (s *Server) logRequest(r *http.Request) {
 		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
 		slog.Float64("duration_seconds", took.Seconds()), slog.String("remote", x.remote),
 	}
+	if x.missed != "" {
+		line = append(line, slog.String("reason", x.missed))
+	}
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
 }
 

@@ -41,6 +41,6 @@ func (s *Server) heed(ctx context.Context, l *live, c *call) {
 		}
 	}
 	if _, err := s.config.Log.Kept(ctx, l.name, keptLevel); errors.Is(err, session.ErrUnknown) {
-		s.sessions.end(ctx, l)
+		s.sessions.end(ctx, l, endClosed)
 	}
 }

@@ -136,7 +136,8 @@ func (ro *roster) evictLocked(g *group, now time.Time) *live {
 			return nil // this one and all behind it were opened just now
 		default:
 			ro.removeLocked(l)
-			ro.metrics.SessionEvicted(l.user.tenant)
+			l.evictedBy = limitOf(g.kind)
+			ro.metrics.SessionEvicted(l.user.tenant, l.evictedBy)
 			return l
 		}
 	}
@@ -213,6 +214,14 @@ const (
 	ofTenant = iota
 	ofUser
 )
+
+// limitOf returns the key of the limit that bounds a group of that kind.
+func limitOf(kind int) string {
+	if kind == ofUser {
+		return "user_sessions"
+	}
+	return "sessions"
+}
 
 // group is the sessions of a tenant or of a user.
 type group struct {

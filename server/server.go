@@ -109,11 +109,12 @@ func newServer(cfg Config, desk desk) *Server {
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
 	var instance [generationSize]byte
 	rand.Read(instance[:]) // never fails
+	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	return &Server{
 		config:    cfg,
 		desk:      desk,
-		log:       slog.New(LogHandler(cfg.Logger.Handler())),
-		sessions:  newSessions(&cfg, instance),
+		log:       log,
+		sessions:  newSessions(&cfg, instance, log),
 		lists:     newLoweredLists(),
 		calls:     newCalls(),
 		asking:    newAsking(),

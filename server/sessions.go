@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -31,39 +32,43 @@ type sessions struct {
 	idle       time.Duration
 	maxAge     time.Duration
 	roster     *roster
+	departed   *departed
+	logger     *slog.Logger
 }
 
 // live is one session.
 type live struct {
-	key      sessionKey
-	user     user
-	name     string // in the log
-	expiry   time.Time
-	roster   *roster
-	seat     seat          // guarded by the roster's mutex
-	shared   bool          // it lives on all replicas
-	suffix   string        // of its streams' names; differs between replicas
-	ended    chan struct{} // closed when it has ended
-	mu       sync.Mutex    // guards the fields below
-	revision string
-	asks     mcp.Object // what the client can be asked
-	level    mcp.Level  // of log messages that the client wants; zero: none
-	over     bool
-	ready    bool // the client said that it is
-	heard    bool // the client sent something since the session was opened
-	parked   bool // it is not in the queues of the roster, as it was in use
-	used     time.Time
-	news     news
-	calls    map[mcp.ID]*call
-	calm     chan struct{}      // closed when no call is in flight; nil while nobody waits
-	holders  map[string]*holder // of the streams that are open
-	opened   int                // streams so far
+	key    sessionKey
+	user   user
+	name   string // in the log of events
+	expiry time.Time
+	roster *roster
+	seat   seat // guarded by the roster's mutex
+	shared bool // it lives on all replicas
+
+	evictedBy string        // the limit that it was evicted for; written once, by who ends it
+	suffix    string        // of its streams' names; differs between replicas
+	ended     chan struct{} // closed when it has ended
+	mu        sync.Mutex    // guards the fields below
+	revision  string
+	asks      mcp.Object // what the client can be asked
+	level     mcp.Level  // of log messages that the client wants; zero: none
+	over      bool
+	ready     bool // the client said that it is
+	heard     bool // the client sent something since the session was opened
+	parked    bool // it is not in the queues of the roster, as it was in use
+	used      time.Time
+	news      news
+	calls     map[mcp.ID]*call
+	calm      chan struct{}      // closed when no call is in flight; nil while nobody waits
+	holders   map[string]*holder // of the streams that are open
+	opened    int                // streams so far
 }
 
-func newSessions(cfg *Config, generation [generationSize]byte) *sessions {
+func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logger) *sessions {
 	return &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		roster: newRoster(cfg.Metrics),
+		roster: newRoster(cfg.Metrics), departed: newDeparted(), logger: logger,
 	}
 }
 
@@ -107,7 +112,9 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 	var b bounds
 	b.tenant, b.user = c.Tenant.Sessions()
 	entered, evicted, refused := ss.roster.add(l, b)
+	ss.tellEvicted(ctx, evicted)
 	for _, gone := range evicted {
+		ss.departed.add(gone.key, endEvicted)
 		gone.dissolve()
 		ss.forgetEvents(ctx, gone)
 	}
@@ -115,16 +122,21 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 }
 
 // find returns the session that id names, when it is the caller's and alive. A foreign, forged, unknown, ended or
-// expired one, and one of another instance, is not found, and nothing tells which of these it is.
+// expired one, and one of another instance, is not found, and only the log tells which of these it is.
 func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
 	plain, err := ss.ring.Open(purpose, id)
 	if err != nil {
-		return nil, errSession
+		return nil, miss(ctx, lostUnreadable)
 	}
 	t, ok := decodeTicket(plain)
 	shared := ss.shared && purpose == purposeSession
-	if !ok || t.owner != ownerOf(c.Principal) || !shared && t.generation != ss.generation {
-		return nil, errSession
+	switch {
+	case !ok:
+		return nil, miss(ctx, lostUnreadable)
+	case t.owner != ownerOf(c.Principal):
+		return nil, miss(ctx, lostForeign)
+	case !shared && t.generation != ss.generation:
+		return nil, miss(ctx, lostRestart)
 	}
 	l := ss.roster.find(t.key)
 	if l == nil && shared {
@@ -134,15 +146,20 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 		}
 	}
 	if l == nil {
-		return nil, errSession
+		return nil, miss(ctx, ss.departed.end(t.key))
 	}
 	idle := ss.idle
 	if shared { // it may have been in use elsewhere
 		idle = ss.maxAge
 	}
-	if !l.use(time.Now(), idle) || shared && !ss.refresh(ctx, l) {
-		ss.end(ctx, l)
-		return nil, errSession
+	now := time.Now()
+	if !l.use(now, idle) {
+		ss.end(ctx, l, l.lapse(now))
+		return nil, miss(ctx, ss.departed.end(t.key))
+	}
+	if shared && !ss.refresh(ctx, l) {
+		ss.end(ctx, l, endClosed)
+		return nil, miss(ctx, endClosed)
 	}
 	return l, nil
 }
@@ -173,10 +190,11 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 	return nil, errSession
 }
 
-// end ends a session: its calls are cancelled, its streams end, its events are forgotten.
-func (ss *sessions) end(ctx context.Context, l *live) {
+// end ends a session: its calls are cancelled, its streams end, its events are forgotten. how is for the log.
+func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	ss.roster.remove(l)
 	if l.close() {
+		ss.departed.add(l.key, how)
 		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
 	}
 }
@@ -190,6 +208,7 @@ func (ss *sessions) sweep(ctx context.Context) {
 		}
 		ss.roster.remove(l)
 		if l.close() {
+			ss.departed.add(l.key, l.lapse(now))
 			ss.forgetEvents(ctx, l)
 		}
 	})
@@ -228,6 +247,14 @@ func (l *live) fresh(now time.Time, idle time.Duration) bool {
 // isFresh tells whether the session may be used. One with a call in work or an open stream is not idle.
 func (l *live) isFresh(now time.Time, idle time.Duration) bool {
 	return !l.over && now.Before(l.expiry) && (l.isBusy() || now.Sub(l.used) <= idle)
+}
+
+// lapse says why the session is not fresh any more, for the log.
+func (l *live) lapse(now time.Time) string {
+	if !now.Before(l.expiry) {
+		return endExpired
+	}
+	return endIdle
 }
 
 func (l *live) isBusy() bool { return len(l.calls) > 0 || len(l.holders) > 0 }

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// How sessions end, for the log.
+const (
+	endEvicted = "evicted" // for a new one, at the limit of its user or tenant
+	endIdle    = "idle"
+	endExpired = "expired" // at its greatest age
+	endClosed  = "ended"   // by its client
+)
+
+// Why a session is not found that is not known to have ended, for the log.
+const (
+	lostUnreadable = "unreadable" // the id is not one of this gateway, or was sealed with a key that is gone
+	lostForeign    = "foreign"    // it is another caller's
+	lostRestart    = "restarted"  // another process opened it: before a restart, or another replica
+	lostForgotten  = "forgotten"  // it ended before the last maxDeparted
+)
+
+const (
+	maxDeparted       = 4096 // ends that are remembered
+	maxEvictionsShown = 10   // in the log, of those for one new session: a reload that lowers a limit ends many
+)
+
+// departed remembers how the last sessions ended. Their clients learn only that there is no such session; the operator
+// reads why in the line of the request. It is safe for concurrent use.
+type departed struct {
+	mu    sync.Mutex // guards the fields below
+	ends  map[sessionKey]string
+	order []sessionKey // the oldest at next once it is full
+	next  int
+}
+
+func newDeparted() *departed { return &departed{ends: make(map[sessionKey]string)} }
+
+// add remembers an end, in place of the oldest one when there are too many.
+func (d *departed) add(key sessionKey, end string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.ends[key]; known {
+		return
+	}
+	d.ends[key] = end
+	if len(d.order) < maxDeparted {
+		d.order = append(d.order, key)
+		return
+	}
+	delete(d.ends, d.order[d.next])
+	d.order[d.next] = key
+	d.next = (d.next + 1) % maxDeparted
+}
+
+// end returns how a session ended.
+func (d *departed) end(key sessionKey) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if end, known := d.ends[key]; known {
+		return end
+	}
+	return lostForgotten
+}
+
+// miss keeps for the line of the request why its session is not found, and returns what the client is told: nothing of
+// that.
+func miss(ctx context.Context, why string) *refusal {
+	if x := exchangeIn(ctx); x != nil {
+		x.missed = why
+	}
+	return errSession
+}
+
+// tellEvicted logs which sessions ended for a new one, longest idle first. There are at most as many lines as there are
+// requests that open sessions, and a few more after a reload that lowers a limit.
+func (ss *sessions) tellEvicted(ctx context.Context, evicted []*live) {
+	for i, l := range evicted {
+		if i == maxEvictionsShown {
+			ss.logger.InfoContext(ctx, "more sessions evicted", slog.Int("sessions", len(evicted)-i))
+			return
+		}
+		ss.logger.InfoContext(ctx, "session evicted", slog.String("session", l.shortName()), slog.String("limit", l.evictedBy),
+			slog.Float64("idle_seconds", time.Since(l.idleSince()).Seconds()))
+	}
+}
+
+// shortName names the session in the log: enough to find its lines, and no part of its id.
+func (l *live) shortName() string { return l.name[:12] }

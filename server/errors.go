@@ -57,7 +57,7 @@ var (
 	errSessions        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions of this tenant are in use: end one with DELETE, or try again later"), sessionsRetry)
 	errUserSessions    = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions that you may have are in use: end one with DELETE, close its streams, or try again later"), sessionsRetry)
 	errNoSessions      = refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "The limits here allow no sessions: use revision 2026-07-28, which needs none")
-	errNoSession       = refuseWith(http.StatusBadRequest, "DB-SESSION-MISSING", "Mcp-Session-Id is required after initialize")
+	errNoSession       = refuseWith(http.StatusBadRequest, "DB-SESSION-MISSING", "Mcp-Session-Id is missing: send initialize first, then the Mcp-Session-Id of its answer; or send MCP-Protocol-Version: 2026-07-28, which needs no session")
 	errEvent           = refuseWith(http.StatusNotFound, "DB-EVENT", "No such event, or what followed it is no longer kept")
 	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")
 	errBatch           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: batches belong to revision 2025-03-26 only")

@@ -56,14 +56,17 @@ type Config struct {
 }
 
 // Error says why a token was refused. Reason is one word of ours, for logs and metrics; its text is for operators, not
-// for the caller. Neither it nor its cause holds any part of the token.
+// for the caller. Neither it nor its cause holds any part of the token, and of its fields those do that say so.
 type Error struct {
-	Reason string // missing, malformed, algorithm, key, signature, issuer, audience, expired, early, lifetime, tenant, claims, unavailable
+	Reason string // missing, scheme, malformed, algorithm, key, signature, issuer, audience, expired, early, lifetime, tenant, claims, unavailable
 	Err    error  // may be nil
 
 	// Issuer is whose key signed the token, as it is configured. It is empty while no signature was verified: then
 	// nothing in the token is known to be true, and a caller that is told more than that learns by trying.
 	Issuer string
+	// Claimed is whose the token says it is, where Issuer is empty and the token has a form. Anybody may have written it:
+	// it is of any length, has any characters, and serves to find out what was sent, nothing else.
+	Claimed string
 	// Audience is what a token with Reason audience says that it is for, and Expected what its issuer is configured with.
 	// Audience is the issuer's choice: of any length, and with any characters. Both are shared: do not modify.
 	Audience, Expected []string
@@ -73,6 +76,17 @@ func (e *Error) Error() string { return "token refused: " + e.Reason }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// claiming returns err with whose the token says it is.
+func claiming(err error, issuer string) error {
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	claimed := *refused // others may share it
+	claimed.Claimed = issuer
+	return &claimed
+}
 
 // refuse returns an *Error with a cause of constant text.
 func refuse(reason, detail string) error {
@@ -173,14 +187,14 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	}
 	from := v.issuers[p.claims.issuer]
 	if from == nil {
-		return nil, &Error{Reason: "issuer"}
+		return nil, &Error{Reason: "issuer", Claimed: p.claims.issuer}
 	}
 	set, keys, err := from.find(ctx, p, v.now)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = p.signed(keys)
 	}
-	if err := p.signed(keys); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, claiming(err, p.claims.issuer)
 	}
 	principal, err := from.accept(&p.claims, now)
 	if err != nil {

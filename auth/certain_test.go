@@ -66,13 +66,20 @@ func TestOnlyASignatureMakesAnythingCertain(t *testing.T) {
 			_, err := v.Verify(t.Context(), token)
 			got, _ := errors.AsType[*auth.Error](err)
 			want := &auth.Error{Reason: s.reason}
+			switch s.reason {
+			case "malformed":
+			case "issuer":
+				want.Claimed = "https://evil.example/"
+			default:
+				want.Claimed = f.issuer
+			}
 			if s.issuer == f.issuer {
 				want = &auth.Error{Reason: f.reason, Issuer: f.issuer, Audience: f.audience, Expected: f.expected}
 			}
 			if why := reason(t, token, err); why != want.Reason {
 				t.Errorf("%s with a signature %s: got %q, want %q", f.reason, s.name, why, want.Reason)
 			}
-			if got.Issuer != want.Issuer || !slices.Equal(got.Audience, want.Audience) || !slices.Equal(got.Expected, want.Expected) {
+			if got.Issuer != want.Issuer || got.Claimed != want.Claimed || !slices.Equal(got.Audience, want.Audience) || !slices.Equal(got.Expected, want.Expected) {
 				t.Errorf("%s with a signature %s (-want +got):\n%s", f.reason, s.name, cmp.Diff(want, got, cmp.FilterPath(
 					func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())))
 			}

@@ -181,6 +181,7 @@ func wordFor(e *mcp.Error) string {
 // The refusals of tokens. Their texts stand in WWW-Authenticate, too: visible ASCII without quotation marks.
 var (
 	errNoToken  = refuseWith(http.StatusUnauthorized, "DB-AUTH-MISSING", "A token is required: send it as Authorization: Bearer")
+	errScheme   = refuseWith(http.StatusUnauthorized, "DB-AUTH-MISSING", "Authorization has another scheme than Bearer: a token is required, as Authorization: Bearer")
 	errToken    = refuseWith(http.StatusUnauthorized, "DB-AUTH-TOKEN", "The token is not understood: it is damaged, or of an issuer or key that is not known here")
 	errExpired  = refuseWith(http.StatusUnauthorized, "DB-AUTH-EXPIRED", "The token has expired: get a new one")
 	errEarly    = refuseWith(http.StatusUnauthorized, "DB-AUTH-EARLY", "The token is not yet valid: try later, or compare the clocks of its issuer and this gateway")
@@ -196,6 +197,8 @@ func refusedLogin(why *auth.Error) *refusal {
 	switch {
 	case why.Reason == "missing":
 		return errNoToken
+	case why.Reason == "scheme":
+		return errScheme
 	case why.Reason == "unavailable": // says that the issuer is known, and must: a client would throw a good token away
 		return errKeysUnavailable
 	case why.Issuer == "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -83,6 +84,8 @@ func whyRefused(refused *auth.Error) []slog.Attr {
 	}
 	if refused.Issuer != "" {
 		why = append(why, slog.String("issuer", refused.Issuer))
+	} else if refused.Claimed != "" {
+		why = append(why, slog.String("claimed_issuer", harmless(refused.Claimed)))
 	}
 	return why
 }
@@ -103,6 +106,16 @@ func eraName(era mcp.Era) string {
 		return "modern"
 	}
 	return ""
+}
+
+// harmless makes a text that anybody may have written fit for a log that somebody reads: short and of visible ASCII.
+func harmless(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, cut(text))
 }
 
 // cut shortens text of a client's choice.

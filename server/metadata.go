@@ -64,9 +64,11 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
 	code, says := "access_denied", "Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
-	if refused := s.login(x, r); refused != nil && refused.Reason != "missing" {
-		s.recordLogin(x, refused)
-		code, says = "invalid_token", refusedLogin(refused).told.Message
+	if refused := s.login(x, r); refused != nil {
+		if told := refusedLogin(refused); told != errNoToken && told != errScheme {
+			s.recordLogin(x, refused)
+			code, says = "invalid_token", told.told.Message
+		}
 	}
 	x.outcome = errNotFound.told.StableCode()
 	x.writeJSON(http.StatusNotFound, mcp.NewObject(

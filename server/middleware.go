@@ -170,6 +170,12 @@ func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 	return refused
 }
 
+// Details for the log.
+var (
+	errAuthorizations = errors.New("more than one Authorization header")
+	errEmptyToken     = errors.New("nothing stands behind Bearer")
+)
+
 // bearer returns the one token of the request.
 func bearer(r *http.Request) (string, *auth.Error) {
 	values := r.Header["Authorization"]
@@ -178,8 +184,13 @@ func bearer(r *http.Request) (string, *auth.Error) {
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	token = strings.Trim(token, " ")
-	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", &auth.Error{Reason: "malformed"}
+	switch {
+	case len(values) > 1:
+		return "", &auth.Error{Reason: "malformed", Err: errAuthorizations}
+	case !strings.EqualFold(scheme, "Bearer"):
+		return "", &auth.Error{Reason: "scheme"}
+	case token == "":
+		return "", &auth.Error{Reason: "missing", Err: errEmptyToken}
 	}
 	return token, nil
 }
@@ -196,7 +207,7 @@ func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	told := refusedLogin(refused)
 	switch told {
 	case errKeysUnavailable: // another token would not help
-	case errNoToken: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
+	case errNoToken, errScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
 		x.challenge()
 	default:
 		x.challenge(`error="invalid_token"`, `error_description="`+told.told.Message+`"`)

@@ -121,8 +121,12 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 		if why.Err != nil {
 			detail = why.Err.Error()
 		}
+		claimed := ""
+		if why.Claimed != "" {
+			claimed = strings.Repeat("x", 100) + "??" + strings.Repeat("y", 24)
+		}
 		if line.Text("msg") != "request" || line.Text("reason") != c.reason || line.Text("outcome") != c.code || line.Text("detail") != detail ||
-			line.Text("issuer") != why.Issuer || line.Text("request_id") != got.Header().Get("X-Request-Id") {
+			line.Text("issuer") != why.Issuer || line.Text("claimed_issuer") != claimed || line.Text("request_id") != got.Header().Get("X-Request-Id") {
 			t.Errorf("%s: got %s, want one line with the reason %s", c.token, &out, c.reason)
 		}
 		lines := taken()
@@ -140,5 +144,29 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 	out.Reset()
 	if w.do(t, modernCall("echo")); object(out.String()).Has("reason") {
 		t.Errorf("got %s, want no reason where nothing was refused", &out)
+	}
+}
+
+// TestAnotherSchemeWasCalledADamagedToken sends what is no bearer token at all. The answer says what is wanted, without
+// an error in the challenge, as RFC 6750 section 3.1 has it; the log has the reason.
+func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
+	var out bytes.Buffer
+	w := newWorld(t, logging(&out))
+	for _, test := range []struct{ header, says, reason, detail string }{
+		{"Basic YWxpY2U6eA==", "another scheme than Bearer", "scheme", ""},
+		{"alice", "another scheme than Bearer", "scheme", ""},
+		{"Bearer ", "A token is required", "missing", "nothing stands behind Bearer"},
+	} {
+		out.Reset()
+		r := modernCall("echo").request(t.Context(), "")
+		r.Header.Set("Authorization", test.header)
+		got := record(w.Handler(), r)
+		if got.Code != http.StatusUnauthorized || stable(t, got.Body) != "DB-AUTH-MISSING" ||
+			!strings.Contains(got.Body.String(), test.says) || strings.Contains(got.Header().Get("WWW-Authenticate"), "error") {
+			t.Errorf("%s: got %d %v %s", test.header, got.Code, got.Header(), got.Body)
+		}
+		if line := object(out.String()); line.Text("reason") != test.reason || line.Text("detail") != test.detail {
+			t.Errorf("%s: got %s, want the reason %s", test.header, &out, test.reason)
+		}
 	}
 }

@@ -75,7 +75,7 @@ func refusals() map[string]auth.Error {
 		},
 	}
 	for _, reason := range []string{"malformed", "algorithm", "key", "signature", "issuer", "claims"} {
-		all["not-understood-"+reason] = auth.Error{Reason: reason, Err: errors.New("a detail")}
+		all["not-understood-"+reason] = auth.Error{Reason: reason, Err: errors.New("a detail"), Claimed: strings.Repeat("x", 100) + "\u202e\n" + strings.Repeat("y", 100)}
 	}
 	for _, reason := range []string{"expired", "early", "lifetime", "tenant", "claims"} {
 		all["genuine-"+reason] = auth.Error{Reason: reason, Issuer: "https://issuer.test", Err: errors.New("a detail")}

@@ -66,12 +66,8 @@ func (r *reader) checkSubject(at *node) {
 	if len(known) == 0 || issuerOf(at.text, known) != "" {
 		return
 	}
-	issuer, subject, _ := strings.Cut(at.raw, "#")
-	hint := nearest(issuer, known)
-	if hint != "" {
-		hint += "#" + subject
-	}
-	r.faultHint(at, hint, "%q matches nobody: there is no issuer %q", at.raw, issuer)
+	issuer, _, _ := strings.Cut(at.raw, "#")
+	r.faultHint(at, nearest(issuer, known), "%q matches nobody: there is no issuer %q", at.raw, issuer)
 }
 
 // issuerNames returns the issuers of the file, wherever they stand in it.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -367,6 +368,18 @@ func (r *reader) limits(l *limitsConfig, n *node) {
 		"read_timeout": func(n *node) { l.readTimeout = r.duration(n) },
 		"heartbeat":    func(n *node) { l.heartbeat = r.duration(n) },
 	})
+}
+
+// auditPlace says where the audit records go.
+func (c *config) auditPlace() string {
+	if c.audit.File == "-" {
+		return "standard output"
+	}
+	whole, err := filepath.Abs(c.audit.File)
+	if err != nil {
+		return c.audit.File // as good as is known
+	}
+	return whole
 }
 
 // summary says in a few words what the config holds.

@@ -111,7 +111,8 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()), slog.String("operator", l.operator.Addr().String()),
-		slog.String("version", thisBuild().version), slog.String("config", p.started.summary()))
+		slog.String("version", thisBuild().version), slog.String("config", p.started.summary()),
+		slog.String("audit", p.started.auditPlace()))
 	if o.up != nil {
 		o.up()
 	}

@@ -35,6 +35,7 @@ type findings struct {
 	Warnings []warning `json:"warnings,omitempty"` // what works and may not be meant
 	Notes    []string  `json:"notes,omitempty"`    // what is left out or changed, and no problem
 	Online   []check   `json:"online,omitempty"`
+	Audit    string    `json:"audit,omitempty"` // where the records of a good config go
 
 	strict bool // warnings count like problems
 }
@@ -91,13 +92,13 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		found.judge(ctx, cfg, *online)
 	}
+	summary := ""
+	if cfg != nil {
+		summary, found.Audit = cfg.summary(), cfg.auditPlace()
+	}
 	show := found.text
 	if *asJSON {
 		show = found.json
-	}
-	summary := ""
-	if cfg != nil {
-		summary = cfg.summary()
 	}
 	s.say("%s", show(summary))
 	if !found.OK {
@@ -123,6 +124,9 @@ func (f *findings) text(summary string) string {
 			mark = "FAIL"
 		}
 		fmt.Fprintf(&out, "%s %s: %s\n", mark, c.Name, c.Message)
+	}
+	if f.OK && f.Audit != "" {
+		fmt.Fprintf(&out, "audit records go to %s\n", f.Audit)
 	}
 	if f.OK {
 		fmt.Fprintf(&out, "%s: ok (%s)\n", f.File, summary)

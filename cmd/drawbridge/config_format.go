@@ -42,6 +42,7 @@ type config struct {
 	patterns       map[gateway.PatternPlace]problem // where each pattern stands, with its text as written
 	needless       []problem                        // what acknowledges nothing, but for no-match: its codes
 	acknowledged   []acknowledgement                // of no-match
+	places         map[string]problem               // where each server and issuer stands, by "server NAME" or "issuer NAME"
 }
 
 // acknowledgement is one place that says no-match is meant, with one of the things that this is about.
@@ -89,6 +90,7 @@ func defaultConfig() *config {
 		logLevel:  slog.LevelInfo,
 		logFormat: "json",
 		patterns:  map[gateway.PatternPlace]problem{},
+		places:    map[string]problem{},
 	}
 }
 

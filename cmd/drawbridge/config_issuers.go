@@ -39,6 +39,7 @@ func (r *reader) issuers(cfg *config, n *node) {
 		}
 		if iss.at != nil {
 			seen[iss.Issuer.Issuer] = iss.at
+			cfg.places["issuer "+iss.Issuer.Issuer] = problem{File: iss.at.file, Line: iss.at.line, Column: iss.at.col}
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, whole) })

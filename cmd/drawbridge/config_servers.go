@@ -59,6 +59,7 @@ func (r *reader) servers(cfg *config, n *node) {
 		}
 		r.server(&s, m.value)
 		cfg.servers = append(cfg.servers, s)
+		cfg.places["server "+m.name] = problem{File: m.key.file, Line: m.key.line, Column: m.key.col}
 	})
 }
 

@@ -69,6 +69,18 @@ type check struct {
 	Name    string `json:"name"`
 	OK      bool   `json:"ok"`
 	Message string `json:"message"`
+
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+}
+
+// String writes a check as a line; one that failed with its place.
+func (c check) String() string {
+	if c.OK {
+		return fmt.Sprintf("ok   %s: %s", c.Name, c.Message)
+	}
+	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
 func runValidate(ctx context.Context, args []string, s streams) int {
@@ -119,11 +131,7 @@ func (f *findings) text(summary string) string {
 		fmt.Fprintf(&out, "note: %s\n", note)
 	}
 	for _, c := range f.Online {
-		mark := "ok  "
-		if !c.OK {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(&out, "%s %s: %s\n", mark, c.Name, c.Message)
+		fmt.Fprintln(&out, c)
 	}
 	if f.OK && f.Audit != "" {
 		fmt.Fprintf(&out, "audit records go to %s\n", f.Audit)
@@ -189,6 +197,10 @@ func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) [
 		all.Go(func() { checks[i] = try() })
 	}
 	all.Wait()
+	for i := range checks {
+		at := cfg.places[checks[i].Name]
+		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
+	}
 	return checks
 }
 

@@ -149,7 +149,7 @@ func (m *Metrics) process(f promauto.Factory) {
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused, or go on without them with when_full=drop.",
+		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
 	}, func() float64 {
 		check := m.auditWritable.Load()
 		return oneIf(check == nil || (*check)())

@@ -97,7 +97,7 @@ func (p *parts) auditChanged(problem error) {
 	}
 	meanwhile := "calls are refused"
 	if p.started.audit.Drop {
-		meanwhile = "calls go on without them"
+		meanwhile = "calls go on, and records beyond 4096 are lost"
 	}
 	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
 }

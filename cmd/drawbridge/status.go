@@ -54,7 +54,7 @@ func (s *status) judgeAudit(view *admin.View) {
 	switch {
 	case problem == nil:
 	case s.parts.started.audit.Drop:
-		view.Warnings = append(view.Warnings, "audit records cannot be written, and calls go on without them: "+problem.Error())
+		view.Warnings = append(view.Warnings, "audit records cannot be written; calls go on, and records beyond 4096 are lost: "+problem.Error())
 	default:
 		view.Problems = append(view.Problems, "audit records cannot be written, so calls are refused: "+problem.Error())
 	}

@@ -70,6 +70,13 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv(name, strconv.Itoa(port))
 			}
+			readme, err := os.ReadFile("../../README.md") // opened here, so that the tests run again when it changes
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "README.md"), readme, 0o600); err != nil {
+				return err
+			}
 			env.Setenv("TMPDIR", env.WorkDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else with -race each command takes a second more
 			return nil

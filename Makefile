@@ -5,7 +5,13 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: run build test check bench compat openapi lint fmt formatted tidy vuln fuzz setup
+.PHONY: help setup run build test check bench compat openapi lint fmt formatted tidy vuln fuzz
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## what the tests need beside Go: npm packages and programs; says what it could not get
+	@.ci/setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
 	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
@@ -31,13 +37,13 @@ fmt: ## format the tree
 openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, which do not, and why
 	@go run ./internal/survey "$(DIR)"
 
-lint:
+lint: ## what the linter finds
 	$(LINT) run --allow-parallel-runners
 
-formatted:
+formatted: ## what fmt would change
 	$(LINT) fmt --diff
 
-tidy:
+tidy: ## whether go.mod and go.sum say what is used
 	go mod tidy -diff
 
 vuln: ## known vulnerabilities, where their database is at hand
@@ -45,6 +51,3 @@ vuln: ## known vulnerabilities, where their database is at hand
 
 fuzz: ## every fuzz target for FUZZTIME, to look for faults: the tests run the seeds
 	.ci/fuzz $(FUZZTIME)
-
-setup:
-	@.ci/setup

@@ -9,16 +9,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// version is set by the linker (-X main.version=v1.2.3) and never changes afterwards.
-var version string
+// These are set by the linker (-X main.version=v1.2.3) and never change afterwards. Where the repository's history is at
+// hand, commit and date need not be.
+var version, commit, date string
 
 // origin is what is known of how this program was built.
 type origin struct {
 	version, commit string
+	date            string // of the commit, as in RFC 3339
 }
 
 func thisBuild() origin {
-	b := origin{version: version}
+	b := origin{version, commit, date}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b.orDefaults()
@@ -26,13 +28,18 @@ func thisBuild() origin {
 	if b.version == "" && info.Main.Version != "(devel)" {
 		b.version = info.Main.Version
 	}
+	settings := make(map[string]string, len(info.Settings))
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			b.commit = s.Value + b.commit
-		case s.Key == "vcs.modified" && s.Value == "true":
-			b.commit += " (modified)"
+		settings[s.Key] = s.Value
+	}
+	if b.commit == "" {
+		b.commit = settings["vcs.revision"]
+		if settings["vcs.modified"] == "true" {
+			b.commit += "-dirty" // as git describe says it
 		}
+	}
+	if b.date == "" {
+		b.date = settings["vcs.time"]
 	}
 	return b.orDefaults()
 }
@@ -44,16 +51,19 @@ func (b origin) orDefaults() origin {
 	if b.commit == "" {
 		b.commit = "unknown"
 	}
+	if b.date == "" {
+		b.date = "unknown"
+	}
 	return b
 }
 
 func runVersion(_ context.Context, args []string, s streams) int {
-	flags := newFlags("version", "", "Prints the version, the commit it was built from, the version of Go and the protocol revisions served.", s)
+	flags := newFlags("version", "", "Prints the version, the commit it was built from and its date, the version of Go and the protocol revisions served.", s)
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
 	b := thisBuild()
-	s.say("drawbridge %s\ncommit     %s\ngo         %s %s/%s\nrevisions  %s\n", b.version, b.commit,
+	s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version, b.commit, b.date,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.Revisions(), " "))
 	return exitOK
 }

@@ -1,11 +1,14 @@
 # drawbridge: what people type. Every target fetches what it needs.
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT   ?= $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
+DATE     ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMP     = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build test check bench compat openapi lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test check bench compat openapi lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +21,10 @@ run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
 	@exec .bin/drawbridge dev $(ARGS)
 
 build: ## one static binary in the working directory
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o drawbridge ./cmd/drawbridge
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(STAMP)' -o drawbridge ./cmd/drawbridge
+
+image: ## the container image drawbridge, with its version, commit and date
+	DOCKER_BUILDKIT=1 docker build -t drawbridge --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE) $(ARGS) .
 
 test: setup ## every test
 	go test -race -shuffle=on -timeout 30m ./...

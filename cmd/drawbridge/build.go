@@ -56,7 +56,7 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 	}
 	auditConfig := cfg.audit
 	auditConfig.Dropped = p.metrics.AuditDropped
-	auditConfig.Changed = p.auditChanged
+	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved
 	p.audit, err = audit.Open(auditConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -100,6 +100,16 @@ func (p *parts) auditChanged(problem error) {
 		meanwhile = "calls go on, and records beyond 4096 are lost"
 	}
 	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
+}
+
+// auditMoved logs that the audit file was not at its place any more.
+func (p *parts) auditMoved(err error) {
+	if err != nil {
+		p.log.ErrorContext(context.Background(), "the audit file is not at its place, and no other can be opened there; the old one is still written",
+			slog.String("file", p.started.auditPlace()), slog.Any("error", err))
+		return
+	}
+	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", p.started.auditPlace()))
 }
 
 func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {

@@ -44,6 +44,9 @@ type Config struct {
 	Dropped  func(n int)   // counts records that are lost: for want of room, or not written when Close gives up; may be nil
 	// Changed is told why records cannot be written, and nil when they can again. One goroutine calls it; may be nil.
 	Changed func(problem error)
+	// Moved is told that the file was not at its name any more and another is written there, or why none can be: then the
+	// old one is still written. The writer calls it and must not wait; may be nil.
+	Moved func(err error)
 }
 
 // Log writes records. It is safe for concurrent use. A nil *Log writes nothing. Close ends its goroutines.
@@ -58,6 +61,7 @@ type Log struct {
 	// For the writer alone.
 	rest   kept  // what could not be written and is tried again
 	failed error // of the last write; nil: it succeeded
+	adrift bool  // the file is not at its name, no other can be opened there, and Moved was told so
 
 	mu       sync.Mutex    // guards the fields below
 	batch    *batch        // the one that gathers

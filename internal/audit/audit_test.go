@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,30 +205,89 @@ func TestDeviceFull(t *testing.T) {
 
 func TestReopen(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "audit.jsonl")
-	l := open(t, audit.Config{File: file})
-	write(t, l, &audit.Record{Time: noon, RequestID: "before"})
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
-	write(t, l, &audit.Record{Time: noon, RequestID: "between"})
-	if err := l.Reopen(); err != nil {
-		t.Fatal(err)
-	}
-	write(t, l, &audit.Record{Time: noon, RequestID: "after"})
-	if got := len(linesOf(t, file+".1")); got != 2 {
-		t.Errorf("%d lines in the old file, want 2", got)
-	}
-	if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" {
-		t.Errorf("got %v in the new file, want the record written after", got)
-	}
-	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Reopen(); err == nil {
-		t.Error("reopening in a directory that is gone: no error")
-	}
-	write(t, l, &audit.Record{Time: noon}) // to the old file
+	synctest.Test(t, func(t *testing.T) { // time stands still: the log has none to notice by itself
+		file := filepath.Join(t.TempDir(), "audit.jsonl")
+		l := open(t, audit.Config{File: file})
+		write(t, l, &audit.Record{Time: noon, RequestID: "before"})
+		if err := os.Rename(file, file+".1"); err != nil {
+			t.Fatal(err)
+		}
+		write(t, l, &audit.Record{Time: noon, RequestID: "between"})
+		if err := l.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+		write(t, l, &audit.Record{Time: noon, RequestID: "after"})
+		if got := len(linesOf(t, file+".1")); got != 2 {
+			t.Errorf("%d lines in the old file, want 2", got)
+		}
+		if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" {
+			t.Errorf("got %v in the new file, want the record written after", got)
+		}
+		if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Reopen(); err == nil {
+			t.Error("reopening in a directory that is gone: no error")
+		}
+		write(t, l, &audit.Record{Time: noon}) // to the old file
+	})
+}
+
+// TestFileThatIsMovedAwayIsFollowed moves and removes the file without a word to the log. Its lines go to another at its
+// place soon, and it is told once each time, also that none can be opened.
+func TestFileThatIsMovedAwayIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "records")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "audit.jsonl")
+		words := make(chan error, 10)
+		l := open(t, audit.Config{File: file, Moved: func(err error) { words <- err }})
+		var told []error
+		settle := func() {
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			for len(words) > 0 {
+				told = append(told, <-words)
+			}
+		}
+		write(t, l, &audit.Record{Time: noon, RequestID: "before"})
+		settle()
+		for n, leave := range []func() error{
+			func() error { return os.Rename(file, file+".1") },
+			func() error { return os.Remove(file) },
+		} {
+			if err := leave(); err != nil {
+				t.Fatal(err)
+			}
+			settle()
+			write(t, l, &audit.Record{Time: noon, RequestID: "after"})
+			if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" || len(told) != n+1 || told[n] != nil {
+				t.Errorf("got %v in the new file and was told %v, want the record written after and one word", got, told)
+			}
+		}
+		if got := linesOf(t, file+".1"); len(got) != 1 || got[0]["request_id"] != "before" {
+			t.Errorf("got %v in the old file, want the record written before", got)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		write(t, l, &audit.Record{Time: noon}) // to the old file
+		if len(told) != 3 || told[2] == nil || l.Problem() != nil {
+			t.Errorf("was told %v with the problem %v, want one more error and no problem", told, l.Problem())
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		write(t, l, &audit.Record{Time: noon, RequestID: "back"})
+		if got := linesOf(t, file); len(got) != 1 || len(told) != 4 || told[3] != nil {
+			t.Errorf("got %v in the file and was told %v, want the record written after its directory came back", got, told)
+		}
+	})
 }
 
 func TestClosed(t *testing.T) {

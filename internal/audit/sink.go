@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"sync"
@@ -122,6 +123,20 @@ func (s *sink) look() {
 	if info, err := s.file.Stat(); err == nil && info.Size() != s.end {
 		s.end, s.reserved = info.Size(), 0
 	}
+}
+
+// moved tells whether the name under which a regular file was opened is another's by now, or nobody's.
+func (s *sink) moved() bool {
+	open, ok := s.file.(diskFile)
+	if !ok || !s.regular {
+		return false
+	}
+	there, err := os.Stat(open.Name())
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	here, err := open.Stat()
+	return err == nil && !os.SameFile(here, there)
 }
 
 // reserve makes room for n bytes behind the end, or as much as there is. The error says why there is not more.

@@ -54,6 +54,8 @@ func (l *Log) step() (last bool) {
 	do := l.begin()
 	if do.next != nil {
 		do.next.done <- l.sink.replace(do.next.file, do.next.torn)
+	} else if do.again {
+		l.follow()
 	}
 	if do.low || do.again {
 		l.makeRoom(do.again)
@@ -66,6 +68,23 @@ func (l *Log) step() (last bool) {
 	left, err := l.sink.write(todo.lines, l.cfg.Always)
 	l.end(do.batch, todo, left, err)
 	return do.last
+}
+
+// follow opens the file anew when it is not at its name any more: who removed it, or moved it away and told nobody, would
+// look there for what is written. What cannot be opened is tried again after a while.
+func (l *Log) follow() {
+	if !l.sink.moved() {
+		l.adrift = false
+		return
+	}
+	f, torn, err := openFile(l.cfg.File)
+	if err == nil {
+		err = l.sink.replace(f, torn)
+	}
+	if l.cfg.Moved != nil && (err == nil || !l.adrift) {
+		l.cfg.Moved(err)
+	}
+	l.adrift = err != nil
 }
 
 // duties are what the writer does in a step.

@@ -37,6 +37,19 @@ func agentPackage(t testing.TB, folder string) string {
 	return path
 }
 
+// nodeAgent is agentPackage for an agent that runs with Node.js. It returns where the programs of the agents are, and the
+// pinned Node.js.
+func nodeAgent(t testing.TB, folder string) (path string) {
+	t.Helper()
+	agentPackage(t, folder)
+	programs, err := filepath.Abs(filepath.Join("agents", "node_modules", ".bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, _ := node(t)
+	return programs + ":" + filepath.Dir(binary)
+}
+
 // platform is this machine as npm names it.
 func platform() string {
 	cpu := map[string]string{"amd64": "x64"}[runtime.GOARCH]
@@ -97,6 +110,18 @@ func (h *agentHome) command(ctx context.Context, name string, arguments ...strin
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
+}
+
+// write writes a file of the home.
+func (h *agentHome) write(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join(h.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run runs a program to its end and returns what it printed and its exit status.

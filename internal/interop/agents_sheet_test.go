@@ -74,6 +74,7 @@ var volatile = []struct {
 	instead string
 }{
 	{regexp.MustCompile(`"requestId":"[^"]*"`), `"requestId":"…"`},
+	{regexp.MustCompile(`"id":\d+`), `"id":…`},
 	{regexp.MustCompile(`since \S+ \(\S+ ago\)`), "since … (… ago)"},
 	{regexp.MustCompile(`\s+`), " "},
 	{regexp.MustCompile(`\|`), `\|`},

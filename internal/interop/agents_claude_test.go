@@ -157,7 +157,6 @@ func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	h, m := claudeHome(t)
 	g := serve(t, agentSections(goUpstream(t, false)))
-	const leeway = 30 * time.Second // of the gateway, for clocks
 	addToClaude(t, h, g, g.mint(who{subject: "alice", life: -leeway - time.Second}))
 	listed := health(t, h, g.url)
 	out, errs, _ := h.run(t, "claude", "-p", "--", calculation)
@@ -167,25 +166,18 @@ func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	}
 	sheet.note("expired", strings.Contains(listed, "The token has expired"), "`claude mcp list`: %s; `claude -p` %s", g.read(listed), silent)
 
-	// The second token has to last for the first call, and the test should not wait long for its end.
-	for life := 10 * time.Second; ; life *= 2 {
+	var s *claudeSession
+	outlived(t, g, "https://issuer.test/", func(token string) (*model, func(string)) {
 		h, m := claudeHome(t)
-		token := g.mint(who{subject: "alice", life: life - leeway})
 		addToClaude(t, h, g, token)
-		s := newClaudeSession(t, h)
-		if s.say(t, calculation); m.last().result().text != calculated {
-			if life > patient {
-				t.Fatalf("the first call got %q with a token for %v", m.last().result().text, life)
-			}
-			continue
-		}
-		g.expired(t, token)
-		s.say(t, calculation)
+		s = newClaudeSession(t, h)
+		return m, func(words string) { s.say(t, words) }
+	}, func(m *model, say func(string)) {
+		say(calculation)
 		told := m.last().result()
-		s.say(t, "Hello.")
+		say("Hello.")
 		sheet.note("expires", told.failed && strings.Contains(told.text, "Authorization"), "the model reads %s; its status is `%s`", g.read(told.text), s.status)
-		return
-	}
+	})
 }
 
 func claudeMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {

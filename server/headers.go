@@ -24,10 +24,10 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 	if refused := checkNames(h, m); refused != nil {
 		return refused
 	}
-	switch m.Method {
-	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodSubscribe, mcp.MethodUnsubscribe, mcp.MethodTasksResult: // belong to the other era, whatever the desk thinks of them
+	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // whatever the desk thinks of it
 		return &refusal{http.StatusNotFound, errUnknownMethod}
-	case mcp.MethodToolsCall:
+	}
+	if m.Method == mcp.MethodToolsCall {
 		return s.checkParams(x, h, m)
 	}
 	return nil
@@ -86,18 +86,7 @@ func checkNames(h http.Header, m *mcp.Message) *refusal {
 	if !repeats(h[mcp.HeaderMethod], m.Method) {
 		return mismatch(mcp.HeaderMethod)
 	}
-	var about string
-	switch m.Method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		about = "name"
-	case mcp.MethodResourcesRead:
-		about = "uri"
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		about = "taskId"
-	default:
-		return nil
-	}
-	if !repeats(h[mcp.HeaderName], m.Params.Text(about)) {
+	if method := mcp.MethodOf(m.Method); method.Named && !repeats(h[mcp.HeaderName], m.Params.Text(method.Subject)) {
 		return mismatch(mcp.HeaderName)
 	}
 	return nil

@@ -139,15 +139,11 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	return a
 }
 
-// hasMethod tells whether a session of that revision may have the method: some belong to others.
+// hasMethod tells whether a session of that revision may have the method: some belong to others. Of a method that nobody
+// knows the desk says so.
 func hasMethod(revision, method string) bool {
-	switch method {
-	case mcp.MethodDiscover, mcp.MethodListen:
-		return false
-	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate, mcp.MethodTasksResult:
-		return tasksIn(revision) != 0
-	}
-	return true
+	known := mcp.MethodOf(method)
+	return known.Only != mcp.Modern && (!known.OfTasks() || tasksIn(revision) != 0)
 }
 
 // tasksIn returns the form of tasks that clients of a revision know.

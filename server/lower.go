@@ -13,15 +13,15 @@ import (
 // what nobody here knows, stays as it is.
 func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodTasksResult:
+	switch mcp.MethodOf(method).Result {
+	case mcp.ResultContent:
 		if result.Has("task") && tasksIn(revision) != 0 {
 			return result // it stands in place of one
 		}
 		return lowerCall(revision, result)
-	case mcp.MethodPromptsGet:
+	case mcp.ResultMessages:
 		return lowerPrompt(revision, result)
-	case mcp.MethodResourcesRead:
+	case mcp.ResultContents:
 		return lowerContents(revision, result)
 	}
 	return s.lowerList(revision, method, result)
@@ -34,26 +34,12 @@ func (s *Server) modernise(method string, result mcp.Object) mcp.Object {
 
 // lowerList brings a list into a revision.
 func (s *Server) lowerList(revision, method string, result mcp.Object) mcp.Object {
-	kind := listOf(method)
-	if kind == "" || !result.Has(kind) {
+	asked := mcp.MethodOf(method)
+	if !asked.Lists || !result.Has(asked.Result) {
 		return result
 	}
+	kind := asked.Result
 	return result.With(kind, s.lists.lower(kind, revision, result.Value(kind)))
-}
-
-// listOf returns the member of a result that has the items of a list, "" for a method that does not list.
-func listOf(method string) string {
-	switch method {
-	case mcp.MethodToolsList:
-		return "tools"
-	case mcp.MethodPromptsList:
-		return "prompts"
-	case mcp.MethodResourcesList:
-		return "resources"
-	case mcp.MethodTemplatesList:
-		return "resourceTemplates"
-	}
-	return ""
 }
 
 // lowerError brings an error into the legacy era. A resource that is not there had a code of its own, and what a client
@@ -72,9 +58,7 @@ func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 }
 
 // isOfTool tells whether the method's result is one of a tool.
-func isOfTool(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodTasksResult
-}
+func isOfTool(method string) bool { return mcp.MethodOf(method).Result == mcp.ResultContent }
 
 // lacking names the capabilities that an error asks for.
 func lacking(told *mcp.Error) string {
@@ -305,7 +289,7 @@ func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
 	switch {
 	case revision < mcp.Revision2511:
 		return true
-	case kind != "tools":
+	case kind != mcp.ResultTools:
 		return false
 	}
 	if tasksIn(revision) != 0 {
@@ -339,9 +323,9 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 		item = item.Without("title", "_meta")
 	}
 	switch kind {
-	case "tools":
+	case mcp.ResultTools:
 		return lowerTool(revision, item)
-	case "prompts":
+	case mcp.ResultPrompts:
 		return lowerArguments(revision, item)
 	}
 	return item

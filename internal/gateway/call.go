@@ -50,21 +50,21 @@ type call struct {
 	logs    logs          // passed by sanitized
 }
 
-func (g *Gateway) newCall(c Caller, r *Request) *call {
-	m := g.methods[r.Method]
-	return &call{caller: c, request: r, method: m, params: paramsOf(r), notify: r.Notify, prepaid: m != nil && m.free}
+func newCall(c Caller, r *Request, m *method) *call {
+	params := r.Params
+	if m.arguments {
+		params = withoutNullArguments(params)
+	}
+	return &call{caller: c, request: r, method: m, params: params, notify: r.Notify, prepaid: m.free}
 }
 
-// paramsOf returns the params of a request. Arguments that are null are none: some clients write so when they have none,
-// and servers take it so. Whatever else is null where the protocol has no null is refused.
-func paramsOf(r *Request) mcp.Object {
-	switch r.Method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		if arguments := r.Params.Value("arguments"); arguments != nil && arguments.IsNull() {
-			return r.Params.Without("arguments")
-		}
+// withoutNullArguments returns params without arguments that are null. Some clients write null when they have none, and
+// servers take it so. Whatever else is null where the protocol has no null is refused.
+func withoutNullArguments(params mcp.Object) mcp.Object {
+	if arguments := params.Value("arguments"); arguments != nil && arguments.IsNull() {
+		return params.Without("arguments")
 	}
-	return r.Params
+	return params
 }
 
 // Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.

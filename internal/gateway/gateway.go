@@ -100,22 +100,13 @@ func New(cfg Config) *Gateway {
 // Handle runs one request of a caller. The result is in the stateless form: it has a resultType, and the hints of
 // caching where the protocol wants them. Errors are *mcp.Error; CodeMethodNotFound for a method that is not served.
 func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
-	switch r.Method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
-		return g.call(ctx, g.newCall(c, r))
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-		if r.taskMethod() {
-			return g.call(ctx, g.newCall(c, r))
-		}
-	case mcp.MethodToolsList:
-		return g.list(c, g.grantOf(c).toolsFor(r.Tasks), r.Params)
-	case mcp.MethodPromptsList:
-		return g.list(c, listedPrompts, r.Params)
-	case mcp.MethodResourcesList:
-		return g.list(c, listedResources, r.Params)
-	case mcp.MethodTemplatesList:
-		return g.list(c, listedTemplates, r.Params)
-	case mcp.MethodDiscover:
+	if m := g.methods[r.Method]; m != nil && r.mayUse(m.Tasks) {
+		return g.call(ctx, newCall(c, r, m))
+	}
+	if mcp.MethodOf(r.Method).Lists {
+		return g.list(c, g.grantOf(c).listFor(r), r.Params)
+	}
+	if r.Method == mcp.MethodDiscover {
 		return g.discovered, nil
 	}
 	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")

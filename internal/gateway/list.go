@@ -21,15 +21,29 @@ const (
 	listKinds // how many there are
 )
 
-// member is what the list is called in a result.
-func (k listKind) member() string {
-	return [listKinds]string{"tools", "tools", "prompts", "resources", "resourceTemplates"}[k]
+// listings say of each list by which method it is asked for, and what its cursors are sealed for: they serve no other list.
+var listings = [listKinds]struct{ method, purpose string }{
+	listedTools:     {mcp.MethodToolsList, "cursor"},
+	listedAllTools:  {mcp.MethodToolsList, "cursor of all tools"},
+	listedPrompts:   {mcp.MethodPromptsList, "cursor of prompts"},
+	listedResources: {mcp.MethodResourcesList, "cursor of resources"},
+	listedTemplates: {mcp.MethodTemplatesList, "cursor of templates"},
 }
 
-// purpose is what cursors of the list are sealed for: they serve no other list.
-func (k listKind) purpose() string {
-	return [listKinds]string{"cursor", "cursor of all tools", "cursor of prompts", "cursor of resources", "cursor of templates"}[k]
+// listOf returns the first list that a method asks for.
+func listOf(method string) listKind {
+	for kind := range listKinds {
+		if listings[kind].method == method {
+			return kind
+		}
+	}
+	panic("gateway: no list is asked for by " + method)
 }
+
+// member is what the list is called in a result.
+func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Result }
+
+func (k listKind) purpose() string { return listings[k].purpose }
 
 // discover returns the answer to server/discover, the same for everybody. With tasks it declares that a call may become
 // one and how that goes on: which do is for their servers to say, call by call.

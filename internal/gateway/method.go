@@ -17,62 +17,71 @@ const (
 	maxCompletionBytes = 64 << 10 // of all values together, as JSON
 )
 
-// method is what one method does within the stages that all calls share.
+// method is what one method does within the stages that all calls share, besides what the protocol says of it.
 type method struct {
-	asks   bool                                                     // its result may ask for input
-	free   bool                                                     // it belongs to a call that was paid for, and costs no token of calls
-	time   time.Duration                                            // of one use; zero: the item's
-	label  string                                                   // of metrics; with a star for the item's name where that is bounded
-	spelt  func(params mcp.Object) string                           // how the client names the item; for records
-	find   func(*Gateway, *call) error                              // sets the item, when the caller may use it
-	check  func(*call) error                                        // of what the client sent along
-	settle func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
-	rescue func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
-	use    Handler
+	mcp.Method
+
+	free      bool                                                     // it belongs to a call that was paid for, and costs no token of calls
+	arguments bool                                                     // the client sends arguments along, which may be null for none
+	time      time.Duration                                            // of one use; zero: the item's
+	label     string                                                   // of metrics; with a star for the item's name where that is bounded
+	find      func(*Gateway, *call) error                              // sets the item, when the caller may use it
+	check     func(*call) error                                        // of what the client sent along
+	settle    func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
+	rescue    func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
+	use       Handler
 }
 
 // methods returns those that are calls.
 func methods() map[string]*method {
-	return map[string]*method{
+	table := map[string]*method{
 		mcp.MethodToolsCall: {
-			asks: true, label: "*", spelt: spelt("name"), find: (*Gateway).findTool, check: checkTool,
+			arguments: true, label: "*", find: (*Gateway).findTool, check: checkTool,
 			settle: (*Gateway).settleTool, use: useTool,
 		},
 		mcp.MethodPromptsGet: {
-			asks: true, label: "prompt:*", spelt: spelt("name"), find: (*Gateway).findPrompt, check: checkPrompt,
+			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkPrompt,
 			settle: settlePrompt, use: useItem,
 		},
 		mcp.MethodResourcesRead: {
-			asks: true, label: "resource", spelt: spelt("uri"), find: (*Gateway).findResource, check: unchecked,
+			label: "resource", find: (*Gateway).findResource, check: unchecked,
 			settle: settleRead, rescue: rescueRead, use: useItem,
 		},
 		mcp.MethodComplete: {
-			label: "completion", spelt: speltReference, find: (*Gateway).findReference, check: checkCompletion,
+			label: "completion", find: (*Gateway).findReference, check: checkCompletion,
 			settle: settleCompletion, rescue: rescueCompletion, use: useItem,
 		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once for each. They cost a request of
 		// the tenant at the door, like all else, and no call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
-			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
 			settle: settleTask, rescue: rescueTask, use: useTool,
 		},
 		mcp.MethodTasksUpdate: {
-			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: checkUpdate,
+			free: true, label: "task:*", find: (*Gateway).findTask, check: checkUpdate,
 			settle: settleEmpty, use: useTool,
 		},
 		mcp.MethodTasksCancel: {
-			free: true, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
 			settle: settleCancel, use: useTool,
 		},
 		mcp.MethodTasksResult: {
-			asks: true, free: true, time: resultTime, label: "task:*", spelt: spelt("taskId"), find: (*Gateway).findTask, check: unchecked,
+			free: true, time: resultTime, label: "task:*", find: (*Gateway).findTask, check: unchecked,
 			settle: settleTaskResult, use: useTool,
 		},
 	}
+	for name, m := range table {
+		m.Method = mcp.MethodOf(name)
+	}
+	return table
 }
 
-func spelt(member string) func(mcp.Object) string {
-	return func(params mcp.Object) string { return params.Text(member) }
+// spelt returns how the client names the item, for records.
+func (m *method) spelt(params mcp.Object) string {
+	if m.Name == mcp.MethodComplete {
+		return speltReference(params.Object(m.Subject))
+	}
+	return params.Text(m.Subject)
 }
 
 // text returns a member of params that must be a text.
@@ -183,8 +192,7 @@ func (g *Gateway) findReference(c *call) error {
 	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: ref must be of type ref/prompt or ref/resource")
 }
 
-func speltReference(params mcp.Object) string {
-	ref := params.Object("ref")
+func speltReference(ref mcp.Object) string {
 	if name := ref.Text("name"); name != "" {
 		return name
 	}
@@ -335,7 +343,7 @@ func (c *call) use() *registry.Call {
 	if c.task != nil {
 		use.Tasks, use.Task = c.task.form, c.task.own
 	}
-	if c.method.asks && !c.kept {
+	if c.method.Asks && !c.kept {
 		use.Hold = c.place.hold
 	}
 	return use

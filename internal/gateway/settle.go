@@ -44,7 +44,7 @@ func (g *Gateway) settled(next Handler) Handler {
 // further.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (c *call) asks(result mcp.Object) (mcp.Object, error) {
-	if !c.method.asks {
+	if !c.method.Asks {
 		return mcp.Object{}, c.broken("a question where none is allowed")
 	}
 	questions, inner := result.Value("inputRequests"), result.Value("requestState")
@@ -84,7 +84,7 @@ func (c *call) askable(questions mcp.RawJSON) error {
 		if mcp.CanBeAsked(c.request.Capabilities, method, params) {
 			continue
 		}
-		if missing, ok = required(missing, method, params); !ok {
+		if missing, ok = mcp.WithNeeded(missing, method, params); !ok {
 			return c.broken("a question that the protocol does not have")
 		}
 	}
@@ -92,27 +92,4 @@ func (c *call) askable(questions mcp.RawJSON) error {
 		return &capabilityError{missing}
 	}
 	return nil
-}
-
-// required adds to capabilities what a client needs that can be asked the question; ok is false when none can.
-func required(capabilities mcp.Object, method string, params mcp.Object) (needed mcp.Object, ok bool) {
-	none := mcp.RawJSON("{}")
-	switch method {
-	case mcp.MethodElicit:
-		mode := params.Text("mode")
-		if mode == "" {
-			mode = "form"
-		}
-		modes := capabilities.Object("elicitation").With(mode, none)
-		return capabilities.With("elicitation", modes.JSON()), mode == "form" || mode == "url"
-	case mcp.MethodSample:
-		sampling := capabilities.Object("sampling")
-		if params.Has("tools") || params.Has("toolChoice") {
-			sampling = sampling.With("tools", none)
-		}
-		return capabilities.With("sampling", sampling.JSON()), true
-	case mcp.MethodRoots:
-		return capabilities.With("roots", none), true
-	}
-	return capabilities, false
 }

@@ -118,12 +118,13 @@ func (l *list) add(t *Tenant, view *registry.View, rules ruleSet, item *registry
 	}
 }
 
-// toolsFor returns the list of tools for clients that know that form of tasks.
-func (m *grant) toolsFor(form mcp.Tasks) listKind {
-	if m.tasked && form == mcp.TasksAsked {
+// listFor returns the list that a request is for. Clients that can ask for tasks see the tools that run only so.
+func (m *grant) listFor(r *Request) listKind {
+	kind := listOf(r.Method)
+	if kind == listedTools && m.tasked && r.Tasks == mcp.TasksAsked {
 		return listedAllTools
 	}
-	return listedTools
+	return kind
 }
 
 // digest identifies lists of items, and the announcements of their servers.

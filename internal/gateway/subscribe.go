@@ -15,19 +15,20 @@ const maxSubscriptions = 4096
 // of the HTTP request, for records. ctx is for the opening alone. Errors are *mcp.Error, of calls: a subscription is
 // limited and recorded like one. Whether the caller still may see what changed is for Reads to say.
 func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updated func(uri string)) (stop func(), err error) {
-	subscription := g.newCall(c, &Request{
+	request := &Request{
 		ID: id, Method: mcp.MethodSubscribe,
 		Params: mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}),
 		Notify: func(context.Context, mcp.Notification) error { return nil },
-	})
-	subscription.method = &method{
-		label: "subscription", spelt: spelt("uri"), find: (*Gateway).findResource, check: unchecked, settle: settleNothing,
+	}
+	subscribe := &method{
+		Method: mcp.MethodOf(mcp.MethodSubscribe),
+		label:  "subscription", find: (*Gateway).findResource, check: unchecked, settle: settleNothing,
 		use: func(ctx context.Context, s *call) (_ mcp.Object, err error) {
 			stop, err = g.subscribe(ctx, s, updated)
 			return mcp.Object{}, err
 		},
 	}
-	if _, err := g.call(ctx, subscription); err != nil {
+	if _, err := g.call(ctx, newCall(c, request, subscribe)); err != nil {
 		if stop != nil {
 			stop() // it was opened, but could not be recorded
 		}

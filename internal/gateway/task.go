@@ -36,16 +36,10 @@ const (
 	taskGone      = "task_gone" // says its server
 )
 
-// taskMethod tells whether the form of tasks that the client knows has this method of theirs. Of clients that know
-// none, the extension wants to tell the capability.
-func (r *Request) taskMethod() bool {
-	switch r.Method {
-	case mcp.MethodTasksUpdate:
-		return r.Tasks != mcp.TasksAsked
-	case mcp.MethodTasksResult:
-		return r.Tasks == mcp.TasksAsked
-	}
-	return true
+// mayUse tells whether the client may use a method that only one form of tasks has; zero: both. A client that knows no
+// tasks may try those of the extension, which wants it to be told that it lacks the capability.
+func (r *Request) mayUse(only mcp.Tasks) bool {
+	return only == 0 || only == r.Tasks || only == mcp.TasksGiven && r.Tasks == 0
 }
 
 // taskSupport returns whether calls of the tool can become tasks that clients ask for: "optional", "required", "" when

@@ -36,18 +36,41 @@ func CapabilitiesOf(revision string, declared Object) Object {
 // CanBeAsked tells whether a client with these capabilities, in canonical form, can be asked the question of a server:
 // a request of that method with these params.
 func CanBeAsked(capabilities Object, method string, params Object) bool {
+	name, part, ok := neededFor(method, params)
+	return ok && capabilities.Has(name) && (part == "" || capabilities.Object(name).Has(part))
+}
+
+// WithNeeded returns capabilities, in canonical form, together with what a client needs that can be asked the question.
+// ok is false for a question that the protocol does not have.
+func WithNeeded(capabilities Object, method string, params Object) (needed Object, ok bool) {
+	name, part, ok := neededFor(method, params)
+	if !ok {
+		return capabilities, false
+	}
+	whole := capabilities.Object(name)
+	if part != "" {
+		whole = whole.With(part, RawJSON("{}"))
+	}
+	return capabilities.With(name, whole.JSON()), true
+}
+
+// neededFor returns the capability that a client needs for a question, and which part of it; part is "" when any client
+// with the capability can be asked.
+func neededFor(method string, params Object) (name, part string, ok bool) {
 	switch method {
 	case MethodElicit:
 		mode := params.Text("mode")
 		if mode == "" {
 			mode = "form"
 		}
-		return capabilities.Object("elicitation").Has(mode)
+		return "elicitation", mode, mode == "form" || mode == "url"
 	case MethodSample:
-		usesTools := params.Has("tools") || params.Has("toolChoice")
-		return capabilities.Has("sampling") && (!usesTools || capabilities.Object("sampling").Has("tools"))
+		if params.Has("tools") || params.Has("toolChoice") {
+			part = "tools"
+		}
+		return "sampling", part, true
 	case MethodRoots:
-		return capabilities.Has("roots")
+		return "roots", "", true
 	}
-	return false
+	return "", "", false
 }

@@ -22,7 +22,7 @@ func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	about := subject(i.method)
+	about := mcp.MethodOf(i.method).Subject
 	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{"`...)
 	dst = append(append(append(dst, about...), `":`...), i.quoted...)
 	var meta mcp.RawJSON
@@ -51,19 +51,6 @@ func (i *item) knows(member string) bool {
 		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
 	}
 	return member != "task" || i.asTask
-}
-
-// subject returns the member of the params that says what a call is about.
-func subject(method string) string {
-	switch method {
-	case mcp.MethodResourcesRead:
-		return "uri"
-	case mcp.MethodComplete:
-		return "ref"
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-		return "taskId"
-	}
-	return "name"
 }
 
 // appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token

@@ -106,8 +106,8 @@ func speaks(versions []mcp.RawJSON) bool {
 
 func (m *modern) prepare(i *item) {
 	name := i.name
-	if i.method == mcp.MethodComplete {
-		name = "" // that method has no such header
+	if !mcp.MethodOf(i.method).Named {
+		name = ""
 	}
 	i.header = m.header(i.method, name)
 }

@@ -23,29 +23,22 @@ func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object,
 		}
 	}
 	result = withoutServerInfo(result)
-	switch {
-	case asks:
+	if asks {
 		return f.question(method, result)
-	case method == mcp.MethodToolsCall, method == mcp.MethodTasksResult:
+	}
+	switch member := mcp.MethodOf(method).Result; member {
+	case mcp.ResultContent:
 		return f.content(result)
-	case method == mcp.MethodPromptsGet:
-		return f.holding(method, result, "messages")
-	case method == mcp.MethodResourcesRead:
-		return f.holding(method, result, "contents")
-	case method == mcp.MethodComplete:
+	case mcp.ResultMessages, mcp.ResultContents:
+		return f.holding(method, result, member)
+	case mcp.ResultCompletion:
 		return f.values(result)
 	}
 	return result, nil
 }
 
 // mayAsk tells whether a method may answer with questions.
-func mayAsk(method string) bool {
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodTasksResult:
-		return true
-	}
-	return false
-}
+func mayAsk(method string) bool { return mcp.MethodOf(method).Asks }
 
 // question returns a result that asks as it is, if it asks or says when to come back.
 func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {

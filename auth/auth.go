@@ -20,16 +20,6 @@ const (
 	defaultCacheSize = 10_000
 )
 
-// Principal is who a verified token speaks for. The zero Principal is nobody.
-type Principal struct {
-	Issuer   string
-	Subject  string   // unique only together with Issuer
-	ClientID string   // azp or client_id; may be empty
-	TenantID string   // from the issuer's configuration, or from a claim that the issuer may set
-	Scopes   []string // shared: do not modify
-	Expiry   time.Time
-}
-
 // Issuer is one source of tokens that is believed.
 type Issuer struct {
 	Issuer         string   // exact iss

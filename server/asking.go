@@ -26,7 +26,7 @@ func newAsking() *asking { return &asking{calls: make(map[string]int), bytes: ma
 // it is nil when there is none.
 func (a *asking) enter(c gateway.Caller, body int64) (leave func()) {
 	tenant := c.Tenant.ID
-	user := tenant + "\x00" + c.Principal.Issuer + "\x00" + c.Principal.Subject
+	user := c.Principal.User().Key()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.calls[tenant] >= maxAsking || a.calls[user] >= maxAsking/2 || a.bytes[tenant]+body > maxAskingBytes {

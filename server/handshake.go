@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -17,7 +16,7 @@ const (
 	purposeSession = "session" // ids of Streamable HTTP
 	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
 
-	ticketVersion  = 2
+	ticketVersion  = 3
 	generationSize = 8
 	keySize        = 16
 	ticketSize     = 1 + generationSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
@@ -30,7 +29,7 @@ const (
 type ticket struct {
 	generation [generationSize]byte // of the process that opened the session
 	key        sessionKey
-	owner      owner
+	owner      [sha256.Size]byte
 	opened     time.Time  // in seconds
 	revision   string     // as negotiated; over HTTP+SSE, where the handshake comes later, it says nothing
 	asks       mcp.Object // what the client can be asked; over HTTP+SSE it says nothing
@@ -44,21 +43,6 @@ func newKey() (k sessionKey) {
 }
 
 func (k sessionKey) String() string { return hex.EncodeToString(k[:]) }
-
-// owner is a digest of whom a session belongs to.
-type owner [sha256.Size]byte
-
-// ownerOf returns a digest of who a session belongs to: issuer, subject, client and tenant, each with its length, so
-// that no two principals give one text. A digest keeps ids short whatever the names are.
-func ownerOf(p auth.Principal) owner {
-	var buffer [256]byte
-	text := buffer[:0]
-	for _, part := range [...]string{p.Issuer, p.Subject, p.ClientID, p.TenantID} {
-		text = binary.AppendUvarint(text, uint64(len(part)))
-		text = append(text, part...)
-	}
-	return sha256.Sum256(text)
-}
 
 // encode returns the ticket in its fixed layout.
 func (t *ticket) encode() []byte {

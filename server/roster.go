@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
@@ -39,11 +40,8 @@ type roster struct {
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group
-	users   map[user]*group
+	users   map[auth.User]*group
 }
-
-// user is whose sessions share a bound: the client id is the client's own choice, so it is no part.
-type user struct{ tenant, issuer, subject string }
 
 // bounds are how many sessions may live at once, of a tenant and of each user of it. Zero: none.
 type bounds struct{ tenant, user int }
@@ -57,7 +55,7 @@ type seat struct {
 }
 
 func newRoster(m *metrics.Metrics) *roster {
-	return &roster{metrics: m, tenants: make(map[string]*group), users: make(map[user]*group)}
+	return &roster{metrics: m, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
 }
 
 // find returns the session with that key, nil when there is none.
@@ -88,8 +86,8 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 		return nil, evicted, refused
 	}
 	ro.byKey.Store(l.key, l)
-	l.seat.gone = ro.metrics.SessionOpened(l.user.tenant)
-	l.seat.groups = [2]*group{groupOf(ro.tenants, l.user.tenant, ofTenant), groupOf(ro.users, l.user, ofUser)}
+	l.seat.gone = ro.metrics.SessionOpened(l.user.TenantID)
+	l.seat.groups = [2]*group{groupOf(ro.tenants, l.user.TenantID, ofTenant), groupOf(ro.users, l.user, ofUser)}
 	for _, g := range l.seat.groups {
 		g.count++
 	}
@@ -116,7 +114,7 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 	if !evict(ro.users[l.user], b.user) { // first: whoever makes room there makes it in the tenant, too
 		return evicted, errUserSessions
 	}
-	if !evict(ro.tenants[l.user.tenant], b.tenant) {
+	if !evict(ro.tenants[l.user.TenantID], b.tenant) {
 		return evicted, errSessions
 	}
 	return evicted, nil
@@ -137,7 +135,7 @@ func (ro *roster) evictLocked(g *group, now time.Time) *live {
 		default:
 			ro.removeLocked(l)
 			l.evictedBy = limitOf(g.kind)
-			ro.metrics.SessionEvicted(l.user.tenant, l.evictedBy)
+			ro.metrics.SessionEvicted(l.user.TenantID, l.evictedBy)
 			return l
 		}
 	}
@@ -164,7 +162,7 @@ func (ro *roster) removeLocked(l *live) {
 		delete(ro.users, l.user)
 	}
 	if l.seat.groups[ofTenant].count == 0 {
-		delete(ro.tenants, l.user.tenant)
+		delete(ro.tenants, l.user.TenantID)
 	}
 }
 

@@ -39,7 +39,7 @@ type sessions struct {
 // live is one session.
 type live struct {
 	key    sessionKey
-	user   user
+	user   auth.User
 	name   string // in the log of events
 	expiry time.Time
 	roster *roster
@@ -75,7 +75,7 @@ func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logg
 // open makes a session for a caller, and its id. The session longest idle of its user or tenant ends for it when there
 // are as many as may be; when none is idle, the new one is refused.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, asks mcp.Object) (l *live, id string, refused *refusal, err error) {
-	t := ticket{generation: ss.generation, key: newKey(), owner: ownerOf(c.Principal), opened: time.Now(), revision: revision, asks: asks}
+	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, asks: asks}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
@@ -87,7 +87,7 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, 
 // liveOf returns a session as its ticket describes it.
 func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
-		key: t.key, user: user{p.TenantID, p.Issuer, p.Subject}, name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
+		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
 		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, asks: t.asks, used: time.Now(),
 	}
 	if shared {
@@ -133,7 +133,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 	switch {
 	case !ok:
 		return nil, miss(ctx, lostUnreadable)
-	case t.owner != ownerOf(c.Principal):
+	case t.owner != c.Principal.Owner().Digest():
 		return nil, miss(ctx, lostForeign)
 	case !shared && t.generation != ss.generation:
 		return nil, miss(ctx, lostRestart)

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -222,10 +221,9 @@ func (c *call) labels() (server, item string) {
 // limited takes a place among the calls at once of tenant and user, and one token of each.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		tenant, principal := c.caller.Tenant, &c.caller.Principal
-		user := userKey(tenant, principal)
+		tenant := c.caller.Tenant
 		if !c.kept {
-			leave, ok := enter(g.inflight, tenant.ID, user, tenant.concurrency)
+			leave, ok := enter(g.inflight, c.caller, tenant.concurrency)
 			if !ok {
 				return mcp.Object{}, errBusy
 			}
@@ -235,7 +233,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		err := g.config.Limiter.Take(ctx, tenant.calls, ratelimit.Bucket{Key: user, Limit: tenant.userCalls})
+		err := g.config.Limiter.Take(ctx, tenant.calls, ratelimit.Bucket{Key: c.caller.userKey(), Limit: tenant.userCalls})
 		if err != nil {
 			return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TENANT", "DB-LIMIT-USER"}}
 		}
@@ -243,19 +241,17 @@ func (g *Gateway) limited(next Handler) Handler {
 	}
 }
 
-// userKey names a user of a tenant, injectively: only the subject, which comes last, is of a caller's choice.
-func userKey(t *Tenant, p *auth.Principal) string {
-	return "user\x00" + t.ID + "\x00" + p.Issuer + "\x00" + p.Subject
-}
+// userKey names the caller's user among users and tenants.
+func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key() }
 
-// enter takes a place of a tenant's and, so that one user cannot take them all, one of the half of them that is the
-// user's.
-func enter(places *ratelimit.InFlight, tenant, user string, limit int) (leave func(), ok bool) {
-	leaveUser, ok := places.Enter(user, (limit+1)/2)
+// enter takes one of the limit places that the caller's tenant has and, so that one user cannot take them all, one of
+// the half of them that is the user's.
+func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bool) {
+	leaveUser, ok := places.Enter(c.userKey(), (limit+1)/2)
 	if !ok {
 		return nil, false
 	}
-	leaveTenant, ok := places.Enter(tenant, limit)
+	leaveTenant, ok := places.Enter(c.Tenant.ID, limit)
 	if !ok {
 		leaveUser()
 		return nil, false

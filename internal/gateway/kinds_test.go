@@ -667,7 +667,7 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, ok := enter(b.listeners, "else", userKey(c.Tenant, &alice), maxSubscriptions); !ok {
+				if _, ok := b.listeners.Enter(c.userKey(), maxSubscriptions); !ok {
 					t.Fatal("no place")
 				}
 			}

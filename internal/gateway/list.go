@@ -114,7 +114,7 @@ func (g *Gateway) page(c Caller, granted *grant, kind listKind, start int) (mcp.
 	return g.finish(hinted(result)), nil
 }
 
-// A cursor holds digests of its owner and of the last item of its page, which a URI may be too long for, and the index
+// A cursor holds digests of its user and of the last item of its page, which a URI may be too long for, and the index
 // of that item.
 const (
 	markSize   = 16
@@ -124,7 +124,7 @@ const (
 // sealCursor returns a cursor for the items after the one with index last. It serves the same user of the same tenant
 // and the same list only.
 func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, last int) (string, error) {
-	plain := append(owner(c), mark(items[last].Exposed)...)
+	plain := append(mark(c.Principal.User().Key()), mark(items[last].Exposed)...)
 	return g.config.Seal.Seal(kind.purpose(), binary.BigEndian.AppendUint32(plain, uint32(last))) //nolint:gosec // lists are shorter
 }
 
@@ -133,7 +133,7 @@ func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, la
 func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
 	token, _ := cursor.Text()
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
-	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(owner(c)) {
+	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(mark(c.Principal.User().Key())) {
 		return 0, false
 	}
 	sought := string(plain[markSize : 2*markSize])
@@ -147,11 +147,6 @@ func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cu
 		}
 	}
 	return 0, false
-}
-
-// owner returns a digest of the user that a cursor belongs to.
-func owner(c Caller) []byte {
-	return mark(c.Tenant.ID + "\x00" + c.Principal.Issuer + "\x00" + c.Principal.Subject)
 }
 
 func mark(text string) []byte {

@@ -122,10 +122,7 @@ func (c *call) callID() string {
 }
 
 // owner returns a digest of who makes the call.
-func (c *call) owner() [sha256.Size]byte {
-	p := &c.caller.Principal
-	return digestOf(c.caller.Tenant.ID, p.Issuer, p.Subject, p.ClientID)
-}
+func (c *call) owner() [sha256.Size]byte { return c.caller.Principal.Owner().Digest() }
 
 // digest identifies the request: the same in every round, whatever was answered.
 func (c *call) digest() [sha256.Size]byte {

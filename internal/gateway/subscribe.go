@@ -39,8 +39,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 
 // subscribe opens the subscription of a call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	tenant := s.caller.Tenant
-	leave, ok := enter(g.listeners, tenant.ID, userKey(tenant, &s.caller.Principal), maxSubscriptions)
+	leave, ok := enter(g.listeners, s.caller, maxSubscriptions)
 	if !ok {
 		return nil, errSubscriptions
 	}
@@ -54,7 +53,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 			stop()
 		}
 	}()
-	told, err := s.resource.Subscribe(life, tenant.ID, updated)
+	told, err := s.resource.Subscribe(life, s.caller.Tenant.ID, updated)
 	switch {
 	case !abandon():
 		return nil, ctx.Err()

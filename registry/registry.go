@@ -29,7 +29,6 @@ import (
 type Call struct {
 	Method    string
 	Principal auth.Principal
-	TenantID  string
 	// Params are those of the request in modern form, with names and URIs still as exposed. inputResponses and
 	// requestState, when there are any, are as the source gave them out.
 	Params mcp.Object

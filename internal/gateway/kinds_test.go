@@ -422,7 +422,7 @@ func TestCallReachesItsSourceWhole(t *testing.T) {
 		t.Fatal(failure)
 	}
 	c := l.uses[0]
-	if c.Method != mcp.MethodComplete || c.TenantID != "acme" || c.Principal.Subject != "alice" || c.LogLevel != 3 || c.Refusals["q"] == nil ||
+	if c.Method != mcp.MethodComplete || c.Principal.TenantID != "acme" || c.Principal.Subject != "alice" || c.LogLevel != 3 || c.Refusals["q"] == nil ||
 		!c.Capabilities.Has("roots") || c.Params.Object("context").Object("arguments").Text("a") != "b" || c.Hold != nil {
 		t.Errorf("the source got %+v", c)
 	}

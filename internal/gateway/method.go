@@ -330,7 +330,6 @@ func (c *call) use() *registry.Call {
 	use := &registry.Call{
 		Method:       c.request.Method,
 		Principal:    c.caller.Principal,
-		TenantID:     c.caller.Tenant.ID,
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
 		InSession:    c.request.InSession,

@@ -466,7 +466,7 @@ func (p person) call(t testing.TB, token, responses, state string, heard *notes)
 	}
 	level, _ := mcp.LevelOf(p.level)
 	c := &registry.Call{
-		Method: mcp.MethodToolsCall, TenantID: p.tenant, Params: params, LogLevel: level,
+		Method: mcp.MethodToolsCall, Params: params, LogLevel: level,
 		Principal: auth.Principal{Issuer: "i", Subject: p.name, TenantID: p.tenant},
 		Notify: func(_ context.Context, n mcp.Notification) error {
 			if heard != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -55,7 +56,7 @@ func (p *pool) lentOut() bool {
 func (p *pool) lentKey(c *registry.Call, method string) key {
 	logs := c.LogLevel > 0 && p.control.conn.has("logging")
 	roots := p.control.conn.rooted.Load() && c.Capabilities.Has("roots")
-	k := key{caller: p.callerOf(c), alone: logs, kept: roots}
+	k := key{Owner: p.ownerOf(c), alone: logs, kept: roots}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.strict.Load():
 		k.capabilities = string(everything().JSON())
@@ -65,11 +66,11 @@ func (p *pool) lentKey(c *registry.Call, method string) key {
 	return k
 }
 
-// callerOf returns who calls: where there is one user, also in which client.
-func (p *pool) callerOf(c *registry.Call) caller {
-	who := callerOf(c)
+// ownerOf returns whose the call is: where there is one user, also in which client.
+func (p *pool) ownerOf(c *registry.Call) auth.Owner {
+	who := c.Principal.Owner()
 	if p.lent != nil {
-		who.client += " " + c.Client
+		who.ClientID += " " + c.Client
 	}
 	return who
 }
@@ -86,7 +87,7 @@ func (p *pool) findLent(k key) *pooled {
 			switch {
 			case other == k && s.calls > 0 && !k.alone:
 				return s
-			case s.lendable(k.caller) && (free == nil || s == p.lent):
+			case s.lendable(k.Owner) && (free == nil || s == p.lent):
 				free = s
 			}
 		}
@@ -98,7 +99,7 @@ func (p *pool) findLent(k key) *pooled {
 }
 
 // lendable tells whether no call of another client runs on the session, nor may still run. The mutex is held.
-func (s *pooled) lendable(to caller) bool {
+func (s *pooled) lendable(to auth.Owner) bool {
 	select {
 	case <-s.opened:
 		return s.err == nil && s.calls == 0 && !s.session().abandonedByOther(to)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -30,7 +31,7 @@ const (
 type dialogue struct {
 	pool    *pool
 	session *legacy
-	caller  caller
+	owner   auth.Owner         // nobody else answers the questions of the call
 	cancel  context.CancelFunc // ends the exchange
 	held    bool               // the call's place is kept; only the present round touches this
 	news    chan struct{}      // a question came
@@ -70,7 +71,7 @@ func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (
 		end()
 	}
 	d := &dialogue{
-		pool: p, session: s.session(), caller: p.callerOf(c), cancel: cancel,
+		pool: p, session: s.session(), owner: p.ownerOf(c), cancel: cancel,
 		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),
 		seen: map[mcp.ID]bool{},
 	}
@@ -97,7 +98,7 @@ func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call
 	})
 	var answered *mcp.Error
 	if d.err != nil && !errors.As(d.err, &answered) {
-		d.session.abandon(d.caller)
+		d.session.abandon(d.owner)
 	}
 	switch {
 	case d.err == nil:
@@ -332,7 +333,7 @@ func (p *pool) resume(ctx context.Context, c *registry.Call, state string) (mcp.
 		return mcp.Object{}, err
 	}
 	d := p.waiting(state)
-	if d == nil || d.caller != p.callerOf(c) {
+	if d == nil || d.owner != p.ownerOf(c) {
 		return mcp.Object{}, errNotParked
 	}
 	if err = d.check(answers); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -51,16 +52,10 @@ type pool struct {
 	tasks    map[string]*task
 }
 
-// caller is who calls. Nobody else answers the questions of the call.
-type caller struct{ tenant, issuer, subject, client string }
-
-func callerOf(c *registry.Call) caller {
-	return caller{c.TenantID, c.Principal.Issuer, c.Principal.Subject, c.Principal.ClientID}
-}
-
-// key says who may share a session. It has the whole caller where the server may say or ask what is meant for one.
+// key says who may share a session. It has the whole owner where the server may say or ask what is meant for one.
 type key struct {
-	caller
+	auth.Owner
+
 	capabilities string // in canonical form; "" are none
 	alone        bool   // one call at a time, whether the server asks stray questions or not
 	kept         bool   // where one user is behind all: it is lent to no other client
@@ -119,7 +114,7 @@ func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, 
 	if p == nil || p.shared || p.lent != nil {
 		return c, func() {}, nil
 	}
-	s, err := p.acquire(ctx, key{caller: caller{tenant: tenantID}}, aLoan)
+	s, err := p.acquire(ctx, key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, aLoan)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,9 +204,9 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 	switch {
 	case p.shared:
 	case k.capabilities != "" || logs:
-		k.caller = callerOf(c)
+		k.Owner = c.Principal.Owner()
 	default:
-		k.tenant = c.TenantID
+		k.TenantID = c.Principal.TenantID
 	}
 	return k
 }
@@ -234,8 +229,8 @@ func (p *pool) find(k key) *pooled {
 // asked may keep a session for long: one user has half of them at most, and one tenant leaves a quarter to others. Then
 // only their own make room. The mutex is held.
 func (p *pool) rivals(k key) func(*pooled) bool {
-	ofTenant := func(s *pooled) bool { return s.key.subject != "" && s.key.tenant == k.tenant }
-	ofUser := func(s *pooled) bool { return ofTenant(s) && s.key.issuer == k.issuer && s.key.subject == k.subject }
+	ofTenant := func(s *pooled) bool { return s.key.Subject != "" && s.key.TenantID == k.TenantID }
+	ofUser := func(s *pooled) bool { return s.key.Subject != "" && s.key.User == k.User }
 	users, tenants := 0, 0
 	for s := range p.all {
 		if ofTenant(s) {
@@ -246,9 +241,9 @@ func (p *pool) rivals(k key) func(*pooled) bool {
 		}
 	}
 	switch {
-	case k.subject != "" && users >= (p.max+1)/2:
+	case k.Subject != "" && users >= (p.max+1)/2:
 		return ofUser
-	case k.subject != "" && tenants >= p.max-(p.max+1)/4:
+	case k.Subject != "" && tenants >= p.max-(p.max+1)/4:
 		return ofTenant
 	case len(p.all) >= p.max:
 		return func(*pooled) bool { return true }

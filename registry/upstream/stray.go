@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -33,8 +34,8 @@ const (
 
 // abandoned is a caller whose call ended without an answer, and until when the server may ask about it.
 type abandoned struct {
-	caller caller
-	until  time.Time
+	owner auth.Owner
+	until time.Time
 }
 
 // strays remembers of one server that it asked stray questions, beyond the session and the connection. It is safe for
@@ -68,7 +69,7 @@ func (l *legacy) stray(m *mcp.Message) []byte {
 		return rejection(m.ID, errNoCall)
 	}
 	l.conn.strays.note()
-	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.caller != calls[0].caller }) || l.abandonedByOther(calls[0].caller) {
+	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.owner != calls[0].owner }) || l.abandonedByOther(calls[0].owner) {
 		return rejection(m.ID, errNoCall)
 	}
 	return giveTo(calls, m)
@@ -76,19 +77,19 @@ func (l *legacy) stray(m *mcp.Message) []byte {
 
 // abandon notes that a call of that caller ended without an answer. Two callers are enough to know: whoever is asked, one
 // of them is somebody else, for as long as either counts.
-func (l *legacy) abandon(who caller) {
+func (l *legacy) abandon(who auth.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.abandoned = slices.DeleteFunc(l.abandoned, func(a abandoned) bool { return a.caller == who })
+	l.abandoned = slices.DeleteFunc(l.abandoned, func(a abandoned) bool { return a.owner == who })
 	l.abandoned = append(l.abandoned, abandoned{who, time.Now().Add(abandonedFor)})
 	l.abandoned = l.abandoned[max(0, len(l.abandoned)-2):]
 }
 
 // abandonedByOther tells whether the server may still run a call of another caller that it did not answer.
-func (l *legacy) abandonedByOther(who caller) bool {
+func (l *legacy) abandonedByOther(who auth.Owner) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.abandoned, func(a abandoned) bool { return a.caller != who && time.Now().Before(a.until) })
+	return slices.ContainsFunc(l.abandoned, func(a abandoned) bool { return a.owner != who && time.Now().Before(a.until) })
 }
 
 // giveTo gives a stray question to one of a caller's calls, first to the one that has the fewest to ask already. It
@@ -138,7 +139,7 @@ func (d *dialogue) pass(ctx context.Context, questions []question) {
 	for _, q := range questions {
 		answer := rejection(q.id, errCallEnded)
 		if q.stray {
-			calls := slices.DeleteFunc(d.session.openCalls(), func(other *dialogue) bool { return other.caller != d.caller })
+			calls := slices.DeleteFunc(d.session.openCalls(), func(other *dialogue) bool { return other.owner != d.owner })
 			answer = giveTo(calls, q.message())
 		}
 		if answer != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -69,7 +70,7 @@ func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
 type task struct {
 	session *pooled // nil: the control connection's
 	own     string  // its id at the server; "" until it is known
-	owner   caller  // but for the client
+	user    auth.User
 	until   time.Time
 }
 
@@ -81,8 +82,7 @@ func (p *pool) tracked(s *pooled, c *registry.Call, run func() (mcp.Object, erro
 	if c.Tasks != mcp.TasksAsked || c.Task != "" {
 		return run()
 	}
-	id, t := rand.Text(), &task{session: s, owner: callerOf(c), until: time.Now().Add(taskLife)}
-	t.owner.client = ""
+	id, t := rand.Text(), &task{session: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
 	if !p.addTask(id, t) {
 		return mcp.Object{}, p.server.unavailable(false, errTasks)
 	}
@@ -109,7 +109,7 @@ func (p *pool) addTask(id string, t *task) bool {
 	defer p.mu.Unlock()
 	owned := 0
 	for _, other := range p.tasks {
-		if other.owner == t.owner {
+		if other.user == t.user {
 			owned++
 		}
 	}

@@ -11,23 +11,27 @@ const (
 	refusedLink = `{"type":"text","text":"` + refusedText + `"}`
 )
 
-// block cleans the content block that begins at i and returns the index after it.
-func (w *walker) block(i int, at place) int {
-	kind := word(find(w.data, i, "type"))
-	switch string(kind) {
+// block cleans the content block that is next, and passes it.
+func (w *walker) block(at place) {
+	switch string(word(find(w.cursor, "type"))) {
 	case "text":
-		return w.members(i, textual)
+		at = textual
 	case "resource_link":
-		if uri := word(find(w.data, i, "uri")); dangerous(uri) {
-			w.flaggedURI++
-			end := skip(w.data, i)
-			w.copyUntil(i)
-			w.out, w.kept = append(w.out, refusedLink...), end
-			return end
+		if dangerous(word(find(w.cursor, "uri"))) {
+			w.refuseLink()
+			return
 		}
-		return w.members(i, textual)
+		at = textual
 	}
-	return w.members(i, at)
+	w.members(at)
+}
+
+// refuseLink puts a text in the place of the content block that is next, and passes it.
+func (w *walker) refuseLink() {
+	w.flaggedURI++
+	w.copyUntil(w.cursor.At())
+	w.cursor.Next()
+	w.out, w.kept = append(w.out, refusedLink...), w.cursor.At()
 }
 
 // address flags a URI in which a rule fires, or that would run something.

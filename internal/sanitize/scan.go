@@ -1,6 +1,9 @@
 package sanitize
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
 
 // marks say what was seen in a string: which rules may fire there.
 type marks uint8
@@ -72,65 +75,12 @@ func scan(data []byte, i int) (end int, s sight) {
 	}
 }
 
-// skip returns the index after the value that begins at i, without looking into it.
-func skip(data []byte, i int) int {
-	depth := 0
-	for i < len(data) {
-		switch data[i] {
-		case '"':
-			i = skipString(data, i)
-			if depth == 0 {
-				return i
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth == 0 {
-				return i
-			}
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		case ',', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return i
-			}
-		}
-		i++
-	}
-	return i
-}
-
-// skipString returns the index after the JSON string that begins at i.
-func skipString(data []byte, i int) int {
-	for i++; data[i] != '"'; i++ {
-		if data[i] == '\\' {
-			i++
-		}
-	}
-	return i + 1
-}
-
-// space returns the index of the first byte at or after i that is no whitespace.
-func space(data []byte, i int) int {
-	for data[i] == ' ' || data[i] == '\t' || data[i] == '\n' || data[i] == '\r' {
-		i++
-	}
-	return i
-}
-
-// find returns the value of the member with that name in the object that begins at i, nil when there is none.
-func find(data []byte, i int, name string) mcp.RawJSON {
-	for i = space(data, i+1); data[i] == '"'; i = space(data, i+1) {
-		end := skipString(data, i)
-		value := space(data, space(data, end)+1)
-		after := skip(data, value)
-		if string(word(data[i:end])) == name {
-			return data[value:after]
-		}
-		if i = space(data, after); data[i] != ',' {
-			break
+// find returns the value of the member with that name in the object that is next, nil when there is none.
+func find(c strictjson.Cursor, name string) mcp.RawJSON {
+	for c.Enter(); c.More(); {
+		key, value := c.Next(), c.Next()
+		if string(word(key)) == name {
+			return value
 		}
 	}
 	return nil

@@ -17,9 +17,10 @@ type walker struct {
 	maxBinary int
 	tooLarge  bool
 
-	data []byte // the value being walked
-	out  []byte // what data[:kept] became; nil: nothing was changed yet
-	kept int
+	data   []byte // the value being walked
+	cursor strictjson.Cursor
+	out    []byte // what data[:kept] became; nil: nothing was changed yet
+	kept   int
 }
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
@@ -42,7 +43,7 @@ func borrow(p Policy) *walker {
 }
 
 func giveBack(w *walker) {
-	w.data, w.out = nil, nil
+	w.data, w.cursor, w.out = nil, strictjson.Cursor{}, nil
 	w.shrink()
 	walkers.Put(w)
 }
@@ -71,8 +72,8 @@ func (w *walker) name(name string) {
 
 // rewrite cleans raw, which stands at that place. The same bytes come back when no rule fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, changed bool) {
-	w.data, w.out, w.kept = raw, nil, 0
-	w.value(0, at)
+	w.data, w.cursor, w.out, w.kept = raw, strictjson.CursorOf(raw), nil, 0
+	w.value(at)
 	if w.out == nil {
 		return raw, false
 	}
@@ -94,52 +95,51 @@ func (w *walker) copyUntil(i int) {
 	w.out = append(w.out, w.data[w.kept:i]...)
 }
 
-// value cleans the value that begins at i and returns the index after it.
-func (w *walker) value(i int, at place) int {
-	switch c := w.data[i]; {
+// value cleans the value that is next, and passes it.
+func (w *walker) value(at place) {
+	switch c := w.cursor.Kind(); {
 	case at == opaque || c != '"' && c != '{' && c != '[':
-		return skip(w.data, i)
+		w.cursor.Next()
 	case c == '"' && at == binary:
-		return w.base64(i)
+		w.base64()
 	case c == '"':
-		return w.text(i, at)
+		w.text(at)
 	case c == '[':
-		return w.array(i, at)
+		w.array(at)
 	case at == block || at == inner:
-		return w.block(i, at)
+		w.block(at)
+	default:
+		w.members(at)
 	}
-	return w.members(i, at)
 }
 
 // array cleans an array, whose elements stand where it stands.
-func (w *walker) array(i int, at place) int {
-	i = space(w.data, i+1)
-	for w.data[i] != ']' {
-		if i = space(w.data, w.value(i, at)); w.data[i] == ',' {
-			i = space(w.data, i+1)
-		}
+func (w *walker) array(at place) {
+	for w.cursor.Enter(); w.cursor.More(); {
+		w.value(at)
 	}
-	return i + 1
 }
 
-func (w *walker) members(i int, at place) int {
-	i = space(w.data, i+1)
-	for w.data[i] != '}' {
-		end, s := scan(w.data, i)
+func (w *walker) members(at place) {
+	for w.cursor.Enter(); w.cursor.More(); {
+		i, end, s := w.scan()
 		key := w.data[i:end]
 		w.flag(key, s, &w.flaggedKey)
-		i = space(w.data, end)
-		i = space(w.data, w.value(space(w.data, i+1), at.member(word(key))))
-		if w.data[i] == ',' {
-			i = space(w.data, i+1)
-		}
+		w.value(at.member(word(key)))
 	}
-	return i + 1
+}
+
+// scan passes the string that is next, which is data[i:end], and tells what is in it.
+func (w *walker) scan() (i, end int, s sight) {
+	i = w.cursor.At()
+	end, s = scan(w.data, i)
+	w.cursor.MoveTo(end)
+	return i, end, s
 }
 
 // text cleans a string.
-func (w *walker) text(i int, at place) int {
-	end, s := scan(w.data, i)
+func (w *walker) text(at place) {
+	i, end, s := w.scan()
 	switch at {
 	case fixed, schemas:
 		w.flag(w.data[i:end], s, &w.flaggedKey)
@@ -152,7 +152,6 @@ func (w *walker) text(i int, at place) int {
 			w.replace(i, end, text)
 		}
 	}
-	return end
 }
 
 // clean returns the text of a JSON string without what a rule fires on; changed is false, and the text not worth
@@ -181,16 +180,18 @@ func (w *walker) flagText(text []byte, count *int) {
 	}
 }
 
-// base64 steps over a string of Base64. What cannot be that is cleaned, so that no text passes as such.
-func (w *walker) base64(i int) int {
+// base64 passes a string of Base64. What cannot be that is cleaned, so that no text passes as such.
+func (w *walker) base64() {
+	i := w.cursor.At()
 	end := i + 2 + bytes.IndexByte(w.data[i+1:], '"')
-	if !visible(w.data[i+1 : end-1]) {
-		end = w.text(i, free)
+	if visible(w.data[i+1 : end-1]) {
+		w.cursor.MoveTo(end)
+	} else {
+		w.text(free)
 	}
-	if end-i-2 > w.maxBinary {
+	if w.cursor.At()-i-2 > w.maxBinary {
 		w.tooLarge = true
 	}
-	return end
 }
 
 // visible tells whether text holds only visible ASCII and no escape.

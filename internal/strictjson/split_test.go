@@ -178,6 +178,7 @@ func FuzzCheck(f *testing.F) {
 		elements, errElements := strictjson.Elements(nil, data)
 		for range strictjson.Tokens(data) {
 		}
+		walk(new(strictjson.CursorOf(data)))
 		mended, count := strictjson.Mend(data)
 		if again, n := strictjson.Mend(mended); n != 0 || !bytes.Equal(again, mended) || !utf8.Valid(mended) {
 			t.Errorf("Mend(%q) = %q (%d), and again %q (%d)", data, mended, count, again, n)
@@ -189,6 +190,7 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("Mend changed %q, which passed Check, to %q", data, mended)
 		}
 		sameTokens(t, data)
+		sameValues(t, data)
 		switch trimmed := bytes.TrimLeft(data, " \t\r\n"); trimmed[0] {
 		case '{':
 			sameMembers(t, data, members, errMembers)
@@ -228,6 +230,42 @@ func sameTokens(t *testing.T, data []byte) {
 	}
 	if token, err := want.Token(); !errors.Is(err, io.EOF) {
 		t.Errorf("%q: no more tokens before %v, error %v", data, token, err)
+	}
+}
+
+// walk goes through the next value and returns its tokens in one line, without looking at the text itself.
+func walk(c *strictjson.Cursor) string {
+	switch c.Kind() {
+	case '{':
+		var members []string
+		for c.Enter(); c.More(); {
+			members = append(members, string(c.Next())+":"+walk(c))
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	case '[':
+		var elements []string
+		for c.Enter(); c.More(); {
+			elements = append(elements, walk(c))
+		}
+		return "[" + strings.Join(elements, ",") + "]"
+	}
+	return string(c.Next())
+}
+
+// sameValues compares what a cursor finds, by going through values and by passing them, with the compact text.
+func sameValues(t *testing.T, data []byte) {
+	t.Helper()
+	var want bytes.Buffer
+	if err := json.Compact(&want, data); err != nil {
+		t.Fatal(err)
+	}
+	c := strictjson.CursorOf(data)
+	if got := walk(&c); got != want.String() || c.Kind() != 0 {
+		t.Errorf("%q: a cursor went through %s up to byte %d, want %s up to the end", data, got, c.At(), &want)
+	}
+	c = strictjson.CursorOf(data)
+	if got, whole := c.Next(), bytes.Trim(data, " \t\r\n"); !bytes.Equal(got, whole) {
+		t.Errorf("%q: a cursor passed %q, want %q", data, got, whole)
 	}
 }
 

@@ -6,22 +6,18 @@ import "iter"
 // is written, with the count of bytes before it. The tokens alias data.
 func Tokens(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
-		for i := space(data, 0); i < len(data); i = space(data, i) {
-			end := i + 1
-			switch data[i] {
-			case ',', ':':
-				i = end
-				continue
+		c := CursorOf(data)
+		for kind := c.Kind(); kind != 0; kind = c.Kind() {
+			start := c.i
+			switch kind {
 			case '{', '}', '[', ']':
+				c.i++
 			default:
-				if end = value(data, i); end == i {
-					return // data did not pass Check
-				}
+				c.Next()
 			}
-			if !yield(i, data[i:end:end]) {
+			if !yield(start, data[start:c.i:c.i]) {
 				return
 			}
-			i = end
 		}
 	}
 }

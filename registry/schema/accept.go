@@ -1,34 +1,38 @@
 package schema
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
 
 // accepts is the fast path: it returns true only when the value at c certainly satisfies n, and then leaves c behind
 // that value. False proves nothing, it only means that the library has to judge, and leaves c anywhere within the
 // value. The text is read as it stands, without being decoded and without allocating: that is enough for nearly every
 // valid call of a tool, whose schemas are mostly plain.
-func (n *node) accepts(c *cursor) bool {
+func (n *node) accepts(c *strictjson.Cursor) bool {
 	if n.never || n.unproven {
 		return false
 	}
-	kind := c.kind()
-	start := c.i
+	kind := c.Kind()
+	start := c.At()
 	if !n.acceptsInPlace(c) {
 		return false
 	}
-	c.i = start
+	c.MoveTo(start)
 	switch kind {
 	case '{':
 		return n.admits(kindObject) && n.allowed == nil && n.acceptsObject(c)
 	case '[':
 		return n.admits(kindArray) && n.allowed == nil && n.acceptsArray(c)
 	case '"':
-		return n.admits(kindString) && n.acceptsString(c.scalar())
+		return n.admits(kindString) && n.acceptsString(c.Next())
 	case 't', 'f':
-		return n.admits(kindBoolean) && n.allows(c.scalar())
+		return n.admits(kindBoolean) && n.allows(c.Next())
 	case 'n':
-		return n.admits(kindNull) && n.allows(c.scalar())
+		return n.admits(kindNull) && n.allows(c.Next())
 	}
-	return n.acceptsNumber(c.scalar())
+	return n.acceptsNumber(c.Next())
 }
 
 // admits tells whether the types that n names include kind.
@@ -40,8 +44,8 @@ func (n *node) allows(scalar []byte) bool { return n.allowed == nil || n.allowed
 
 // acceptsInPlace looks at the subschemas that apply to the whole value: the target of $ref and every branch of allOf
 // must accept it, and at least one branch of anyOf if there are any. Other such keywords make a node unproven.
-func (n *node) acceptsInPlace(c *cursor) bool {
-	start := c.i
+func (n *node) acceptsInPlace(c *strictjson.Cursor) bool {
+	start := c.At()
 	asked, found := false, false
 	for i := range n.edges {
 		e := &n.edges[i]
@@ -50,12 +54,12 @@ func (n *node) acceptsInPlace(c *cursor) bool {
 			if !e.to.accepts(c) {
 				return false
 			}
-			c.i = start
+			c.MoveTo(start)
 		case "anyOf":
 			asked = true
 			if !found {
 				found = e.to.accepts(c)
-				c.i = start
+				c.MoveTo(start)
 			}
 		}
 	}
@@ -64,13 +68,12 @@ func (n *node) acceptsInPlace(c *cursor) bool {
 
 // acceptsObject reads the members one by one. A name with an escape ends the fast path, since the map of names holds
 // decoded ones.
-func (n *node) acceptsObject(c *cursor) bool {
+func (n *node) acceptsObject(c *strictjson.Cursor) bool {
 	rest := n.child("additionalProperties")
 	count, required := 0, 0
-	c.i++
-	for c.more() {
+	for c.Enter(); c.More(); {
 		count++
-		name, ok := plain(c.scalar())
+		name, ok := plain(c.Next())
 		if !ok {
 			return false
 		}
@@ -83,8 +86,8 @@ func (n *node) acceptsObject(c *cursor) bool {
 			schema = rest
 		}
 		if schema == nil {
-			c.skip()
-		} else if c.kind(); !schema.accepts(c) {
+			c.Next()
+		} else if !schema.accepts(c) {
 			return false
 		}
 	}
@@ -92,14 +95,13 @@ func (n *node) acceptsObject(c *cursor) bool {
 }
 
 // acceptsArray reads the items one by one. Whether several items are unique is left to the library.
-func (n *node) acceptsArray(c *cursor) bool {
+func (n *node) acceptsArray(c *strictjson.Cursor) bool {
 	items := n.child("items")
 	count := 0
-	c.i++
-	for c.more() {
+	for c.Enter(); c.More(); {
 		count++
 		if items == nil {
-			c.skip()
+			c.Next()
 		} else if !items.accepts(c) {
 			return false
 		}

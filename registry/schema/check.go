@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Check returns nil when value is valid, else an error whose text says, for whoever made the value, what is wrong with
@@ -38,7 +39,7 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 		return errors.New(name + ": too long to check against the patterns of this schema")
 	}
 	if len(value) > maxString {
-		if _, longest := (&cursor{data: value}).size(); longest > maxString {
+		if _, longest := size(value); longest > maxString {
 			return errors.New(name + ": a string is longer than 1 MiB")
 		}
 	}
@@ -48,10 +49,10 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 // ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
 // which hasTwins finds out without decoding them.
 func (s *Schema) ambiguous(value mcp.RawJSON, name string) error {
-	if !hasTwins(&cursor{data: value}) {
+	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	decoded := (&cursor{data: value}).value()
+	decoded := decode(value)
 	place, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil)
 	if place == nil {
 		return nil
@@ -63,14 +64,14 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string) error {
 
 // verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
 func (s *Schema) verdict(value mcp.RawJSON, name string) error {
-	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(&cursor{data: value}) {
+	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	values, _ := (&cursor{data: value}).size()
+	values, _ := size(value)
 	if s.cost.work(value, values) > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
 	}
-	decoded := (&cursor{data: value}).value()
+	decoded := decode(value)
 	found, err := s.library.judge(decoded)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

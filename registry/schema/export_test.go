@@ -1,6 +1,9 @@
 package schema
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
 
 // Verdicts returns what the fast path and what the library say about data, each by itself.
 func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
@@ -8,8 +11,8 @@ func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	found, err := s.library.judge((&cursor{data: data}).value())
-	return s.root.accepts(&cursor{data: data}), found == nil, err
+	found, err := s.library.judge(decode(data))
+	return s.root.accepts(new(strictjson.CursorOf(data))), found == nil, err
 }
 
 // CompilePattern returns how a pattern of ECMA-262 is read.

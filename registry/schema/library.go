@@ -65,7 +65,7 @@ func (l *library) compile() (compiled *jsonschema.Schema, err error) {
 
 var errJudge = errors.New("the value cannot be checked against the schema")
 
-// judge lets the library check value, decoded as cursor.value does. It returns nil when value is valid, else what is
+// judge lets the library check value, decoded as decode does. It returns nil when value is valid, else what is
 // wrong. The error says that there was no verdict; the value must then count as invalid.
 func (l *library) judge(value any) (found *fault, err error) {
 	compiled := l.shared

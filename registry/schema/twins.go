@@ -12,23 +12,23 @@ import (
 // hasTwins tells whether any object in the next value has twins: two names that strictjson.Fold makes equal, so that a
 // lenient parser may take them for one. It passes the value. Since it reads every value of every call, it neither
 // decodes nor allocates while the names are plain and few.
-func hasTwins(c *cursor) bool {
-	switch c.kind() {
+func hasTwins(c *strictjson.Cursor) bool {
+	switch c.Kind() {
 	case '[':
 		found := false
-		for c.i++; c.more(); {
+		for c.Enter(); c.More(); {
 			found = hasTwins(c) || found
 		}
 		return found
 	case '{':
 	default:
-		c.scalar()
+		c.Next()
 		return false
 	}
 	var room [12][]byte
 	names, found, simple := room[:0], false, true
-	for c.i++; c.more(); {
-		name := c.scalar()
+	for c.Enter(); c.More(); {
+		name := c.Next()
 		names = append(names, name)
 		simple = simple && isLower(name)
 		found = hasTwins(c) || found

@@ -1,0 +1,128 @@
+package strictjson
+
+// Cursor goes through a text that passed Check, without copying or decoding it: whoever looks for something in a value,
+// or cleans it in place, needs no scanner of its own. Its copy is a bookmark. On text that did not pass Check, what it
+// finds means nothing, but it stays within the text and gets to its end.
+//
+// This goes through an object:
+//
+//	for c.Enter(); c.More(); {
+//		name, value := c.Next(), c.Next()
+//	}
+type Cursor struct {
+	data []byte
+	i    int
+}
+
+// CursorOf returns a cursor at the beginning of data.
+func CursorOf(data []byte) Cursor { return Cursor{data: data} }
+
+// Kind moves to the next token and returns its first byte: that of a bracket, or of a name, string, number or literal.
+// It is 0 at the end of the text. Commas and colons are no tokens.
+func (c *Cursor) Kind() byte {
+	for c.i < len(c.data) {
+		switch b := c.data[c.i]; b {
+		case ' ', '\t', '\n', '\r', ',', ':':
+			c.i++
+		default:
+			return b
+		}
+	}
+	return 0
+}
+
+// At returns how many bytes stand before the cursor. After Kind, these are the bytes before the next token.
+func (c *Cursor) At() int { return c.i }
+
+// MoveTo moves the cursor to where at bytes of the text stand before it.
+func (c *Cursor) MoveTo(at int) { c.i = at }
+
+// Enter passes the bracket that is next.
+func (c *Cursor) Enter() {
+	if c.Kind() != 0 {
+		c.i++
+	}
+}
+
+// More tells whether another member or element follows. If none does, it passes the closing bracket.
+func (c *Cursor) More() bool {
+	switch c.Kind() {
+	case 0:
+		return false
+	case '}', ']':
+		c.i++
+		return false
+	}
+	return true
+}
+
+// Next passes the name or the value that is next, and returns it as it is written. It aliases the text.
+func (c *Cursor) Next() []byte {
+	c.Kind()
+	start := c.i
+	c.i = value(c.data, start)
+	return c.data[start:c.i:c.i]
+}
+
+// space returns the index of the first byte at or after i that is no whitespace.
+func space(data []byte, i int) int {
+	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// value returns the index after the value that starts at i. On data that never passed Check it may stop anywhere
+// within data, but not beyond.
+func value(data []byte, i int) int {
+	if i >= len(data) {
+		return i
+	}
+	switch data[i] {
+	case '"':
+		return quoted(data, i)
+	case '{', '[':
+		return nested(data, i)
+	}
+	for i < len(data) {
+		switch data[i] {
+		case ',', '}', ']', ':', ' ', '\n', '\r', '\t':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// quoted returns the index after the string that starts at i.
+func quoted(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(data)
+}
+
+// nested returns the index after the object or array that starts at i.
+func nested(data []byte, i int) int {
+	depth := 0
+	for i < len(data) {
+		switch data[i] {
+		case '"':
+			i = quoted(data, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return len(data)
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -156,9 +157,10 @@ func checkInitialize(m *mcp.Message) *refusal {
 
 // welcome is the result of initialize.
 func (s *Server) welcome(revision string) mcp.Object {
-	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}`))
+	declared := gateway.Capabilities()
+	capabilities := declared.Without("completions", "extensions")
 	if revision >= mcp.Revision2503 { // before, the method had no capability
-		capabilities = capabilities.With("completions", mcp.RawJSON("{}"))
+		capabilities = capabilities.With("completions", declared.Value("completions"))
 	}
 	if tasksIn(revision) != 0 { // there is no list of them: their ids are all that is known here
 		capabilities = capabilities.With("tasks", mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
@@ -166,14 +168,6 @@ func (s *Server) welcome(revision string) mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},
 		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},
-		mcp.Member{Name: "serverInfo", Value: s.serverInfo()},
+		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Version)},
 	)
-}
-
-// serverInfo says who answers.
-func (s *Server) serverInfo() mcp.RawJSON {
-	return mcp.NewObject(
-		mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
-		mcp.Member{Name: "version", Value: mcp.String(s.config.Version)},
-	).JSON()
 }

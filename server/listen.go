@@ -168,7 +168,7 @@ func (sub *subscription) serve(ctx context.Context) {
 	}
 	result := mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
-		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, sub.server.serverInfo()).JSON()},
+		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, gateway.ServerInfo(sub.server.config.Version)).JSON()},
 	)
 	_ = sub.out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)}) // the client may be gone
 }

@@ -77,17 +77,14 @@ func New(cfg Config) *Gateway {
 		cfg.PageSize = 1000
 	}
 	g := &Gateway{
-		config:    cfg,
-		methods:   methods(),
-		inflight:  ratelimit.NewInFlight(),
-		streams:   ratelimit.NewInFlight(),
-		listeners: ratelimit.NewInFlight(),
-		used:      newUsed(),
-		renewed:   make(chan struct{}, 1),
-		serverInfo: mcp.NewObject(
-			mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
-			mcp.Member{Name: "version", Value: mcp.String(cfg.Version)},
-		).JSON(),
+		config:     cfg,
+		methods:    methods(),
+		inflight:   ratelimit.NewInFlight(),
+		streams:    ratelimit.NewInFlight(),
+		listeners:  ratelimit.NewInFlight(),
+		used:       newUsed(),
+		renewed:    make(chan struct{}, 1),
+		serverInfo: ServerInfo(cfg.Version),
 	}
 	g.discovered = g.discover()
 	g.call = stack(g.stages(), invoke)

@@ -45,21 +45,6 @@ func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Resu
 
 func (k listKind) purpose() string { return listings[k].purpose }
 
-// discover returns the answer to server/discover, the same for everybody. With tasks it declares that a call may become
-// one and how that goes on: which do is for their servers to say, call by call.
-// https://modelcontextprotocol.io/specification/2026-07-28/server/discover
-func (g *Gateway) discover() mcp.Object {
-	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
-	for _, revision := range mcp.Revisions() {
-		versions = append(versions, mcp.String(revision))
-	}
-	return g.finish(hinted(mcp.NewObject(
-		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
-		mcp.Member{Name: "capabilities", Value: mcp.RawJSON(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
-			`"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{},"extensions":{"` + mcp.ExtensionTasks + `":{}}}`)},
-	)))
-}
-
 // hinted adds the hints of caching. Lists are filtered by caller, so they are private; nothing here knows how long an
 // upstream keeps its items, so they are stale at once and changes are told instead.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching

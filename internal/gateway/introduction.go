@@ -1,0 +1,39 @@
+package gateway
+
+import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+
+// ServerInfo returns what the gateway calls itself to clients of either era.
+func ServerInfo(version string) mcp.RawJSON {
+	return mcp.NewObject(
+		mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
+		mcp.Member{Name: "version", Value: mcp.String(version)},
+	).JSON()
+}
+
+// Capabilities returns what the gateway declares to be able to do, the same to everybody, in the form of the modern era.
+// The door leaves out what an older revision does not know. With tasks it declares that a call may become one and how
+// that goes on: which do is for their servers to say, call by call.
+func Capabilities() mcp.Object {
+	changing := mcp.RawJSON(`{"listChanged":true}`)
+	return mcp.NewObject(
+		mcp.Member{Name: "tools", Value: changing},
+		mcp.Member{Name: "prompts", Value: changing},
+		mcp.Member{Name: "resources", Value: mcp.RawJSON(`{"subscribe":true,"listChanged":true}`)},
+		mcp.Member{Name: "completions", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "logging", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "extensions", Value: mcp.RawJSON(`{"` + mcp.ExtensionTasks + `":{}}`)},
+	)
+}
+
+// discover returns the answer to server/discover, the same for everybody.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/discover
+func (g *Gateway) discover() mcp.Object {
+	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
+	for _, revision := range mcp.Revisions() {
+		versions = append(versions, mcp.String(revision))
+	}
+	return g.finish(hinted(mcp.NewObject(
+		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
+		mcp.Member{Name: "capabilities", Value: Capabilities().JSON()},
+	)))
+}

@@ -40,7 +40,7 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.sessions.end(r.Context(), l, endClosed)
-	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
+	l.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// From the root that clients see, as some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id

@@ -43,7 +43,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
-	sub.told = s.desk.Lists(x.caller) // before the acknowledgement: what changes after it is told
+	sub.told = s.catalogue.Lists(x.caller) // before the acknowledgement: what changes after it is told
 	defer sub.stop()
 	sub.open(r.Context(), uris)
 	s.leave(x)
@@ -106,7 +106,7 @@ func (sub *subscription) open(ctx context.Context, uris []string) {
 		all.Go(func() {
 			for i := range next {
 				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
-					stops[i], err = s.desk.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					stops[i], err = s.resources.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
 					return result, err
 				})
 				if told != nil {
@@ -202,7 +202,7 @@ func (sub *subscription) wait(ctx context.Context) bool {
 		over = timer.C
 	}
 	for {
-		changed := s.desk.Changed()
+		changed := s.catalogue.Changed()
 		caller, ok := s.resolve(sub.x.principal)
 		if !ok {
 			return true
@@ -235,7 +235,7 @@ func (sub *subscription) wait(ctx context.Context) bool {
 // tell sends a notice of each list that changed, and of each resource that did and that the caller may still read. told
 // is whether there was any.
 func (sub *subscription) tell(caller gateway.Caller) (told bool, err error) {
-	digests := sub.server.desk.Lists(caller)
+	digests := sub.server.catalogue.Lists(caller)
 	before := changes(sub.told)
 	sub.told = digests
 	for i, change := range changes(digests) {
@@ -248,7 +248,7 @@ func (sub *subscription) tell(caller gateway.Caller) (told bool, err error) {
 		told = true
 	}
 	for _, uri := range sub.take() {
-		if !sub.server.desk.Reads(caller, uri) {
+		if !sub.server.resources.Reads(caller, uri) {
 			continue
 		}
 		if err := sub.notify(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})); err != nil {

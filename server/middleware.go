@@ -225,14 +225,14 @@ func (x *exchange) record(outcome, reason string) {
 	if x.refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
 	}
-	x.server.desk.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), line)
+	x.server.records.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), line)
 }
 
 // admitted finds the caller's tenant, and takes one request token of it before the body is read. A tenant named in the
 // path must be that of the token: it chooses nothing.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
-	if x.caller, err = s.desk.Admit(r.Context(), x.principal, 1); err != nil {
+	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {
 		x.refuseAdmission(err)
 		return false
 	}

@@ -148,7 +148,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		}
 	}
 	_, w.told = s.guarded(ctx, func() (result mcp.Object, err error) {
-		w.stop, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
+		w.stop, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
 		return result, err
 	})
 	if !l.settle(uri, w) && w.told == nil {

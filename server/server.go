@@ -16,12 +16,9 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -62,26 +59,17 @@ type Settings struct {
 	TrustedProxies       []netip.Prefix
 }
 
-// desk is the part of *gateway.Gateway that the door uses.
-type desk interface {
-	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
-	Resolve(p auth.Principal) (gateway.Caller, error)
-	Charge(ctx context.Context, c gateway.Caller, n int) error
-	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
-	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
-	OpenStream(c gateway.Caller, kind string) (closed func(), err error)
-	Lists(c gateway.Caller) gateway.Digests
-	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (stop func(), err error)
-	Reads(c gateway.Caller, uri string) bool
-	Changed() <-chan struct{}
-	Refuse(ctx context.Context, r audit.Record)
-}
-
 // Server is the client-facing HTTP service. It is safe for concurrent use.
 type Server struct {
 	config    Config
-	desk      desk
 	log       *slog.Logger
+	admission admission // the desk, part by part
+	desk      handling
+	places    streaming
+	catalogue listing
+	resources watching
+	records   recording
+
 	sessions  *sessions
 	lists     *loweredLists
 	calls     *calls
@@ -99,7 +87,7 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
 
-func newServer(cfg Config, desk desk) *Server {
+func newServer(cfg Config, d desk) *Server {
 	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
 	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
 	cfg.MaxBody = orDefault(cfg.MaxBody, 4<<20)
@@ -112,7 +100,7 @@ func newServer(cfg Config, desk desk) *Server {
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	return &Server{
 		config:    cfg,
-		desk:      desk,
+		admission: d, desk: d, places: d, catalogue: d, resources: d, records: d,
 		log:       log,
 		sessions:  newSessions(&cfg, instance, log),
 		lists:     newLoweredLists(),

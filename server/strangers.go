@@ -132,6 +132,6 @@ func (s *strangers) sums() []audit.Record {
 // recordStrangers puts the sums of a window on record.
 func (s *Server) recordStrangers(ctx context.Context) {
 	for _, sum := range s.strangers.sums() {
-		s.desk.Refuse(ctx, sum)
+		s.records.Refuse(ctx, sum)
 	}
 }

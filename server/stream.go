@@ -41,7 +41,7 @@ func (s *Server) takePlace(x *exchange, kind string) (*place, *refusal) {
 		s.streams.Add(-1)
 		return nil, errStreams
 	}
-	closed, err := s.desk.OpenStream(x.caller, kind)
+	closed, err := s.places.OpenStream(x.caller, kind)
 	if err != nil {
 		s.streams.Add(-1)
 		told := toldOf(err)
@@ -57,7 +57,7 @@ func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	if !slices.Contains(settings.Issuers, p.Issuer) {
 		return gateway.Caller{}, false
 	}
-	caller, err := s.desk.Resolve(p)
+	caller, err := s.admission.Resolve(p)
 	return caller, err == nil
 }
 
@@ -270,7 +270,7 @@ func (w *follower) send(events []session.Event) bool {
 // that changed and that it may still read. It is false when the stream's tenant or issuer is gone.
 func (w *follower) tell(ctx context.Context) bool {
 	s := w.server
-	w.changed, w.stirring = s.desk.Changed(), w.session.stirring()
+	w.changed, w.stirring = s.catalogue.Changed(), w.session.stirring()
 	caller, ok := s.resolve(w.principal)
 	if !ok {
 		return false
@@ -278,7 +278,7 @@ func (w *follower) tell(ctx context.Context) bool {
 	if !w.session.listens() {
 		return true
 	}
-	for _, method := range w.session.claim(s.desk.Lists(caller), w.stream) {
+	for _, method := range w.session.claim(s.catalogue.Lists(caller), w.stream) {
 		if !w.put(ctx, method, mcp.Object{}) {
 			return false
 		}
@@ -291,7 +291,7 @@ func (w *follower) tell(ctx context.Context) bool {
 	}
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if s.desk.Reads(caller, uri) && !w.put(ctx, mcp.NotifyResourceUpdated, params) {
+		if s.resources.Reads(caller, uri) && !w.put(ctx, mcp.NotifyResourceUpdated, params) {
 			return false
 		}
 	}

@@ -3,8 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"runtime/debug"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -43,7 +40,7 @@ type call struct {
 	place   place         // taken by limited
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration // of the item's time in all rounds; set by timed
-	asking  bool          // set by settled: the result asks for input
+	asking  bool          // set by conformed: the result asks for input
 	outcome string        // set by whoever decides it; "" is a plain result
 	repairs atomic.Int64  // made by sanitized; notifications may come from another goroutine
 	logs    logs          // passed by sanitized
@@ -80,10 +77,10 @@ type Stage func(next Handler) Handler
 //   - an item sees only arguments that passed its checks, within its time;
 //   - that an item's server is down is found by its use, innermost: such a call costs what every call costs, its caller
 //     is one who may use the item, and wrong arguments are told meanwhile;
-//   - a client gets only what the protocol lets it get, judged as the client sees it: settled wraps sanitized;
+//   - a client gets only what the protocol lets it get, judged as the client sees it: conformed wraps sanitized;
 //   - nothing leaves without passing sanitized, so it wraps the item itself.
 func (g *Gateway) stages() []Stage {
-	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.validated, g.timed, g.settled, g.sanitized}
+	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.validated, g.timed, g.conformed, g.sanitized}
 }
 
 func stack(stages []Stage, inner Handler) Handler {
@@ -122,24 +119,6 @@ func (g *Gateway) audited(next Handler) Handler {
 	}
 }
 
-// unrecordable refuses a call of which nothing has happened, because there is no room for its record.
-func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
-	failure := explain(errUnrecordable)
-	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
-	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
-	return failure.told
-}
-
-// kept puts r on record. It is false when that failed, or is not done in time; the log then says what may be missing.
-func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
-	err := g.config.Audit.Keep(r)
-	if err != nil {
-		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id", r.RequestID, "tenant", r.TenantID,
-			"item", r.Item, "outcome", r.Outcome, "error", err)
-	}
-	return err == nil
-}
-
 // guarded turns a panic further in into an error, so that it is on record and counted, and ends this call alone.
 func (g *Gateway) guarded(ctx context.Context, c *call, next Handler) (result mcp.Object, err error) {
 	defer func() {
@@ -149,43 +128,6 @@ func (g *Gateway) guarded(ctx context.Context, c *call, next Handler) (result mc
 		}
 	}()
 	return next(ctx, c)
-}
-
-// record returns the audit line of the call.
-func (c *call) record(failure failure, started time.Time) *audit.Record {
-	principal := &c.caller.Principal
-	r := &audit.Record{
-		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
-		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
-		Method: c.request.Method, Item: c.method.spelt(c.params), Outcome: c.kind(failure), Reason: failure.reason,
-		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
-	}
-	r.Server = c.away
-	if c.item != nil {
-		r.Server = c.item.Server
-	}
-	if c.state != nil || c.asking {
-		r.CallID = c.callID()
-	}
-	if c.task != nil {
-		r.Item, r.CallID = c.task.tool, c.task.callID
-	}
-	if arguments := c.params.Value("arguments"); arguments != nil {
-		digest := sha256.Sum256(arguments)
-		r.Arguments = "sha256:" + hex.EncodeToString(digest[:])
-	}
-	return r
-}
-
-// kind is the outcome in one word.
-func (c *call) kind(failure failure) string {
-	switch {
-	case failure.told != nil:
-		return failure.kind
-	case c.outcome != "":
-		return c.outcome
-	}
-	return "ok"
 }
 
 // measured counts the call, its time and its refusal. What the client spelt is no label: an unknown tool is "".

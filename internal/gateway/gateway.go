@@ -56,15 +56,15 @@ type Request struct {
 
 // Gateway is the desk. It is safe for concurrent use.
 type Gateway struct {
-	config     Config
-	serverInfo mcp.RawJSON
-	discovered mcp.Object
-	methods    map[string]*method // of calls
-	call       Handler
-	inflight   *ratelimit.InFlight
-	streams    *ratelimit.InFlight
-	listeners  *ratelimit.InFlight
-	used       *used
+	config        Config
+	serverInfo    mcp.RawJSON
+	discovered    mcp.Object
+	methods       map[string]*method // of calls
+	call          Handler
+	inflight      *ratelimit.InFlight // calls
+	streams       *ratelimit.InFlight // event streams
+	subscriptions *ratelimit.InFlight // subscriptions to resources
+	used          *used
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]
@@ -77,14 +77,14 @@ func New(cfg Config) *Gateway {
 		cfg.PageSize = 1000
 	}
 	g := &Gateway{
-		config:     cfg,
-		methods:    methods(),
-		inflight:   ratelimit.NewInFlight(),
-		streams:    ratelimit.NewInFlight(),
-		listeners:  ratelimit.NewInFlight(),
-		used:       newUsed(),
-		renewed:    make(chan struct{}, 1),
-		serverInfo: ServerInfo(cfg.Version),
+		config:        cfg,
+		methods:       methods(),
+		inflight:      ratelimit.NewInFlight(),
+		streams:       ratelimit.NewInFlight(),
+		subscriptions: ratelimit.NewInFlight(),
+		used:          newUsed(),
+		renewed:       make(chan struct{}, 1),
+		serverInfo:    ServerInfo(cfg.Version),
 	}
 	g.discovered = g.discover()
 	g.call = stack(g.stages(), invoke)
@@ -124,14 +124,14 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPlace]bool
-	settled := time.NewTimer(settleTime) // runs from the first change since patterns were last looked at
-	defer settled.Stop()
+	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at
+	defer quiet.Stop()
 	for running := true; ; {
 		changed := g.config.Registry.Changed()
 		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
 		if !running {
-			settled.Reset(settleTime)
+			quiet.Reset(reportAfter)
 			running = true
 		}
 		for same := true; same; {
@@ -140,7 +140,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 				same = false
 			case <-g.renewed:
 				same = false
-			case <-settled.C:
+			case <-quiet.C:
 				unmatched, running = g.reportUnmatched(ctx, unmatched), false
 			case <-ctx.Done():
 				return nil
@@ -149,9 +149,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// settleTime is how long after a change what patterns match is reported: a reload changes tenants and servers one after
-// the other, and servers come one by one.
-const settleTime = time.Second
+// reportAfter is how long after a change the gateway looks which patterns match nothing: a reload changes tenants and
+// servers one after the other, and servers come up one by one, so a look right away would report what is right soon.
+const reportAfter = time.Second
 
 // Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and
 // no change goes unseen.

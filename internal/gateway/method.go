@@ -27,7 +27,7 @@ type method struct {
 	label     string                                                   // of metrics; with a star for the item's name where that is bounded
 	find      func(*Gateway, *call) error                              // sets the item, when the caller may use it
 	check     func(*call) error                                        // of what the client sent along
-	settle    func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
+	conform   func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
 	rescue    func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
 	use       Handler
 }
@@ -37,37 +37,37 @@ func methods() map[string]*method {
 	table := map[string]*method{
 		mcp.MethodToolsCall: {
 			arguments: true, label: "*", find: (*Gateway).findTool, check: checkTool,
-			settle: (*Gateway).settleTool, use: useTool,
+			conform: (*Gateway).conformTool, use: useTool,
 		},
 		mcp.MethodPromptsGet: {
 			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkPrompt,
-			settle: settlePrompt, use: useItem,
+			conform: conformPrompt, use: useItem,
 		},
 		mcp.MethodResourcesRead: {
 			label: "resource", find: (*Gateway).findResource, check: unchecked,
-			settle: settleRead, rescue: rescueRead, use: useItem,
+			conform: conformRead, rescue: rescueRead, use: useItem,
 		},
 		mcp.MethodComplete: {
 			label: "completion", find: (*Gateway).findReference, check: checkCompletion,
-			settle: settleCompletion, rescue: rescueCompletion, use: useItem,
+			conform: conformCompletion, rescue: rescueCompletion, use: useItem,
 		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once for each. They cost a request of
 		// the tenant at the door, like all else, and no call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			settle: settleTask, rescue: rescueTask, use: useTool,
+			conform: conformTask, rescue: rescueTask, use: useTool,
 		},
 		mcp.MethodTasksUpdate: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: checkUpdate,
-			settle: settleEmpty, use: useTool,
+			conform: conformEmpty, use: useTool,
 		},
 		mcp.MethodTasksCancel: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			settle: settleCancel, use: useTool,
+			conform: conformCancel, use: useTool,
 		},
 		mcp.MethodTasksResult: {
 			free: true, time: resultTime, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			settle: settleTaskResult, use: useTool,
+			conform: conformTaskResult, use: useTool,
 		},
 	}
 	for name, m := range table {
@@ -239,22 +239,22 @@ func checkCompletion(c *call) error {
 	return nil
 }
 
-// settleTool checks structured content against the tool's output schema.
-func (g *Gateway) settleTool(c *call, result mcp.Object) (mcp.Object, error) {
+// conformTool checks structured content against the tool's output schema.
+func (g *Gateway) conformTool(c *call, result mcp.Object) (mcp.Object, error) {
 	return g.outputChecked(c, result), nil
 }
 
-func settlePrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformPrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if !result.Value("messages").IsArray() {
 		return mcp.Object{}, c.broken("a prompt without messages")
 	}
 	return result, nil
 }
 
-// settleRead refuses a resource without contents, which is how older servers say that there is none, and keeps how long
+// conformRead refuses a resource without contents, which is how older servers say that there is none, and keeps how long
 // the server says that the contents are good: for this caller alone, and not when they came of answers to questions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
-func settleRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	contents, ok := result.Value("contents").Elements()
 	if !ok {
 		return mcp.Object{}, c.broken("a resource without contents")
@@ -284,8 +284,8 @@ func (c *call) absent() error {
 	return &unknownError{kind: registry.KindResource, name: c.params.Text("uri"), answered: true}
 }
 
-// settleCompletion cuts the values to as many as the protocol allows, and to a size.
-func settleCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+// conformCompletion cuts the values to as many as the protocol allows, and to a size.
+func conformCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	completion := result.Object("completion")
 	values, ok := completion.Value("values").Elements()
 	if !ok {

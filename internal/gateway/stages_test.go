@@ -95,7 +95,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"settled": func(t *testing.T, s *story) error {
+	"conformed": func(t *testing.T, s *story) error {
 		s.says(`{"resultType":"task","taskId":"1"}`)
 		if _, err := s.run(t, s.params); err == nil {
 			return errors.New("a result that nobody understands passes")

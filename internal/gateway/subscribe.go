@@ -22,7 +22,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 	}
 	subscribe := &method{
 		Method: mcp.MethodOf(mcp.MethodSubscribe),
-		label:  "subscription", find: (*Gateway).findResource, check: unchecked, settle: settleNothing,
+		label:  "subscription", find: (*Gateway).findResource, check: unchecked, conform: conformNothing,
 		use: func(ctx context.Context, s *call) (_ mcp.Object, err error) {
 			stop, err = g.subscribe(ctx, s, updated)
 			return mcp.Object{}, err
@@ -39,7 +39,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 
 // subscribe opens the subscription of a call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	leave, ok := enter(g.listeners, s.caller, maxSubscriptions)
+	leave, ok := enter(g.subscriptions, s.caller, maxSubscriptions)
 	if !ok {
 		return nil, errSubscriptions
 	}
@@ -66,7 +66,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	return stop, nil
 }
 
-func settleNothing(_ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) { return result, nil }
+func conformNothing(_ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) { return result, nil }
 
 // Reads tells whether the caller may read the resource with that exposed URI now.
 func (g *Gateway) Reads(c Caller, uri string) bool {

@@ -61,8 +61,8 @@ func needsTask(tool *registry.Tool) bool {
 // isStranded tells whether the tool runs only as a task, and its server has none: nobody can call it.
 func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
 
-// runAs settles whether the call of a tool may become a task, and of which form. What asks for one means something to
-// clients of one revision alone.
+// runAs decides whether the call of a tool may become a task, and of which form. The member that asks for one means
+// something to clients of one revision alone.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
 func (c *call) runAs() error {
 	wanted := c.params.Value("task")
@@ -166,9 +166,9 @@ func isStatus(t mcp.Object) bool {
 	return slices.Contains([]string{"working", "input_required", "completed", "failed", "cancelled"}, t.Text("status"))
 }
 
-// settleTask lets the state of a task out: with what it asks of this client, or with the result or error in the forms
+// conformTask lets the state of a task out: with what it asks of this client, or with the result or error in the forms
 // that those of a call have.
-func settleTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if result.Text("taskId") != c.task.own || !isStatus(result) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
 	}
@@ -219,19 +219,19 @@ func checkUpdate(c *call) error {
 	return nil
 }
 
-// settleEmpty answers that a server took what it was told, and nothing else.
-func settleEmpty(*Gateway, *call, mcp.Object) (mcp.Object, error) { return mcp.Object{}, nil }
+// conformEmpty answers that a server took what it was told, and nothing else.
+func conformEmpty(*Gateway, *call, mcp.Object) (mcp.Object, error) { return mcp.Object{}, nil }
 
-// settleCancel lets out what the form of the task answers to its end: its state, or nothing.
-func settleCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+// conformCancel lets out what the form of the task answers to its end: its state, or nothing.
+func conformCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if c.task.form == mcp.TasksAsked {
-		return settleTask(g, c, result)
+		return conformTask(g, c, result)
 	}
 	return mcp.Object{}, nil
 }
 
-// settleTaskResult lets the result of a task out, which is one of its tool.
-func settleTaskResult(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+// conformTaskResult lets the result of a task out, which is one of its tool.
+func conformTaskResult(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	result = g.outputChecked(c, result)
 	return result.With("_meta", c.relate(result.Object("_meta")).JSON()), nil
 }

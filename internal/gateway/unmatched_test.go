@@ -135,7 +135,7 @@ func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 		}
 		for _, step := range steps {
 			step.change()
-			time.Sleep(settleTime) // in a bubble
+			time.Sleep(reportAfter) // in a bubble
 			synctest.Wait()
 			if got := len(b.Unmatched()); got != step.unmatched {
 				t.Errorf("%s: %d patterns match nothing, want %d", step.name, got, step.unmatched)
@@ -170,7 +170,7 @@ func TestReloadTellsNoPassingWarning(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
-		time.Sleep(3 * settleTime)
+		time.Sleep(3 * reportAfter)
 		for _, name := range []string{"more", "yet-more"} {
 			if err := b.SetTenants(rules("lib__" + name)); err != nil {
 				t.Fatal(err)
@@ -179,7 +179,7 @@ func TestReloadTellsNoPassingWarning(t *testing.T) {
 			s := l.source("lib")
 			s.Tools[0].Definition = s.Tools[0].Definition.With("name", mcp.String(name))
 			b.replace(t, s)
-			time.Sleep(3 * settleTime)
+			time.Sleep(3 * reportAfter)
 		}
 		cancel()
 		if err := <-done; err != nil {

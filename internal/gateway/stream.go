@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -20,15 +18,4 @@ func (g *Gateway) OpenStream(c Caller, kind string) (closed func(), err error) {
 	}
 	gone := g.config.Metrics.StreamOpened(c.Tenant.ID, kind)
 	return func() { gone(); leave() }, nil
-}
-
-// Refuse records a refusal at the door: a failed login, a bad origin, a limit. The refusals that a sum stands for were
-// counted one by one.
-func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
-	if r.Count == 0 {
-		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
-	}
-	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
-		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)
-	}
 }

@@ -13,8 +13,8 @@ const (
 	maxQuestionKey = 256 // bytes
 )
 
-// settled lets only those results out that the protocol allows for the method and that this client can understand.
-func (g *Gateway) settled(next Handler) Handler {
+// conformed lets only those results out that the protocol allows for the method and that this client can understand.
+func (g *Gateway) conformed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		result, err := next(ctx, c)
 		if err != nil {
@@ -26,11 +26,11 @@ func (g *Gateway) settled(next Handler) Handler {
 		}
 		kind := result.Value("resultType")
 		if kind == nil {
-			return c.method.settle(g, c, result)
+			return c.method.conform(g, c, result)
 		}
 		switch word, _ := kind.Text(); word {
 		case "complete":
-			return c.method.settle(g, c, result)
+			return c.method.conform(g, c, result)
 		case "input_required":
 			return c.asks(result)
 		case "task":

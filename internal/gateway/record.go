@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// record returns the audit line of the call.
+func (c *call) record(failure failure, started time.Time) *audit.Record {
+	principal := &c.caller.Principal
+	r := &audit.Record{
+		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
+		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
+		Method: c.request.Method, Item: c.method.spelt(c.params), Outcome: c.kind(failure), Reason: failure.reason,
+		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
+	}
+	r.Server = c.away
+	if c.item != nil {
+		r.Server = c.item.Server
+	}
+	if c.state != nil || c.asking {
+		r.CallID = c.callID()
+	}
+	if c.task != nil {
+		r.Item, r.CallID = c.task.tool, c.task.callID
+	}
+	if arguments := c.params.Value("arguments"); arguments != nil {
+		digest := sha256.Sum256(arguments)
+		r.Arguments = "sha256:" + hex.EncodeToString(digest[:])
+	}
+	return r
+}
+
+// kind is the outcome in one word.
+func (c *call) kind(failure failure) string {
+	switch {
+	case failure.told != nil:
+		return failure.kind
+	case c.outcome != "":
+		return c.outcome
+	}
+	return "ok"
+}
+
+// unrecordable refuses a call of which nothing has happened, because there is no room for its record.
+func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
+	failure := explain(errUnrecordable)
+	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
+	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
+	return failure.told
+}
+
+// kept puts r on record. It is false when that failed, or is not done in time; the log then says what may be missing.
+func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
+	err := g.config.Audit.Keep(r)
+	if err != nil {
+		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id", r.RequestID, "tenant", r.TenantID,
+			"item", r.Item, "outcome", r.Outcome, "error", err)
+	}
+	return err == nil
+}
+
+// Refuse records a refusal at the door: a failed login, a bad origin, a limit. The refusals that a sum stands for were
+// counted one by one.
+func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
+	if r.Count == 0 {
+		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
+	}
+	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
+		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)
+	}
+}

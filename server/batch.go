@@ -93,14 +93,14 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
 	for i, m := range requests {
-		ctx, c, refused := s.beginLegacy(ctx, l, m.ID)
+		ctx, j, refused := s.beginLegacy(ctx, l, m.ID)
 		if refused != nil {
 			x.recordRefusal(refused)
 			answers[i] = answer{id: m.ID, err: refused.told}
 			continue
 		}
-		defer s.calls.finish(c)
-		defer l.leave(c)
+		defer s.jobs.finish(j)
+		defer l.leave(j)
 		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way) })
 	}
 	all.Wait()

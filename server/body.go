@@ -45,7 +45,7 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 		return nil, errBody
 	}
 	if r.ContentLength < 0 {
-		s.settleBody(x, int64(len(data)))
+		s.trimBody(x, int64(len(data)))
 	}
 	// Only now: net/http discards what it can of a body that was not read to its end.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
@@ -71,8 +71,8 @@ func (s *Server) setAside(x *exchange, length int64) bool {
 	return true
 }
 
-// settleBody gives back what a body did not need.
-func (s *Server) settleBody(x *exchange, length int64) {
+// trimBody gives back what a body did not need.
+func (s *Server) trimBody(x *exchange, length int64) {
 	if rest := x.held.body - length; rest > 0 {
 		x.held.body = length
 		s.bodies.Add(-rest)

@@ -55,3 +55,23 @@ type watching interface {
 type recording interface {
 	Refuse(ctx context.Context, r audit.Record)
 }
+
+// handle puts a request before the desk.
+func (s *Server) handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
+	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
+}
+
+// guarded calls the desk. A panic there becomes an internal error: the goroutine may be one that nobody else guards.
+func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object, told *mcp.Error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			s.panicked(ctx, problem)
+			result, told = mcp.Object{}, errPanic.told
+		}
+	}()
+	result, err := do()
+	if err != nil {
+		return mcp.Object{}, toldOf(err)
+	}
+	return result, nil
+}

@@ -63,16 +63,16 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
 	}
-	ctx, c, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
-	defer s.calls.finish(c)
-	defer l.leave(c)
+	defer s.jobs.finish(j)
+	defer l.leave(j)
 	p := s.newReply(r.Context(), x, l)
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()))
-	x.settleAnswer(&a)
+	x.outcome = a.word()
 	if a.silent {
 		p.finish(ctx, 0, nil)
 		return
@@ -84,31 +84,28 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	if status == http.StatusOK && x.prefersStream {
 		p.follow(r.Context())
 	}
-	if p.settle() == "" && a.err != nil {
+	if p.decide() == "" && a.err != nil {
 		x.answerError(a.id, a.err, status)
 		return
 	}
 	p.finish(ctx, status, a.message(x.id))
 }
 
-// settleAnswer keeps the outcome for the log.
-func (x *exchange) settleAnswer(a *answer) { x.outcome = a.word() }
-
 // beginLegacy adds a call of a session. Its context ends when the client cancels it, when the session ends or when the
 // process does.
-func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.Context, *call, *refusal) {
-	ctx, c := s.calls.begin(ctx, id)
-	if c == nil {
+func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.Context, *job, *refusal) {
+	ctx, j := s.jobs.begin(ctx, id)
+	if j == nil {
 		return ctx, nil, errDraining
 	}
-	if refused := l.enter(c); refused != nil {
-		s.calls.finish(c)
+	if refused := l.enter(j); refused != nil {
+		s.jobs.finish(j)
 		return ctx, nil, refused
 	}
 	if l.shared {
-		c.heeds.Go(func() { s.heed(ctx, l, c) }) // finish waits for it
+		j.heeds.Go(func() { s.heed(ctx, l, j) }) // finish waits for it
 	}
-	return ctx, c, nil
+	return ctx, j, nil
 }
 
 // legacyAnswer runs one request of a session, and brings the result into the session's revision.
@@ -128,7 +125,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	case mcp.MethodUnsubscribe:
 		a.err = l.unsubscribe(m.Params)
 	default:
-		a.result, a.err = s.converse(ctx, c, l, way, id, m)
+		a.result, a.err = s.inRounds(ctx, c, l, way, id, m)
 		if a.err == nil {
 			a.result = s.lower(l.speaks(), m.Method, a.result)
 		}
@@ -174,7 +171,7 @@ func (s *Server) get(x *exchange, r *http.Request) {
 }
 
 // findFeed returns what a GET is for, and a place for it.
-func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *place, *refusal) {
+func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *refusal) {
 	l, refused := s.sessions.of(x, r)
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
@@ -189,7 +186,7 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *place, *refusal
 	if refused != nil {
 		return nil, nil, refused
 	}
-	place, refused := s.takePlace(x, "get")
+	place, refused := s.takeStreamPlace(x, "get")
 	return f, place, refused
 }
 

@@ -28,7 +28,7 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		x.refuse("", errAccept)
 		return
 	}
-	place, refused := s.takePlace(x, "sse")
+	place, refused := s.takeStreamPlace(x, "sse")
 	if refused != nil {
 		x.refuse("", refused)
 		return
@@ -103,7 +103,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		return
 	default:
 	}
-	ctx, c, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
@@ -111,10 +111,10 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 	taken := x.held // goes to the call
 	x.held = held{}
 	go func() { // Wait waits for it
-		defer s.calls.finish(c)
-		defer l.leave(c)
+		defer s.jobs.finish(j)
+		defer l.leave(j)
 		defer func() { s.giveBack(taken) }()
-		s.answerSSE(ctx, x, l, m, &line{asks: true, body: taken.body, rest: func() { s.rest(&taken) }})
+		s.answerSSE(ctx, x, l, m, &line{carriesQuestions: true, body: taken.body, rest: func() { s.rest(&taken) }})
 	}()
 	x.writeStatus(http.StatusAccepted)
 }

@@ -33,7 +33,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		x.refuse(m.ID, refused)
 		return
 	}
-	place, refused := s.takePlace(x, "listen")
+	place, refused := s.takeStreamPlace(x, "listen")
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return

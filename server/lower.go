@@ -177,7 +177,7 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 
 // lowerQuestion brings a request to the client into a revision. The client can be asked it, so what is left differs in
 // form only.
-func lowerQuestion(revision string, asks mcp.Object, method string, params mcp.Object) mcp.Object {
+func lowerQuestion(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
 	params = params.Without("task")
 	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
 		params = params.Without("_meta")
@@ -186,7 +186,7 @@ func lowerQuestion(revision string, asks mcp.Object, method string, params mcp.O
 	}
 	switch {
 	case method == mcp.MethodSample:
-		return lowerSampling(revision, asks, params)
+		return lowerSampling(revision, capabilities, params)
 	case method != mcp.MethodElicit:
 		return params
 	case revision < mcp.Revision2511: // there is one mode
@@ -199,9 +199,9 @@ func lowerQuestion(revision string, asks mcp.Object, method string, params mcp.O
 
 // lowerSampling brings a request for sampling into a revision: several blocks in one message came with 2025-11-25,
 // which also asked for a capability to include context.
-func lowerSampling(revision string, asks, params mcp.Object) mcp.Object {
+func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2511 {
-		if !asks.Object("sampling").Has("context") && params.Text("includeContext") != "none" {
+		if !capabilities.Object("sampling").Has("context") && params.Text("includeContext") != "none" {
 			params = params.Without("includeContext")
 		}
 		return params

@@ -14,7 +14,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // requestIDHeader names the id of a request in its answer, whatever that is.
@@ -99,7 +98,7 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	switch {
 	case s.working.Add(1) > int64(s.config.MaxCalls):
 		x.refuse("", errOverload)
-	case s.calls.closed():
+	case s.jobs.closed():
 		x.refuse("", errDraining)
 	case r.ContentLength > s.config.MaxBody:
 		x.refuse("", errBodySize)
@@ -111,33 +110,6 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 		return true
 	}
 	return false
-}
-
-// held is what a request in work takes of what all share.
-type held struct {
-	place bool  // among the requests in work
-	body  int64 // bytes of maxBodies
-}
-
-// leave gives back, once, what the request holds. What it said is not needed any more: an idle stream keeps none of it.
-func (s *Server) leave(x *exchange) {
-	s.giveBack(x.held)
-	x.held, x.meta = held{}, mcp.Object{}
-}
-
-// rest gives back the place among the requests in work before the rest of what is held.
-func (s *Server) rest(h *held) {
-	if h.place {
-		h.place = false
-		s.working.Add(-1)
-	}
-}
-
-func (s *Server) giveBack(h held) {
-	if h.place {
-		s.working.Add(-1)
-	}
-	s.bodies.Add(-h.body)
 }
 
 // authenticated finds out whose token the request carries, before anything of it is read.

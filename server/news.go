@@ -151,7 +151,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		w.stop, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
 		return result, err
 	})
-	if !l.settle(uri, w) && w.told == nil {
+	if !l.finishOpening(uri, w) && w.told == nil {
 		w.stop() // it ended while it was opened
 	}
 	return w.told
@@ -176,8 +176,8 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 	return w, true
 }
 
-// settle makes known what became of a subscription. It is false when the subscription is not wanted any more.
-func (l *live) settle(uri string, w *watch) bool {
+// finishOpening makes known what became of a subscription. It is false when the subscription is not wanted any more.
+func (l *live) finishOpening(uri string, w *watch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(w.opened)
@@ -216,27 +216,4 @@ func (w *watch) end() {
 		}
 	default:
 	}
-}
-
-// setLevel sets from which level on the client wants log messages.
-// https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level
-func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
-	name := params.Text("level")
-	level, ok := mcp.LevelOf(name)
-	if !ok {
-		return errLevel.told
-	}
-	l.wantLogs(level)
-	if l.shared {
-		if err := s.config.Log.Keep(ctx, l.name, keptLevel, name); err != nil {
-			return errGone
-		}
-	}
-	return nil
-}
-
-func (l *live) wantLogs(level mcp.Level) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.level = level
 }

@@ -27,8 +27,8 @@ func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 
 // heed cancels a call when another replica was told to, and ends the session when it ended there. It returns when the
 // call is over.
-func (s *Server) heed(ctx context.Context, l *live, c *call) {
-	stream := cancelStream(c.id)
+func (s *Server) heed(ctx context.Context, l *live, j *job) {
+	stream := cancelStream(j.id)
 	// What stands there already meant an earlier call with the same id, and then nothing follows.
 	_, more, err := s.config.Log.Read(ctx, l.name, stream, "")
 	for err == nil && more != nil {
@@ -37,7 +37,7 @@ func (s *Server) heed(ctx context.Context, l *live, c *call) {
 		}
 		var events []session.Event
 		if events, more, err = s.config.Log.Read(ctx, l.name, stream, ""); len(events) > 0 {
-			c.cancel(errCancelled)
+			j.cancel(errCancelled)
 		}
 	}
 	if _, err := s.config.Log.Kept(ctx, l.name, keptLevel); errors.Is(err, session.ErrUnknown) {

@@ -58,7 +58,7 @@ func (p *reply) line(connection context.Context) *line {
 		return err
 	}
 	rest := sync.OnceFunc(func() { p.server.rest(&p.x.held) })
-	return &line{asks: p.x.acceptsStream, body: p.x.held.body, send: send, rest: rest}
+	return &line{carriesQuestions: p.x.acceptsStream, body: p.x.held.body, send: send, rest: rest}
 }
 
 // follow makes a stream of the answer, unless that was decided before, and lets the connection follow it.
@@ -82,7 +82,7 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 	if p.plain || p.stream != "" {
 		return nil
 	}
-	place, refused := p.server.takePlace(p.x, "post")
+	place, refused := p.server.takeStreamPlace(p.x, "post")
 	if refused != nil {
 		p.plain = true
 		return nil
@@ -102,8 +102,8 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 	}
 }
 
-// settle decides that the answer is plain, unless it is a stream already. It returns the stream.
-func (p *reply) settle() string {
+// decide makes the answer plain, unless it is a stream already. It returns the stream.
+func (p *reply) decide() string {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -115,7 +115,7 @@ func (p *reply) settle() string {
 
 // finish gives the answer: message, or nothing when it is nil. It returns when the client has it, or left.
 func (p *reply) finish(ctx context.Context, status int, message []byte) {
-	stream := p.settle()
+	stream := p.decide()
 	switch {
 	case stream != "":
 		if _, err := p.server.config.Log.Append(context.WithoutCancel(ctx), p.session.name, stream, message, true); err != nil {

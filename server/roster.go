@@ -49,7 +49,7 @@ type bounds struct{ tenant, user int }
 // seat is where a session stands in the roster.
 type seat struct {
 	groups [2]*group // that of its tenant and that of its user
-	place  [2]int    // in the queue of each, from 1; 0: in none
+	index  [2]int    // in the queue of each, from 1; 0: in none
 	stamp  time.Time // by which it is queued: it was last used then, or later
 	gone   func()    // tells the metrics that it is out
 }
@@ -166,9 +166,9 @@ func (ro *roster) removeLocked(l *live) {
 	}
 }
 
-// settle puts a session at its place: after its client's first message, and when it is not in use any more though it
+// requeue puts a session at its place: after its client's first message, and when it is not in use any more though it
 // left the queues because it was.
-func (ro *roster) settle(l *live) {
+func (ro *roster) requeue(l *live) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
 	if ro.find(l.key) == l {
@@ -190,7 +190,7 @@ func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 func queueLocked(l *live, stamp time.Time) {
 	l.seat.stamp = stamp
 	for kind, g := range l.seat.groups {
-		if i := l.seat.place[kind]; i > 0 {
+		if i := l.seat.index[kind]; i > 0 {
 			heap.Fix(g, i-1)
 			continue
 		}
@@ -201,7 +201,7 @@ func queueLocked(l *live, stamp time.Time) {
 // unqueueLocked takes a session out of the queues, if it is in them.
 func unqueueLocked(l *live) {
 	for kind, g := range l.seat.groups {
-		if i := l.seat.place[kind]; i > 0 {
+		if i := l.seat.index[kind]; i > 0 {
 			heap.Remove(g, i-1)
 		}
 	}
@@ -239,20 +239,20 @@ func (g *group) Less(i, j int) bool { return g.queue[i].seat.stamp.Before(g.queu
 // Swap implements heap.Interface.
 func (g *group) Swap(i, j int) {
 	g.queue[i], g.queue[j] = g.queue[j], g.queue[i]
-	g.queue[i].seat.place[g.kind], g.queue[j].seat.place[g.kind] = i+1, j+1
+	g.queue[i].seat.index[g.kind], g.queue[j].seat.index[g.kind] = i+1, j+1
 }
 
 // Push implements heap.Interface.
 func (g *group) Push(l any) {
 	g.queue = append(g.queue, l.(*live))
-	g.queue[len(g.queue)-1].seat.place[g.kind] = len(g.queue)
+	g.queue[len(g.queue)-1].seat.index[g.kind] = len(g.queue)
 }
 
 // Pop implements heap.Interface.
 func (g *group) Pop() any {
 	last := len(g.queue) - 1
 	l := g.queue[last]
-	l.seat.place[g.kind] = 0
+	l.seat.index[g.kind] = 0
 	g.queue[last] = nil
 	g.queue = g.queue[:last]
 	return l

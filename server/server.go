@@ -72,8 +72,8 @@ type Server struct {
 
 	sessions  *sessions
 	lists     *loweredLists
-	calls     *calls
-	asking    *asking
+	jobs      *jobs
+	waiting   *waiting
 	strangers *strangers
 
 	working atomic.Int64 // requests in work
@@ -104,8 +104,8 @@ func newServer(cfg Config, d desk) *Server {
 		log:       log,
 		sessions:  newSessions(&cfg, instance, log),
 		lists:     newLoweredLists(),
-		calls:     newCalls(),
-		asking:    newAsking(),
+		jobs:      newJobs(),
+		waiting:   newWaiting(),
 		strangers: newStrangers(),
 		draining:  make(chan struct{}),
 	}
@@ -167,4 +167,4 @@ func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
 // Wait refuses further requests and returns when none is in work any more, or ctx ends; then it cancels the calls
 // among them and says how many they were.
-func (s *Server) Wait(ctx context.Context) int { return s.calls.wait(ctx) }
+func (s *Server) Wait(ctx context.Context) int { return s.jobs.wait(ctx) }

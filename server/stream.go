@@ -1,16 +1,13 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 const (
@@ -22,14 +19,14 @@ const (
 	keptBuffer = 4 << 10
 )
 
-// place is a place among the open streams, of the tenant and of the server.
-type place struct {
+// streamPlace is a place among the open streams, of the tenant and of the server.
+type streamPlace struct {
 	server *Server
 	closed func()
 }
 
-// takePlace takes a place for a stream of the given kind: get, post, listen, sse.
-func (s *Server) takePlace(x *exchange, kind string) (*place, *refusal) {
+// takeStreamPlace takes a place for a stream of the given kind: get, post, listen, sse.
+func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
 	select {
 	case <-s.draining:
 		if kind != "post" { // the answer to a call may still take this form
@@ -47,7 +44,7 @@ func (s *Server) takePlace(x *exchange, kind string) (*place, *refusal) {
 		told := toldOf(err)
 		return nil, &refusal{statusOf(told.Code, x.era), told}
 	}
-	return &place{s, closed}, nil
+	return &streamPlace{s, closed}, nil
 }
 
 // resolve finds anew who a stream is for. It is false when the tenant is not served any more, or the issuer whose token
@@ -61,7 +58,7 @@ func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	return caller, err == nil
 }
 
-func (p *place) leave() {
+func (p *streamPlace) leave() {
 	p.server.streams.Add(-1)
 	p.closed()
 }
@@ -118,188 +115,3 @@ func (o *stream) flush() error {
 
 // close lets the end of the stream reach the client.
 func (o *stream) close() { o.x.allowWrite() }
-
-// feed says what one connection gets: a stream of the log of a session.
-type feed struct {
-	session   *live
-	stream    string
-	after     string // id of the last event that the client has; "" for none
-	event     string // type of the events
-	numbered  bool   // the client is told the ids of events
-	tells     bool   // of changed lists, on this stream
-	principal auth.Principal
-	expiry    time.Time  // zero: it ends otherwise
-	first     *sse.Event // sent before all others; nil: none
-}
-
-// follower sends a feed to one connection. It is on the heap, and the work is done in methods that return before it
-// waits, because an idle stream keeps the stack of its goroutine.
-type follower struct {
-	*feed
-	server *Server
-	out    *stream
-	mine   *holder
-
-	silence  *time.Timer
-	over     *time.Timer     // nil: it ends otherwise
-	draining <-chan struct{} // of the server; nil once that is known
-	calm     <-chan struct{} // while draining: closed when no call is in flight
-	more     <-chan struct{} // closed when the log has more
-	changed  <-chan struct{} // closed when lists may have changed
-	stirring <-chan struct{} // closed when a resource changed
-	last     bool            // what the log has now is the last that is sent
-}
-
-// serveFeed answers with what the log has of a stream, and what comes, until the stream, the session or the connection
-// ends. It is all that an idle stream costs: one goroutine, two timers.
-func (s *Server) serveFeed(ctx context.Context, x *exchange, f *feed) {
-	w := s.newFollower(f)
-	defer w.close()
-	for more := w.begin(ctx, x); more; more = w.deliver(ctx) && w.wait(ctx) {
-	}
-}
-
-func (s *Server) newFollower(f *feed) *follower {
-	w := &follower{feed: f, server: s, draining: s.draining, silence: time.NewTimer(s.config.Heartbeat)}
-	if !f.expiry.IsZero() {
-		w.over = time.NewTimer(time.Until(f.expiry) + expiryLeeway)
-	}
-	return w
-}
-
-// begin takes the stream and answers with its beginning. It is false when the client is gone.
-func (w *follower) begin(ctx context.Context, x *exchange) bool {
-	var err error
-	if w.mine, err = w.session.hold(ctx, w.stream); err != nil {
-		return false
-	}
-	// Reading makes the stream known to the log, so that a client can resume from the very first id.
-	if _, _, err = w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after); err != nil {
-		return false
-	}
-	if w.out, err = openStream(x); err != nil {
-		return false
-	}
-	return w.first == nil || w.out.send(*w.first) == nil
-}
-
-func (w *follower) close() {
-	w.silence.Stop()
-	if w.over != nil {
-		w.over.Stop()
-	}
-	if w.out != nil {
-		w.out.close()
-	}
-	w.session.release(w.stream, w.mine)
-}
-
-// deliver sends what there is. It is false when nothing follows.
-func (w *follower) deliver(ctx context.Context) bool {
-	if w.tells && !w.tell(ctx) {
-		return false
-	}
-	events, more, err := w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after)
-	if err != nil || !w.send(events) {
-		return false
-	}
-	if w.tells {
-		w.session.sent(w.stream)
-	}
-	if more == nil || w.last {
-		return false
-	}
-	w.more = more
-	return true
-}
-
-// wait waits until there may be something to send. It is false when nothing follows.
-func (w *follower) wait(ctx context.Context) bool {
-	var over <-chan time.Time
-	if w.over != nil {
-		over = w.over.C
-	}
-	select {
-	case <-w.more:
-	case <-w.changed:
-	case <-w.stirring:
-	case <-w.silence.C:
-		return w.breakSilence()
-	case <-w.draining: // answers on their way still reach the client
-		w.draining, w.calm = nil, w.session.calmed()
-	case <-w.calm:
-		w.last = true
-	case <-over:
-		return false
-	case <-w.mine.lost:
-		return false
-	case <-w.session.ended:
-		return false
-	case <-ctx.Done():
-		return false
-	}
-	return true
-}
-
-func (w *follower) breakSilence() bool {
-	w.silence.Reset(w.server.config.Heartbeat)
-	return w.out.comment() == nil
-}
-
-// send sends events as long as the stream is held. It is false when nothing follows.
-func (w *follower) send(events []session.Event) bool {
-	for _, e := range events {
-		select {
-		case <-w.mine.lost:
-			return false
-		default:
-		}
-		if len(e.Data) > 0 && w.out.send(sse.Event{Type: w.event, ID: e.ID, HasID: w.numbered, Data: e.Data}) != nil {
-			return false
-		}
-		w.after = e.ID
-		if e.Last {
-			return false
-		}
-		w.silence.Reset(w.server.config.Heartbeat)
-	}
-	return true
-}
-
-// tell puts notices on the stream: of the lists that differ from what the client was last told of, and of resources
-// that changed and that it may still read. It is false when the stream's tenant or issuer is gone.
-func (w *follower) tell(ctx context.Context) bool {
-	s := w.server
-	w.changed, w.stirring = s.catalogue.Changed(), w.session.stirring()
-	caller, ok := s.resolve(w.principal)
-	if !ok {
-		return false
-	}
-	if !w.session.listens() {
-		return true
-	}
-	for _, method := range w.session.claim(s.catalogue.Lists(caller), w.stream) {
-		if !w.put(ctx, method, mcp.Object{}) {
-			return false
-		}
-	}
-	uris, more := w.session.claimUpdates(w.stream)
-	if more {
-		stirred := make(chan struct{})
-		close(stirred)
-		w.stirring = stirred
-	}
-	for _, uri := range uris {
-		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if s.resources.Reads(caller, uri) && !w.put(ctx, mcp.NotifyResourceUpdated, params) {
-			return false
-		}
-	}
-	return true
-}
-
-func (w *follower) put(ctx context.Context, method string, params mcp.Object) bool {
-	notice := mcp.AppendRequest(nil, "", method, params)
-	_, err := w.server.config.Log.Append(ctx, w.session.name, w.stream, notice, false)
-	return err == nil
-}

@@ -9,27 +9,29 @@ import (
 // Calls of one tenant that wait for their clients: for answers, or to be tried again. A human may take long, so they
 // give back their places among the requests in work, and have these instead.
 const (
-	maxAsking      = 256      // one user half of them
-	maxAskingBytes = 16 << 20 // of their requests' bodies, which count among maxBodies all the while
+	maxWaiting      = 256      // one user half of them
+	maxWaitingBytes = 16 << 20 // of their requests' bodies, which count among maxBodies all the while
 )
 
-// asking are the calls that wait for their clients. It is safe for concurrent use.
-type asking struct {
+// waiting are the calls that wait for their clients. It is safe for concurrent use.
+type waiting struct {
 	mu    sync.Mutex     // guards the fields below
 	calls map[string]int // by tenant, and by tenant and user
 	bytes map[string]int64
 }
 
-func newAsking() *asking { return &asking{calls: make(map[string]int), bytes: make(map[string]int64)} }
+func newWaiting() *waiting {
+	return &waiting{calls: make(map[string]int), bytes: make(map[string]int64)}
+}
 
 // enter takes a place for a call whose request has a body of that many bytes. leave gives it back and is called once;
 // it is nil when there is none.
-func (a *asking) enter(c gateway.Caller, body int64) (leave func()) {
+func (a *waiting) enter(c gateway.Caller, body int64) (leave func()) {
 	tenant := c.Tenant.ID
 	user := c.Principal.User().Key()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.calls[tenant] >= maxAsking || a.calls[user] >= maxAsking/2 || a.bytes[tenant]+body > maxAskingBytes {
+	if a.calls[tenant] >= maxWaiting || a.calls[user] >= maxWaiting/2 || a.bytes[tenant]+body > maxWaitingBytes {
 		return nil
 	}
 	a.calls[tenant]++
@@ -38,7 +40,7 @@ func (a *asking) enter(c gateway.Caller, body int64) (leave func()) {
 	return func() { a.leave(tenant, user, body) }
 }
 
-func (a *asking) leave(tenant, user string, body int64) {
+func (a *waiting) leave(tenant, user string, body int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, key := range []string{tenant, user} {

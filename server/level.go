@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// setLevel sets from which level on the client wants log messages.
+// https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level
+func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
+	name := params.Text("level")
+	level, ok := mcp.LevelOf(name)
+	if !ok {
+		return errLevel.told
+	}
+	l.wantLogs(level)
+	if l.shared {
+		if err := s.config.Log.Keep(ctx, l.name, keptLevel, name); err != nil {
+			return errGone
+		}
+	}
+	return nil
+}
+
+func (l *live) wantLogs(level mcp.Level) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.level = level
+}

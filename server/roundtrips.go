@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// What one request of a session may ask of its client.
+const (
+	maxRounds    = 8               // of questions
+	maxQuestions = 32              // in one round
+	roundTime    = 5 * time.Minute // for the answers of one round
+
+	// A request that is to be tried again later is tried this often in a row, after pauses that double.
+	maxPauses  = 16
+	firstPause = 100 * time.Millisecond
+	maxPause   = 10 * time.Second
+)
+
+// Why a request that asks its client something ends without a result.
+var (
+	errNoLine     = errors.New("there is no stream to the client")
+	errUnanswered = errors.New("nobody answered in time")
+	errRounds     = errors.New("there are too many questions")
+	errPauses     = errors.New("it is not ready in time")
+)
+
+// line is the way to the client of a session while a request is in work.
+type line struct {
+	carriesQuestions bool
+	body             int64 // bytes of the body that the request came in
+	// send sends a message. The error is errNoLine when this client takes no stream.
+	send func(ctx context.Context, message []byte) error
+	// rest gives back the request's place among those in work: a human may take long, and what follows has a place of
+	// the desk. It may be called again.
+	rest func()
+}
+
+// notify sends a notification. A client that takes no stream is not told.
+func (w *line) notify(ctx context.Context, n mcp.Notification) error {
+	err := w.send(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
+	if errors.Is(err, errNoLine) {
+		return nil
+	}
+	return err
+}
+
+// roundTrips is one request of a session on its way to a result that asks for nothing. What the desk asks in between goes
+// to the client as requests of ours; its answers come back through the log, so they may arrive at any replica.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+type roundTrips struct {
+	server   *Server
+	session  *live
+	line     *line
+	caller   gateway.Caller
+	request  gateway.Request
+	revision string
+}
+
+// inRounds runs one request of a session until it has a result.
+func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *line, id string, m *mcp.Message) (mcp.Object, *mcp.Error) {
+	capabilities, level := l.terms()
+	if !way.carriesQuestions {
+		capabilities = mcp.Object{}
+	}
+	rt := &roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
+		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
+		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
+	}}
+	if m.Method == mcp.MethodTasksResult {
+		way.rest() // it waits as long as its task runs
+	}
+	result, told := rt.run(ctx)
+	if told != nil {
+		return lowerError(m.Method, told)
+	}
+	return result, nil
+}
+
+func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
+	params := rt.request.Params
+	for rounds, pauses := 0, 0; ; {
+		result, told := rt.server.handle(ctx, rt.caller, &rt.request)
+		if told != nil && rounds+pauses > 0 && told.StableCode() == unrecordable {
+			return mcp.Object{}, errBegun
+		}
+		if told != nil || result.Text("resultType") != "input_required" {
+			return result, told
+		}
+		questions := result.Object("inputRequests")
+		next := params
+		if state := result.Value("requestState"); state != nil {
+			next = next.With("requestState", state)
+		}
+		var err error
+		rt.request.Refusals = nil
+		if questions.Len() > 0 {
+			rounds, pauses = rounds+1, 0
+			var answers mcp.Object
+			answers, err = rt.askAll(ctx, rounds, questions)
+			next = next.With("inputResponses", answers.JSON())
+		} else {
+			pauses++
+			err = rt.pause(ctx, pauses)
+		}
+		rt.request.Params = next
+		if err != nil {
+			return rt.giveUp(ctx, err)
+		}
+		caller, ok := rt.server.resolve(rt.caller.Principal)
+		if !ok {
+			_, _ = rt.giveUp(ctx, errGone) // the client learns less
+			return mcp.Object{}, errGone
+		}
+		rt.caller = caller
+	}
+}
+
+// giveUp ends a request that has no result. It goes to the desk once more, with its end, for whoever holds something
+// open in wait for the answers.
+func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.Error) {
+	ended, cancel := context.WithCancelCause(ctx)
+	cancel(err)
+	last := rt.request
+	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
+	_, _ = rt.server.handle(ended, rt.caller, &last) // what it says is known
+	if ctx.Err() != nil {
+		return mcp.Object{}, errGone
+	}
+	return unanswerable(rt.request.Method, err)
+}
+
+// pause waits before the nth try in a row.
+func (rt *roundTrips) pause(ctx context.Context, n int) error {
+	if n > maxPauses {
+		return errPauses
+	}
+	leave := rt.server.waiting.enter(rt.caller, rt.line.body)
+	if leave == nil {
+		return errPauses
+	}
+	defer leave()
+	rt.line.rest()
+	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// awaitMore waits until the log may have more, at most as long as a stream in it needs to be read to be kept.
+func (s *Server) awaitMore(ctx context.Context, more <-chan struct{}) error {
+	again := time.NewTimer(s.config.Heartbeat)
+	defer again.Stop()
+	select {
+	case <-more:
+	case <-again.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+const (
+	purposeSession = "session" // ids of Streamable HTTP
+	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
+
+	ticketVersion  = 3
+	generationSize = 8
+	keySize        = 16
+	ticketSize     = 1 + generationSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
+)
+
+// ticket is what a session id says. It is sealed, so only this gateway can read or make one, and it is of use only to
+// the principal it was made for: possession proves nothing. What the client is never said to change is in it, so that
+// another replica can serve the session.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+type ticket struct {
+	generation   [generationSize]byte // of the process that opened the session
+	key          sessionKey
+	owner        [sha256.Size]byte
+	opened       time.Time  // in seconds
+	revision     string     // as negotiated; over HTTP+SSE, where the handshake comes later, it says nothing
+	capabilities mcp.Object // what the client can be asked; over HTTP+SSE it says nothing
+}
+
+type sessionKey [keySize]byte
+
+func newKey() (k sessionKey) {
+	rand.Read(k[:]) // never fails
+	return k
+}
+
+func (k sessionKey) String() string { return hex.EncodeToString(k[:]) }
+
+// encode returns the ticket in its fixed layout.
+func (t *ticket) encode() []byte {
+	out := make([]byte, 0, ticketSize)
+	out = append(out, ticketVersion)
+	out = append(out, t.generation[:]...)
+	out = append(out, t.key[:]...)
+	out = append(out, t.owner[:]...)
+	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
+	out = append(out, t.revision...)
+	return append(out, encodeCapabilities(t.capabilities))
+}
+
+// decodeTicket reads what encode wrote.
+func decodeTicket(data []byte) (t ticket, ok bool) {
+	if len(data) != ticketSize || data[0] != ticketVersion {
+		return ticket{}, false
+	}
+	rest := data[1:]
+	rest = rest[copy(t.generation[:], rest):]
+	rest = rest[copy(t.key[:], rest):]
+	rest = rest[copy(t.owner[:], rest):]
+	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
+	last := len(rest) - 1
+	t.revision, t.capabilities = string(rest[8:last]), decodeCapabilities(rest[last])
+	return t, mcp.EraOf(t.revision) == mcp.Legacy
+}
+
+// askable are the things that a client can be asked, each one bit of a ticket. A part follows the whole.
+var askable = [...]struct{ name, part string }{
+	{"elicitation", ""},
+	{"elicitation", "form"},
+	{"elicitation", "url"},
+	{"roots", ""},
+	{"sampling", ""},
+	{"sampling", "context"},
+	{"sampling", "tools"},
+}
+
+// encodeCapabilities returns capabilities in the form of mcp.CapabilitiesOf as bits.
+func encodeCapabilities(capabilities mcp.Object) (bits byte) {
+	for i, one := range askable {
+		if one.part == "" && capabilities.Has(one.name) || one.part != "" && capabilities.Object(one.name).Has(one.part) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// decodeCapabilities reads what encodeCapabilities wrote.
+func decodeCapabilities(bits byte) (capabilities mcp.Object) {
+	for i, one := range askable {
+		switch {
+		case bits&(1<<i) == 0:
+		case one.part == "":
+			capabilities = capabilities.With(one.name, mcp.RawJSON("{}"))
+		default:
+			capabilities = capabilities.With(one.name, capabilities.Object(one.name).With(one.part, mcp.RawJSON("{}")).JSON())
+		}
+	}
+	return capabilities
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -104,7 +105,10 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	s.inner, s.hasInner = result.Value("requestState").Text()
 	_, _ = rand.Read(s.nonce[:]) // never returns an error
 	if c.state != nil {
-		s.rounds = max(c.state.rounds, c.state.rounds+1)
+		s.rounds = c.state.rounds
+		if s.rounds < math.MaxUint8 {
+			s.rounds++
+		}
 	}
 	sealed, err := g.config.Seal.SealLong(purposeState, s.encode())
 	if err != nil {
@@ -177,8 +181,8 @@ func decodeState(plain []byte) (*state, bool) {
 	copy(s.nonce[:], r.next(len(s.nonce)))
 	s.expires = time.Unix(r.varint(), 0)
 	s.spent = time.Duration(r.varint())
-	flags := append(r.next(2), 0, 0) // none where there is nothing to read
-	s.held, s.hasInner, s.rounds = flags[0]&flagHeld != 0, flags[0]&flagInner != 0, flags[1]
+	flags := r.byte()
+	s.held, s.hasInner, s.rounds = flags&flagHeld != 0, flags&flagInner != 0, r.byte()
 	s.server, s.callID = r.sized(), r.sized()
 	s.inner = string(r.rest)
 	return s, r.ok
@@ -198,6 +202,14 @@ func (r *stateReader) next(n int) []byte {
 	read := r.rest[:n:n]
 	r.rest = r.rest[n:]
 	return read
+}
+
+// byte reads one byte, 0 where there is none.
+func (r *stateReader) byte() byte {
+	if read := r.next(1); len(read) > 0 {
+		return read[0]
+	}
+	return 0
 }
 
 func (r *stateReader) varint() int64 {

@@ -271,7 +271,7 @@ func (g *Gateway) openTask(id string) (*task, error) {
 	r := &stateReader{rest: plain, ok: true}
 	t := &task{}
 	copy(t.owner[:], r.next(len(t.owner)))
-	t.form = mcp.Tasks(append(r.next(1), 0)[0])
+	t.form = mcp.Tasks(r.byte())
 	t.server, t.tool, t.callID = r.sized(), r.sized(), r.sized()
 	if t.own = string(r.rest); !r.ok {
 		return nil, &taskError{taskForged}

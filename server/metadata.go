@@ -2,11 +2,11 @@ package server
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -19,9 +19,6 @@ const (
 	metadataPath = "/.well-known/oauth-protected-resource"
 	registerPath = "/register"
 )
-
-// namePattern is how tenants are named.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client
 // uses, or it would refuse the answer. Whether there is such a tenant, it does not say. Where no issuer has an address
@@ -37,7 +34,7 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	path := endpointPath
 	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
 		tenant := chi.URLParam(r, "tenant")
-		if !namePattern.MatchString(tenant) {
+		if !gateway.IsTenantID(tenant) {
 			x.refuse("", errNotFound)
 			return
 		}
@@ -87,7 +84,7 @@ func (x *exchange) metadataURL(r *http.Request) string {
 		return ""
 	}
 	path := endpointPath
-	if tenant := chi.URLParam(r, "tenant"); namePattern.MatchString(tenant) {
+	if tenant := chi.URLParam(r, "tenant"); gateway.IsTenantID(tenant) {
 		path = tenantPath + tenant + endpointPath
 	}
 	return x.settings.base() + metadataPath + path

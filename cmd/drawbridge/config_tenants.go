@@ -10,14 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-var tenantPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
 func (r *reader) tenants(cfg *config, n *node) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
 	r.entries(n, "tenants", func(m member) {
-		if !tenantPattern.MatchString(m.name) {
+		if !gateway.IsTenantID(m.name) {
 			r.fault(m.key, "a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or digit")
 		}
 		t := gateway.TenantConfig{ID: m.name}

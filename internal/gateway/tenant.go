@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -56,6 +57,12 @@ const (
 func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
 	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100}, ratelimit.Limit{Rate: 10, Burst: 20}
 }
+
+// tenantID is what the id of a tenant looks like: it is a name in the config, a segment of paths and a label of metrics.
+var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// IsTenantID tells whether a tenant of the config, and of a path, may be called so.
+func IsTenantID(id string) bool { return tenantID.MatchString(id) }
 
 // Tenant is the compiled policy of one tenant. It is immutable but for its cache, and shared.
 type Tenant struct {

@@ -72,7 +72,7 @@ var (
 	errGone          = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
 	errBegun         = mcp.Stable(mcp.CodeInternal, "DB-AUDIT", "The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
 	errNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
-	errUnknownMethod = coded(mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+	errUnknownMethod = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found").WithStable()
 	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
 
@@ -87,38 +87,11 @@ func refuseWith(status int, stable, message string) *refusal {
 func later(r *refusal, after time.Duration) *refusal { return &refusal{r.status, r.told.After(after)} }
 
 func refuseAs(status, code int, format string, args ...any) *refusal {
-	return &refusal{status, coded(mcp.Errorf(code, format, args...))}
+	return &refusal{status, mcp.Errorf(code, format, args...).WithStable()}
 }
 
 // badRequest is a refusal of what decoding found.
-func badRequest(err error) *refusal { return &refusal{http.StatusBadRequest, coded(toldOf(err))} }
-
-// coded gives an error with a code of the protocol a stable code of this gateway as well.
-func coded(e *mcp.Error) *mcp.Error {
-	data, _ := mcp.ObjectOf(e.Data)
-	return &mcp.Error{
-		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
-		Data: data.With("code", mcp.String(stableFor(e.Code))).JSON(),
-	}
-}
-
-func stableFor(code int) string {
-	switch code {
-	case mcp.CodeParse:
-		return "DB-PARSE"
-	case mcp.CodeInvalidRequest:
-		return "DB-REQUEST"
-	case mcp.CodeMethodNotFound:
-		return "DB-METHOD"
-	case mcp.CodeInvalidParams:
-		return "DB-PARAMS"
-	case mcp.CodeHeaderMismatch:
-		return "DB-HEADER"
-	case mcp.CodeUnsupportedVersion:
-		return "DB-REVISION"
-	}
-	return "DB-INTERNAL"
-}
+func badRequest(err error) *refusal { return &refusal{http.StatusBadRequest, toldOf(err).WithStable()} }
 
 // toldOf returns what the client may be told of err.
 func toldOf(err error) *mcp.Error {

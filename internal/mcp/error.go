@@ -49,6 +49,31 @@ func Stable(code int, stable, message string) *Error {
 	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
 }
 
+// stableCodes are the stable codes of errors that have a code of the protocol and no finer reason. They stand beside the
+// codes, so that whoever adds one of these sees the other. It is never changed.
+var stableCodes = map[int]string{
+	CodeParse:              "DB-PARSE",
+	CodeInvalidRequest:     "DB-REQUEST",
+	CodeMethodNotFound:     "DB-METHOD",
+	CodeInvalidParams:      "DB-PARAMS",
+	CodeHeaderMismatch:     "DB-HEADER",
+	CodeUnsupportedVersion: "DB-REVISION",
+}
+
+// WithStable returns e with the stable code that goes with its code, DB-INTERNAL where none does, in the place of one
+// that it has.
+func (e *Error) WithStable() *Error {
+	stable := stableCodes[e.Code]
+	if stable == "" {
+		stable = "DB-INTERNAL"
+	}
+	data, _ := ObjectOf(e.Data)
+	return &Error{
+		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
+		Data: data.With("code", String(stable)).JSON(),
+	}
+}
+
 // StableCode returns the stable code in the error's data, "" when there is none.
 func (e *Error) StableCode() string {
 	data, _ := ObjectOf(e.Data)

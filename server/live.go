@@ -43,7 +43,7 @@ type live struct {
 // use notes that the session is used now. It is false when it was not for too long, or has ended.
 func (l *live) use(now time.Time, idle time.Duration) bool {
 	l.mu.Lock()
-	if !l.isFresh(now, idle) {
+	if !l.isFreshLocked(now, idle) {
 		l.mu.Unlock()
 		return false
 	}
@@ -59,12 +59,12 @@ func (l *live) use(now time.Time, idle time.Duration) bool {
 func (l *live) fresh(now time.Time, idle time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isFresh(now, idle)
+	return l.isFreshLocked(now, idle)
 }
 
-// isFresh tells whether the session may be used. One with a call in work or an open stream is not idle.
-func (l *live) isFresh(now time.Time, idle time.Duration) bool {
-	return !l.over && now.Before(l.expiry) && (l.isBusy() || now.Sub(l.used) <= idle)
+// isFreshLocked tells whether the session may be used. One with a call in work or an open stream is not idle.
+func (l *live) isFreshLocked(now time.Time, idle time.Duration) bool {
+	return !l.over && now.Before(l.expiry) && (l.isBusyLocked() || now.Sub(l.used) <= idle)
 }
 
 // lapse says why the session is not fresh any more, for the log.
@@ -75,7 +75,7 @@ func (l *live) lapse(now time.Time) string {
 	return endIdle
 }
 
-func (l *live) isBusy() bool { return len(l.jobs) > 0 || len(l.holders) > 0 }
+func (l *live) isBusyLocked() bool { return len(l.jobs) > 0 || len(l.holders) > 0 }
 
 // yield ends the session when it is idle and was not used after stamp, to make room for another. It tells since when
 // the session is idle; that is later than now for one that was opened just now, which does not end. One that is in use
@@ -83,7 +83,7 @@ func (l *live) isBusy() bool { return len(l.jobs) > 0 || len(l.holders) > 0 }
 func (l *live) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isBusy() {
+	if l.isBusyLocked() {
 		l.unqueued = true
 		return time.Time{}, false
 	}
@@ -110,7 +110,7 @@ func (l *live) idleSinceLocked() time.Time {
 // more, after the mutex is unlocked.
 func (l *live) restLocked() bool {
 	l.used = time.Now()
-	back := l.unqueued && !l.isBusy()
+	back := l.unqueued && !l.isBusyLocked()
 	l.unqueued = l.unqueued && !back
 	return back
 }

@@ -53,7 +53,7 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	defer l.mu.Unlock()
 	for i, change := range changes(d) {
 		n := &l.news.lists[i]
-		if n.told == change.digest && !l.isUnsent(n.owed, stream) {
+		if n.told == change.digest && !l.isUnsentLocked(n.owed, stream) {
 			continue
 		}
 		n.told, n.owed = change.digest, stream
@@ -62,8 +62,8 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	return methods
 }
 
-// isUnsent tells whether what was left to one stream falls to another.
-func (l *live) isUnsent(owed, stream string) bool {
+// isUnsentLocked tells whether what was left to one stream falls to another.
+func (l *live) isUnsentLocked(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holders[owed] == nil
 }
 
@@ -72,7 +72,7 @@ func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uri, owed := range l.news.updates {
-		if owed == "" || l.isUnsent(owed, stream) {
+		if owed == "" || l.isUnsentLocked(owed, stream) {
 			uris = append(uris, uri)
 		}
 	}

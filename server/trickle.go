@@ -36,7 +36,7 @@ func (s *Server) newTrickle(x *exchange) *trickle {
 func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.open() {
+	if !t.openLocked() {
 		return nil
 	}
 	t.timer.Reset(t.server.config.Heartbeat)
@@ -47,13 +47,13 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 func (t *trickle) beat() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.open() && t.out.comment() == nil {
+	if t.openLocked() && t.out.comment() == nil {
 		t.timer.Reset(t.server.config.Heartbeat)
 	}
 }
 
-// open begins the stream unless it is open. It is false when there is to be none.
-func (t *trickle) open() bool {
+// openLocked begins the stream unless it is open. It is false when there is to be none.
+func (t *trickle) openLocked() bool {
 	if t.plain || t.out != nil {
 		return !t.plain
 	}
@@ -75,7 +75,7 @@ func (t *trickle) finish(a *answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.err == nil && t.x.prefersStream {
-		t.open()
+		t.openLocked()
 	}
 	t.plain = true
 	switch {

@@ -25,7 +25,7 @@ func newUsed() *used { return &used{now: make(map[nonce]struct{})} }
 func (u *used) first(n nonce, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.turn(now)
+	u.turnLocked(now)
 	_, known := u.now[n]
 	_, knew := u.previous[n]
 	if known || knew || len(u.now) >= maxUsed {
@@ -35,8 +35,8 @@ func (u *used) first(n nonce, now time.Time) bool {
 	return true
 }
 
-// turn begins a new span when it is time. A state is remembered through the whole span after that of its use.
-func (u *used) turn(now time.Time) {
+// turnLocked begins a new span when it is time. A state is remembered through the whole span after that of its use.
+func (u *used) turnLocked(now time.Time) {
 	past := now.Sub(u.began)
 	if past < stateLife {
 		return

@@ -20,8 +20,8 @@ type Principal struct {
 // client's own choice, so whoever counted by it could be had to count anew. It is comparable.
 type User struct{ TenantID, Issuer, Subject string }
 
-// Owner is a user together with the client. What is kept for a caller between two requests is of one owner: a session, a
-// call that waits for an answer, a task. Another client of the same user is somebody else there. It is comparable.
+// Owner is a user together with the client. What is kept for a caller between two requests is of one owner: a session,
+// a call that waits for an answer, a task. Another client of the same user is somebody else there. It is comparable.
 type Owner struct {
 	User
 

@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP statuses. Codes that an upstream chose mean nothing
-// to the transport.
+// TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP statuses. Codes that an
+// upstream chose mean nothing to the transport.
 func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	scope := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read tools.write"}`)}
 	forged := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"scope":"x\", realm=\"evil\r\nX: y"}`)}

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// asker is a desk whose tools ask what their arguments say, and whose resources change when a test says so. All else
-// is that of the real one.
+// asker is a desk whose tools ask what their arguments say, and whose resources change when a test says so. All else is
+// that of the real one.
 type asker struct {
 	mu      sync.Mutex // guards the fields below
 	ended   int        // calls that came again with their end

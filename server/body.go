@@ -25,8 +25,8 @@ const (
 	maxBodies = 256 << 20
 )
 
-// readBody reads the whole body of a POST and checks it strictly. It is never read while it is answered, and its
-// memory is never reused: the raw values of the call are parts of it.
+// readBody reads the whole body of a POST and checks it strictly. It is never read while it is answered, and its memory
+// is never reused: the raw values of the call are parts of it.
 func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
@@ -99,8 +99,8 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// isJSON tells whether the body is declared as JSON in UTF-8 that is not compressed. Browsers send no such request to
-// a foreign origin without asking first.
+// isJSON tells whether the body is declared as JSON in UTF-8 that is not compressed. Browsers send no such request to a
+// foreign origin without asking first.
 func isJSON(h http.Header) bool {
 	if _, encoded := h["Content-Encoding"]; encoded {
 		return false

@@ -105,7 +105,8 @@ func TestEverythingThatAsks(t *testing.T) {
 	}
 }
 
-// TestUpdatesOfTheCatalogue subscribes in both eras to a resource of a real catalogue, until the caller may not read it.
+// TestUpdatesOfTheCatalogue subscribes in both eras to a resource of a real catalogue, until the caller may not read
+// it.
 func TestUpdatesOfTheCatalogue(t *testing.T) {
 	w, forms := newFormsWorld(t)
 	base := w.serve(t)

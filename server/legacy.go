@@ -30,8 +30,8 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 }
 
-// checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name
-// another one than was negotiated; it must be one that a session can have.
+// checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name another
+// one than was negotiated; it must be one that a session can have.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
 func checkRevision(h http.Header, l *live) *refusal {
 	values := h[mcp.HeaderProtocolVersion]
@@ -136,8 +136,8 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	return a
 }
 
-// hasMethod tells whether a session of that revision may have the method: some belong to others. Of a method that nobody
-// knows the desk says so.
+// hasMethod tells whether a session of that revision may have the method: some belong to others. Of a method that
+// nobody knows the desk says so.
 func hasMethod(revision, method string) bool {
 	known := mcp.MethodOf(method)
 	return known.Only != mcp.Modern && (!known.OfTasks() || tasksIn(revision) != 0)
@@ -190,8 +190,8 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *r
 	return f, place, refused
 }
 
-// chooseStream sets the stream that a GET is for. Only a stream opened by GET tells of changed lists; a message goes
-// to one stream only.
+// chooseStream sets the stream that a GET is for. Only a stream opened by GET tells of changed lists; a message goes to
+// one stream only.
 func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
 	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
 	case 0:

@@ -12,8 +12,7 @@ import (
 // sseStream is the one stream of a session over HTTP+SSE.
 const sseStream = "s"
 
-// openSSE opens a session together with its stream, and says where to post messages. The stream's end is the
-// session's.
+// openSSE opens a session together with its stream, and says where to post messages. The stream's end is the session's.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)

@@ -18,8 +18,8 @@ const openingSubscriptions = 4
 // listFilters are the members of a filter that ask for changed lists, in the order of changes.
 var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
-// listen serves subscriptions/listen: an event stream of notices, until the client leaves or the stream's time is
-// over. Every message carries the id of the request as its subscription.
+// listen serves subscriptions/listen: an event stream of notices, until the client leaves or the stream's time is over.
+// Every message carries the id of the request as its subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)

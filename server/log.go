@@ -19,8 +19,8 @@ const maxLogged = 128
 // logHandler adds to each record which request it belongs to.
 type logHandler struct{ slog.Handler }
 
-// LogHandler returns a handler that adds request_id and tenant, as far as the context knows them, and passes records
-// on to next. A handler that does so already is returned as it is.
+// LogHandler returns a handler that adds request_id and tenant, as far as the context knows them, and passes records on
+// to next. A handler that does so already is returned as it is.
 func LogHandler(next slog.Handler) slog.Handler {
 	if _, ok := next.(logHandler); ok {
 		return next

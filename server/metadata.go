@@ -20,9 +20,9 @@ const (
 	registerPath = "/register"
 )
 
-// metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client
-// uses, or it would refuse the answer. Whether there is such a tenant, it does not say. Where no issuer has an address
-// there is no metadata: a client that finds some would try to get a token, and fail with an error that hides ours.
+// metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client uses,
+// or it would refuse the answer. Whether there is such a tenant, it does not say. Where no issuer has an address there
+// is no metadata: a client that finds some would try to get a token, and fail with an error that hides ours.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
@@ -77,8 +77,8 @@ func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
 // base returns the public URL without a slash at its end.
 func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-// metadataURL returns where the metadata of the endpoint is that the request came to, "" when there is none. Other paths
-// have that of the first.
+// metadataURL returns where the metadata of the endpoint is that the request came to, "" when there is none. Other
+// paths have that of the first.
 func (x *exchange) metadataURL(r *http.Request) string {
 	if len(x.settings.AuthorizationServers) == 0 {
 		return ""

@@ -19,8 +19,8 @@ type question struct {
 	answered    bool
 }
 
-// askAll asks the client all questions of one round and returns the answers. Those that it refused, or that it cannot be
-// asked, are in the request's refusals.
+// askAll asks the client all questions of one round and returns the answers. Those that it refused, or that it cannot
+// be asked, are in the request's refusals.
 func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object) (answers mcp.Object, err error) {
 	if round > maxRounds || requests.Len() > maxQuestions {
 		return mcp.Object{}, errRounds

@@ -14,9 +14,9 @@ import (
 // patience is how long an answer may take before it becomes an event stream, which can be resumed.
 const patience = time.Second
 
-// reply is the answer to one POST of a session. It is plain JSON when the result is there before the first
-// notification and within patience. Otherwise it is an event stream: everything is appended to the log of the session,
-// and the connection follows that, so that a client that lost the connection can resume.
+// reply is the answer to one POST of a session. It is plain JSON when the result is there before the first notification
+// and within patience. Otherwise it is an event stream: everything is appended to the log of the session, and the
+// connection follows that, so that a client that lost the connection can resume.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 type reply struct {
 	server  *Server
@@ -74,8 +74,8 @@ func (p *reply) streamed() string {
 	return p.stream
 }
 
-// upgrade makes a stream of the answer, unless that was decided before. What it returns sends the stream to the
-// client; the caller runs it.
+// upgrade makes a stream of the answer, unless that was decided before. What it returns sends the stream to the client;
+// the caller runs it.
 func (p *reply) upgrade(connection context.Context) (follow func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -225,8 +225,8 @@ func TestNewSessionDoesNotDieBeforeItsFirstMessage(t *testing.T) {
 	}, bounded(1, 1))
 }
 
-// TestNewSessionThatWasUsedHasItsTurn uses a new session at once, and then another one: of the two, the new one is longer
-// idle, although a new one that was not used would stay.
+// TestNewSessionThatWasUsedHasItsTurn uses a new session at once, and then another one: of the two, the new one is
+// longer idle, although a new one that was not used would stay.
 func TestNewSessionThatWasUsedHasItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		older := w.open(t, "alice", mcp.Revision2511)

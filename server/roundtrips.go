@@ -49,8 +49,8 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 	return err
 }
 
-// roundTrips is one request of a session on its way to a result that asks for nothing. What the desk asks in between goes
-// to the client as requests of ours; its answers come back through the log, so they may arrive at any replica.
+// roundTrips is one request of a session on its way to a result that asks for nothing. What the desk asks in between
+// goes to the client as requests of ours; its answers come back through the log, so they may arrive at any replica.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
 	server   *Server

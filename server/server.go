@@ -161,10 +161,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// EndStreams ends every open event stream properly, and refuses every one opened later: the first step of a shutdown.
-// A stream that a call waits on ends with the answer to that call.
+// EndStreams ends every open event stream properly, and refuses every one opened later: the first step of a shutdown. A
+// stream that a call waits on ends with the answer to that call.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
-// Wait refuses further requests and returns when none is in work any more, or ctx ends; then it cancels the calls
-// among them and says how many they were.
+// Wait refuses further requests and returns when none is in work any more, or ctx ends; then it cancels the calls among
+// them and says how many they were.
 func (s *Server) Wait(ctx context.Context) int { return s.jobs.wait(ctx) }

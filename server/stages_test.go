@@ -174,8 +174,8 @@ func TestTenantInPathChoosesNothing(t *testing.T) {
 	}
 }
 
-// TestTrap29_MetadataNamesTheURL shows that the resource is the URL that the client uses, also that of a tenant. Whether
-// there is such a tenant, the answer does not say.
+// TestTrap29_MetadataNamesTheURL shows that the resource is the URL that the client uses, also that of a tenant.
+// Whether there is such a tenant, the answer does not say.
 func TestTrap29_MetadataNamesTheURL(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.PublicURL = "https://mcp.test/" })
 	const known = "/.well-known/oauth-protected-resource"

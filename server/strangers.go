@@ -19,17 +19,17 @@ const (
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
 )
 
-// strangers puts refusals of callers on record whose token did not verify. No limit bounds how many there are, so of each
-// address only the first ones for a reason in a window are on record one by one; of the rest there is one line with their
-// number when the window ends. It is safe for concurrent use.
+// strangers puts refusals of callers on record whose token did not verify. No limit bounds how many there are, so of
+// each address only the first ones for a reason in a window are on record one by one; of the rest there is one line
+// with their number when the window ends. It is safe for concurrent use.
 type strangers struct {
 	mu   sync.Mutex // guards the field below
 	seen map[stranger]*seen
 }
 
-// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. Tokens of different
-// issuers are not summed up together, where the signature says whose they are: many clients may come from one address.
-// The zero network stands for all for whom there is no place.
+// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. Tokens of
+// different issuers are not summed up together, where the signature says whose they are: many clients may come from one
+// address. The zero network stands for all for whom there is no place.
 type stranger struct {
 	network         netip.Prefix
 	outcome, reason string

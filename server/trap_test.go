@@ -320,8 +320,8 @@ func TestQuestionHasNoPlace(t *testing.T) {
 	}
 }
 
-// TestCallsThatWaitAreBounded lets calls of one user wait for answers until there are too many: one more is answered for
-// its client, and others of the tenant still have their places. They take no place of requests in work.
+// TestCallsThatWaitAreBounded lets calls of one user wait for answers until there are too many: one more is answered
+// for its client, and others of the tenant still have their places. They take no place of requests in work.
 func TestCallsThatWaitAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
@@ -384,7 +384,8 @@ func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 	})
 }
 
-// TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready, as many as are answered at once.
+// TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready, as many as are answered at
+// once.
 func TestPausesAreNoPlacesInWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()

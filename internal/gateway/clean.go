@@ -40,8 +40,8 @@ func (g *Gateway) sanitized(next Handler) Handler {
 	}
 }
 
-// wants tells whether the client asked for a notification: progress under the token that it gave, log messages from
-// the level that it named, nothing else.
+// wants tells whether the client asked for a notification: progress under the token that it gave, log messages from the
+// level that it named, nothing else.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging
 func (c *call) wants(n mcp.Notification) bool {
 	switch n.Method {
@@ -80,8 +80,8 @@ func (g *Gateway) cleanError(c *call, err error) error {
 	return &upstreamError{cleaned}
 }
 
-// outputChecked returns the result, or a tool error in its place when its structured content breaks the schema that
-// the tool declares.
+// outputChecked returns the result, or a tool error in its place when its structured content breaks the schema that the
+// tool declares.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
 	if string(result.Value("isError")) == "true" {

@@ -93,8 +93,8 @@ func TestListsLoseALostServerAfterItsGrace(t *testing.T) {
 	}
 }
 
-// TestForbiddenItemsOfALostServerLookUnknown lets a caller who may use one tool ask for what else a lost server has, and
-// for what a server may have that was not reached.
+// TestForbiddenItemsOfALostServerLookUnknown lets a caller who may use one tool ask for what else a lost server has,
+// and for what a server may have that was not reached.
 func TestForbiddenItemsOfALostServerLookUnknown(t *testing.T) {
 	tenant := everything()
 	tenant.Servers = []string{"lib", "new"}
@@ -162,8 +162,8 @@ func TestACallOfALostServerCostsWhatACallCosts(t *testing.T) {
 	}
 }
 
-// TestAServerThatWasNotReachedYetIsNotAvailable asks for items of a server of which nothing is known: it is starting, or
-// was down when the gateway started.
+// TestAServerThatWasNotReachedYetIsNotAvailable asks for items of a server of which nothing is known: it is starting,
+// or was down when the gateway started.
 func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 	tenant := everything()
 	tenant.Servers = []string{"lib", "new", "bare"}

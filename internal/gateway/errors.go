@@ -22,8 +22,8 @@ const (
 	outcomeTask      = "task"
 )
 
-// auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a second of its
-// cause.
+// auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a
+// second of its cause.
 const auditRetry = 5 * time.Second
 
 var (

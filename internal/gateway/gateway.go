@@ -50,7 +50,8 @@ type Request struct {
 	Tasks        mcp.Tasks  // the form that this client knows; zero: none
 	// Refusals are the questions of the round before, by their key, that the client answered with an error.
 	Refusals map[string]*mcp.Error
-	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle returned.
+	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle
+	// returned.
 	Notify func(context.Context, mcp.Notification) error
 }
 
@@ -153,8 +154,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 // servers one after the other, and servers come up one by one, so a look right away would report what is right soon.
 const reportAfter = time.Second
 
-// Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and
-// no change goes unseen.
+// Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and no
+// change goes unseen.
 func (g *Gateway) Changed() <-chan struct{} { return *g.changed.Load() }
 
 // announce wakes everybody who waits on Changed.

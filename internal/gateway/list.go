@@ -21,7 +21,8 @@ const (
 	listKinds // how many there are
 )
 
-// listings say of each list by which method it is asked for, and what its cursors are sealed for: they serve no other list.
+// listings say of each list by which method it is asked for, and what its cursors are sealed for: they serve no other
+// list.
 var listings = [listKinds]struct{ method, purpose string }{
 	listedTools:     {mcp.MethodToolsList, "cursor"},
 	listedAllTools:  {mcp.MethodToolsList, "cursor of all tools"},

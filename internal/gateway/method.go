@@ -51,8 +51,8 @@ func methods() map[string]*method {
 			label: "completion", find: (*Gateway).findReference, check: checkCompletion,
 			conform: conformCompletion, rescue: rescueCompletion, use: useItem,
 		},
-		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once for each. They cost a request of
-		// the tenant at the door, like all else, and no call: that was paid for when the task was made.
+		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once for each. They cost a request
+		// of the tenant at the door, like all else, and no call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
 			conform: conformTask, rescue: rescueTask, use: useTool,
@@ -251,8 +251,9 @@ func conformPrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	return result, nil
 }
 
-// conformRead refuses a resource without contents, which is how older servers say that there is none, and keeps how long
-// the server says that the contents are good: for this caller alone, and not when they came of answers to questions.
+// conformRead refuses a resource without contents, which is how older servers say that there is none, and keeps how
+// long the server says that the contents are good: for this caller alone, and not when they came of answers to
+// questions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func conformRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	contents, ok := result.Value("contents").Elements()

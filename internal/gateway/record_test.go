@@ -16,8 +16,8 @@ func (b *bench) refusedFor(t *testing.T) *mcp.Error {
 	return asError(t, err)
 }
 
-// TestCallThatCannotBeRecordedIsNotMade shows that nothing of a call happens when its record cannot be written, and that
-// the client is told so: it may come back.
+// TestCallThatCannotBeRecordedIsNotMade shows that nothing of a call happens when its record cannot be written, and
+// that the client is told so: it may come back.
 func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	b := newBench(t)
 	b.config.Audit = closedLog(t, b.config.Metrics.AuditDropped)
@@ -36,8 +36,8 @@ func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	}
 }
 
-// TestCallThatIsNotOnRecordIsNotRepeated shows what is told of a call that was made when its record fails after all: not
-// that it may be repeated. The next one is not made.
+// TestCallThatIsNotOnRecordIsNotRepeated shows what is told of a call that was made when its record fails after all:
+// not that it may be repeated. The next one is not made.
 func TestCallThatIsNotOnRecordIsNotRepeated(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")

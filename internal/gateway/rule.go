@@ -37,10 +37,10 @@ type patterns struct{ tools, prompts, resources []string }
 // policyName is what an item is called in patterns: by the name that clients see and, where that was cut, by the whole
 // one.
 //
-// A pattern names an item that it fits by either. Where it denies, that is the safe side. Where it allows, it is no more
-// than the operator wrote: both names begin with the prefix of the item's server and are the same for 40 bytes, so no
-// pattern reaches another server's items by one that it does not reach by the other; and what follows is the server's
-// choice in both, so a server that wants a name which a pattern fits could as well have taken a short one.
+// A pattern names an item that it fits by either. Where it denies, that is the safe side. Where it allows, it is no
+// more than the operator wrote: both names begin with the prefix of the item's server and are the same for 40 bytes, so
+// no pattern reaches another server's items by one that it does not reach by the other; and what follows is the
+// server's choice in both, so a server that wants a name which a pattern fits could as well have taken a short one.
 type policyName struct {
 	kind        registry.Kind
 	name, whole string // whole: "" when nothing was cut

@@ -18,8 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// stories holds, for each stage of the chain, what breaks without it, whatever the method. A story returns an error when
-// it finds the stage missing.
+// stories holds, for each stage of the chain, what breaks without it, whatever the method. A story returns an error
+// when it finds the stage missing.
 var stories = map[string]func(*testing.T, *story) error{
 	"audited": func(t *testing.T, s *story) error {
 		s.fails(&registry.UnavailableError{Server: "lib", Err: errors.New("gone")})

@@ -58,7 +58,8 @@ func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
 	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100}, ratelimit.Limit{Rate: 10, Burst: 20}
 }
 
-// tenantID is what the id of a tenant looks like: it is a name in the config, a segment of paths and a label of metrics.
+// tenantID is what the id of a tenant looks like: it is a name in the config, a segment of paths and a label of
+// metrics.
 var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // IsTenantID tells whether a tenant of the config, and of a path, may be called so.
@@ -171,8 +172,8 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// Resolve finds the tenant of a principal, without a charge: for streams, which outlive their request. The error is
-// an *mcp.Error, the same for every tenant that is not served.
+// Resolve finds the tenant of a principal, without a charge: for streams, which outlive their request. The error is an
+// *mcp.Error, the same for every tenant that is not served.
 func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	t := g.tenants.Load().byID[p.TenantID]
 	if t == nil {

@@ -129,8 +129,8 @@ func (t *Tenant) idle(view *registry.View) []idle {
 	return out
 }
 
-// knows tells whether the lists of all servers whose items the pattern could name are known, and whether the pattern may
-// match although no list has anything that it fits.
+// knows tells whether the lists of all servers whose items the pattern could name are known, and whether the pattern
+// may match although no list has anything that it fits.
 func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	known = true
 	for _, server := range t.servers {

@@ -72,7 +72,8 @@ func TestPatternOfResourcesOfAServerWithoutAnyIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestServerWithAnotherPrefixMayHaveWhatAPatternNames: the names of tools begin with the prefix, not with the server's name.
+// TestServerWithAnotherPrefixMayHaveWhatAPatternNames: the names of tools begin with the prefix, not with the server's
+// name.
 func TestServerWithAnotherPrefixMayHaveWhatAPatternNames(t *testing.T) {
 	for prefix, want := range map[string]int{"": 0, "lib": 0, "other": 1} {
 		b, _ := newLibrary(t, TenantConfig{
@@ -157,8 +158,8 @@ func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 	})
 }
 
-// TestReloadTellsNoPassingWarning changes the rules before the server, as a reload does: what matches nothing in between
-// is not told.
+// TestReloadTellsNoPassingWarning changes the rules before the server, as a reload does: what matches nothing in
+// between is not told.
 func TestReloadTellsNoPassingWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := func(pattern string) []TenantConfig {

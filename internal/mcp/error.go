@@ -49,8 +49,8 @@ func Stable(code int, stable, message string) *Error {
 	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
 }
 
-// stableCodes are the stable codes of errors that have a code of the protocol and no finer reason. They stand beside the
-// codes, so that whoever adds one of these sees the other. It is never changed.
+// stableCodes are the stable codes of errors that have a code of the protocol and no finer reason. They stand beside
+// the codes, so that whoever adds one of these sees the other. It is never changed.
 var stableCodes = map[int]string{
 	CodeParse:              "DB-PARSE",
 	CodeInvalidRequest:     "DB-REQUEST",

@@ -11,12 +11,12 @@ import (
 // MaxID is the longest id of a request, in bytes of JSON text.
 const MaxID = 130
 
-// ID is the exact JSON text of a request's id, a string or an integer. "" is none: a notification, or an id that
-// could not be read.
+// ID is the exact JSON text of a request's id, a string or an integer. "" is none: a notification, or an id that could
+// not be read.
 type ID string
 
-// Message is one JSON-RPC message of either direction. Exactly one of these is true: it is a request (ID and Method),
-// a notification (Method alone), a response (ID, and Result or Err).
+// Message is one JSON-RPC message of either direction. Exactly one of these is true: it is a request (ID and Method), a
+// notification (Method alone), a response (ID, and Result or Err).
 type Message struct {
 	ID     ID
 	Method string
@@ -172,8 +172,8 @@ func spelling(folded string) string {
 	return ""
 }
 
-// maxTwin is the longest name that can fold to one of spelling, in bytes: each of its at most 42 characters has at
-// most 4, and NFKC composes nothing to ASCII.
+// maxTwin is the longest name that can fold to one of spelling, in bytes: each of its at most 42 characters has at most
+// 4, and NFKC composes nothing to ASCII.
 const maxTwin = 42 * 4
 
 // twin returns the known name that a member of o imitates: lenient parsers would read the member as that.

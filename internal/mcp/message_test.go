@@ -225,8 +225,8 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// FuzzDecode shows that what is decoded and written again is decoded to the same, and that nothing but one of the
-// three kinds of message comes out.
+// FuzzDecode shows that what is decoded and written again is decoded to the same, and that nothing but one of the three
+// kinds of message comes out.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(modernCall))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"a","result":{"content":[]}}`))

@@ -50,8 +50,8 @@ const (
 	capabilityTasks       = "tasks"
 )
 
-// methods has every method that clients send, by its name. It is never changed. A new method is a row here; what the desk
-// does with a call is in its own table, internal/gateway/method.go.
+// methods has every method that clients send, by its name. It is never changed. A new method is a row here; what the
+// desk does with a call is in its own table, internal/gateway/method.go.
 var methods = tableOf(
 	Method{Name: MethodInitialize, Only: Legacy},
 	Method{Name: MethodPing, Only: Legacy},

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryMethodIsInTheTable reads the names of methods from the source, so that one that is added without a row fails.
+// TestEveryMethodIsInTheTable reads the names of methods from the source, so that one that is added without a row
+// fails.
 func TestEveryMethodIsInTheTable(t *testing.T) {
 	asked := map[string]bool{MethodElicit: true, MethodSample: true, MethodRoots: true} // servers send these
 	seen := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// RawJSON is the text of one JSON value that passed strictjson.Check and holds no line break. Nil is no value.
-// It is shared: do not modify its bytes.
+// RawJSON is the text of one JSON value that passed strictjson.Check and holds no line break. Nil is no value. It is
+// shared: do not modify its bytes.
 type RawJSON []byte
 
 // MarshalJSON returns r itself, "null" for nil.
@@ -87,8 +87,8 @@ func Array[T ~[]byte](elements []T) RawJSON {
 }
 
 // Object is a JSON object kept as its members in order, with raw values, so that members nobody here knows pass
-// unchanged. The zero Object is {}. An Object is immutable: With and Without return another one, and several
-// goroutines may read the same one.
+// unchanged. The zero Object is {}. An Object is immutable: With and Without return another one, and several goroutines
+// may read the same one.
 type Object struct {
 	members []strictjson.Member
 }
@@ -120,8 +120,8 @@ func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	return Object{members}, err == nil
 }
 
-// ParseObject checks data and takes it apart, whatever its layout. Errors are *strictjson.SyntaxError, or say that
-// data is no object. The object aliases data.
+// ParseObject checks data and takes it apart, whatever its layout. Errors are *strictjson.SyntaxError, or say that data
+// is no object. The object aliases data.
 func ParseObject(data []byte) (Object, error) {
 	raw, err := ParseRaw(data)
 	if err != nil {

@@ -1,7 +1,7 @@
 package mcp
 
-// Tasks is one of the two forms in which a tool goes on after its call was answered. They have little in common but
-// the word.
+// Tasks is one of the two forms in which a tool goes on after its call was answered. They have little in common but the
+// word.
 type Tasks int
 
 // The forms. The zero Tasks is none.

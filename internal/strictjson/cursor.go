@@ -72,8 +72,8 @@ func space(data []byte, i int) int {
 	return i
 }
 
-// value returns the index after the value that starts at i. On data that never passed Check it may stop anywhere
-// within data, but not beyond.
+// value returns the index after the value that starts at i. On data that never passed Check it may stop anywhere within
+// data, but not beyond.
 func value(data []byte, i int) int {
 	if i >= len(data) {
 		return i

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Fold returns the form under which a lenient parser may take name for another one: compatibility-normalised, folded
-// to lower case, without what follows a NUL. Names that differ but fold alike are a parser differential.
+// Fold returns the form under which a lenient parser may take name for another one: compatibility-normalised, folded to
+// lower case, without what follows a NUL. Names that differ but fold alike are a parser differential.
 func Fold(name string) string {
 	name, _, _ = strings.Cut(name, "\x00")
 	for i := range len(name) {

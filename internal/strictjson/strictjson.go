@@ -1,7 +1,7 @@
-// Package strictjson answers: is this text one JSON value that every parser on the path reads the same way?
-// It refuses what parsers disagree on (repeated names, broken UTF-8, lone surrogates, trailing data) and what costs
-// too much (depth, number length, count of values), and takes a checked value apart without copying it. It knows
-// nothing of JSON-RPC or MCP.
+// Package strictjson answers: is this text one JSON value that every parser on the path reads the same way? It refuses
+// what parsers disagree on (repeated names, broken UTF-8, lone surrogates, trailing data) and what costs too much
+// (depth, number length, count of values), and takes a checked value apart without copying it. It knows nothing of
+// JSON-RPC or MCP.
 //
 // It is the only door to github.com/go-json-experiment/json, whose API is still experimental.
 package strictjson
@@ -58,8 +58,8 @@ func (s *scanner) reset(data []byte) {
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
-// Check returns nil when data is exactly one JSON value within the bounds of this package, else a *SyntaxError.
-// All other functions that take data apart expect data that passed Check.
+// Check returns nil when data is exactly one JSON value within the bounds of this package, else a *SyntaxError. All
+// other functions that take data apart expect data that passed Check.
 func Check(data []byte) error {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
@@ -145,8 +145,8 @@ func badNumber(literal string) string {
 	return ""
 }
 
-// Unmarshal decodes data into v with the strictness of Check and with names matched exactly, case included.
-// Members that v does not name are ignored.
+// Unmarshal decodes data into v with the strictness of Check and with names matched exactly, case included. Members
+// that v does not name are ignored.
 func Unmarshal(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err

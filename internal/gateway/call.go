@@ -15,18 +15,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// call is one use of an item on its way through the chain. One goroutine at a time works on it.
+// call is one use of an item, such as a tools/call or the opening of a subscription, on its way through the stages. It
+// belongs to one goroutine at a time; what is atomic may also be touched by the goroutine of an upstream that sends
+// notifications.
 type call struct {
 	caller  Caller
 	request *Request
 	method  *method
-	params  mcp.Object // of the request, with the requestState as the item's server gave it out
+	params  mcp.Object // of the request; requestState is what the item's server gave out, not our sealed form of it
 	notify  func(context.Context, mcp.Notification) error
 
 	// Set by resumed on the repeat of a call.
 	state   *state // of the round before
-	prepaid bool   // the call costs no token
-	kept    bool   // its place among the calls at once is still taken
+	prepaid bool   // the call costs no token of the limits of calls
+	kept    bool   // the call still has the place that its first round took
 
 	// Set by resolved.
 	item     *registry.Item
@@ -35,15 +37,15 @@ type call struct {
 	resource *registry.Resource // when it is a resource
 	tasks    mcp.Tasks          // the form of tasks that the call may become
 	task     *task              // that the call is about, nil for none
-	away     string             // server that was not reached yet and may have the item, which then is nil; "" for none
+	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
 	place   place         // taken by limited
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
-	spent   time.Duration // of the item's time in all rounds; set by timed
+	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
 	asking  bool          // set by conformed: the result asks for input
-	outcome string        // set by whoever decides it; "" is a plain result
-	repairs atomic.Int64  // made by sanitized; notifications may come from another goroutine
-	logs    logs          // passed by sanitized
+	outcome string        // one word for the records, set by the stage that decides it; "" is an ordinary result
+	repairs atomic.Int64  // how much sanitized changed; notifications may come from another goroutine
+	logs    logs          // how many log messages sanitized let pass
 }
 
 func newCall(c Caller, r *Request, m *method) *call {
@@ -54,8 +56,8 @@ func newCall(c Caller, r *Request, m *method) *call {
 	return &call{caller: c, request: r, method: m, params: params, notify: r.Notify, prepaid: m.free}
 }
 
-// withoutNullArguments returns params without arguments that are null. Some clients write null when they have none, and
-// servers take it so. Whatever else is null where the protocol has no null is refused.
+// withoutNullArguments returns params without the member arguments if that is null. Some clients send null for a tool
+// or prompt without arguments, and servers accept it. No other null in a place where the protocol has none is forgiven.
 func withoutNullArguments(params mcp.Object) mcp.Object {
 	if arguments := params.Value("arguments"); arguments != nil && arguments.IsNull() {
 		return params.Without("arguments")
@@ -63,22 +65,27 @@ func withoutNullArguments(params mcp.Object) mcp.Object {
 	return params
 }
 
-// Handler answers a call. Errors are of any kind until they pass audited, which tells the client an *mcp.Error.
+// Handler answers a call. Inside the chain an error may be of any type; the outermost stage, audited, turns it into the
+// *mcp.Error that the client is told.
 type Handler func(context.Context, *call) (mcp.Object, error)
 
 // Stage wraps a handler with one concern.
 type Stage func(next Handler) Handler
 
-// stages is the path of every call, outermost stage first. The order is the gateway's security policy:
-//   - everything is on record, refusals included, so audited is outermost;
-//   - the repeat of a call that was asked for input is part of that call, so resumed precedes what is paid for;
-//   - a refusal costs a token of tenant and user, so limited precedes anything a caller could probe; the tool's own
-//     bucket is charged after resolved, and labels and keys come from the catalogue, never from the client's spelling;
-//   - an item sees only arguments that passed its checks, within its time;
-//   - that an item's server is down is found by its use, innermost: such a call costs what every call costs, its caller
-//     is one who may use the item, and wrong arguments are told meanwhile;
-//   - a client gets only what the protocol lets it get, judged as the client sees it: conformed wraps sanitized;
-//   - nothing leaves without passing sanitized, so it wraps the item itself.
+// stages returns the path of every call, outermost stage first. The order is the gateway's security policy, so each
+// line here says what would go wrong in another order:
+//   - audited is outermost: a call that another stage refuses must be on record too;
+//   - resumed precedes limited: the repeat of a call that asked its client for input is part of the same call, and must
+//     not pay or wait for a place again;
+//   - limited precedes resolved: a refusal costs a token as well, so that nobody finds out for free which items exist.
+//     The bucket of a tool can be charged only after resolved, because keys and labels come from the catalogue and
+//     never from what the client spelt;
+//   - validated and timed wrap the use itself: an item sees only arguments that passed its checks, and only within its
+//     time;
+//   - that a server is down is found by the use, innermost. So a call to it costs what every call costs, only callers
+//     who may use the item learn of it, and wrong arguments are reported meanwhile;
+//   - conformed wraps sanitized: whether the protocol allows a result is judged on the result that the client will see;
+//   - sanitized wraps the use: nothing that an item says leaves without being cleaned.
 func (g *Gateway) stages() []Stage {
 	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.validated, g.timed, g.conformed, g.sanitized}
 }
@@ -90,8 +97,9 @@ func stack(stages []Stage, inner Handler) Handler {
 	return inner
 }
 
-// audited makes sure that the call can be recorded before anything of it happens, writes it on record before anybody
-// learns its outcome, and turns every error into what the client may be told.
+// audited makes sure before anything happens that the call can be recorded, and records it before anybody learns how it
+// ended. It also turns every error into what the client may be told. The result of a call that was made and could not
+// be recorded is withheld.
 func (g *Gateway) audited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if err := g.config.Audit.Book(); err != nil {
@@ -119,7 +127,8 @@ func (g *Gateway) audited(next Handler) Handler {
 	}
 }
 
-// guarded turns a panic further in into an error, so that it is on record and counted, and ends this call alone.
+// guarded runs next and turns a panic in it into an error, so that the panic is on record, is counted, and ends only
+// this call.
 func (g *Gateway) guarded(ctx context.Context, c *call, next Handler) (result mcp.Object, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -130,7 +139,8 @@ func (g *Gateway) guarded(ctx context.Context, c *call, next Handler) (result mc
 	return next(ctx, c)
 }
 
-// measured counts the call, its time and its refusal. What the client spelt is no label: an unknown tool is "".
+// measured counts the call, how long it took and whether it was refused. The labels come from the catalogue: for a tool
+// that does not exist, the label is empty.
 func (g *Gateway) measured(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant, started := c.caller.Tenant.ID, time.Now()
@@ -148,8 +158,8 @@ func (g *Gateway) measured(next Handler) Handler {
 	}
 }
 
-// labels returns the server and the item of a call for metrics. URIs are no labels: they have no bound, and neither
-// have names that only the client says there are.
+// labels returns the labels of the call for metrics: its server and its item. URIs and names that only the client has
+// said are never labels, because there is no bound on how many there are.
 func (c *call) labels() (server, item string) {
 	if c.item == nil {
 		return c.away, ""
@@ -160,7 +170,8 @@ func (c *call) labels() (server, item string) {
 	return c.item.Server, c.method.label
 }
 
-// limited takes a place among the calls at once of tenant and user, and one token of each.
+// limited takes one of the places for calls at once, of the tenant and of the user, and one token from the bucket of
+// each. The repeat of a call that was asked for input may still have its place, and pays nothing.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
@@ -183,11 +194,11 @@ func (g *Gateway) limited(next Handler) Handler {
 	}
 }
 
-// userKey names the caller's user among users and tenants.
+// userKey returns the key of the caller's user where users and tenants are counted in one map.
 func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key() }
 
-// enter takes one of the limit places that the caller's tenant has and, so that one user cannot take them all, one of
-// the half of them that is the user's.
+// enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
+// at most half of them. leave gives the place back; ok is false if there was none.
 func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bool) {
 	leaveUser, ok := places.Enter(c.userKey(), (limit+1)/2)
 	if !ok {
@@ -201,7 +212,8 @@ func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bo
 	return func() { leaveTenant(); leaveUser() }, true
 }
 
-// resolved finds the item that the caller means among those it may use, and takes a token of a tool.
+// resolved finds the item that the caller means, among the items that this caller may use, and takes a token from the
+// bucket of a tool that has one.
 func (g *Gateway) resolved(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if err := c.method.find(g, c); err != nil {
@@ -219,7 +231,8 @@ func (g *Gateway) resolved(next Handler) Handler {
 	}
 }
 
-// validated refuses arguments that the item does not take: of a tool with a result, from which the model can do better.
+// validated refuses arguments that the item does not accept. For a tool the refusal is a result with isError, because a
+// model can read that and try again; for all else it is an error.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
 func (g *Gateway) validated(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
@@ -238,8 +251,8 @@ func (g *Gateway) validated(next Handler) Handler {
 	}
 }
 
-// timed ends the call when the item's time is over. What the rounds before took is gone; while a human answers, no
-// round runs.
+// timed ends the call when the time of its item is used up. All rounds of a call share one such time, and it does not
+// run while the client answers questions, because no round is under way then.
 func (g *Gateway) timed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		started, whole := time.Now(), cmp.Or(c.method.time, c.item.Timeout)
@@ -261,7 +274,7 @@ func (g *Gateway) timed(next Handler) Handler {
 	}
 }
 
-// invoke uses the item: the inside of the chain.
+// invoke uses the item. It is the innermost handler of the chain.
 func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	result, err := c.method.use(ctx, c)
 	c.noteOpen(result)
@@ -273,7 +286,7 @@ func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	return result, err
 }
 
-// isUnsent tells whether err says that a server is not there and got nothing of this round.
+// isUnsent tells whether err says that the server could not be reached and that nothing of this round was sent to it.
 func isUnsent(err error) bool {
 	if _, down := errors.AsType[*registry.DownError](err); down {
 		return true
@@ -282,18 +295,19 @@ func isUnsent(err error) bool {
 	return ok && !unavailable.Sent
 }
 
-// noteOpen keeps the state under which the source keeps the call open, which its place tells.
+// noteOpen remembers the requestState under which the source keeps this call open, if it does: that shows in the place
+// of the call, which somebody besides the call still holds.
 func (c *call) noteOpen(from mcp.Object) {
 	if c.place.shared() || c.state != nil && c.state.held {
 		c.open = from.Value("requestState")
 	}
 }
 
-// abandon lets the source end what it keeps open in wait for answers, when its questions do not reach the client:
-// otherwise the call's place would stay taken until nobody is waited for any more.
+// abandon tells the source to end the call that it keeps open for answers, because its questions will not reach the
+// client. Without this, the call would hold its place until the source stops waiting by itself.
 func (g *Gateway) abandon(ctx context.Context, c *call) {
 	ended, end := context.WithCancel(ctx)
 	end()
 	c.params = c.params.Without("inputResponses").With("requestState", c.open)
-	_, _ = g.guarded(ended, c, c.method.use) // what it says is known
+	_, _ = g.guarded(ended, c, c.method.use) // its answer is only that its context has ended
 }

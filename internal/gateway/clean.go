@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// sanitized cleans everything that leaves the item: notifications that the client asked for, result and error.
+// sanitized cleans everything that leaves the item: its result, its error, and those notifications that the client
+// asked for. It drops all other notifications.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		policy, notify := c.caller.Tenant.output, c.notify
@@ -40,8 +41,8 @@ func (g *Gateway) sanitized(next Handler) Handler {
 	}
 }
 
-// wants tells whether the client asked for a notification: progress under the token that it gave, log messages from the
-// level that it named, nothing else.
+// wants tells whether the client asked for the notification: for progress by giving a token, for log messages by naming
+// a level. Nothing else passes.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging
 func (c *call) wants(n mcp.Notification) bool {
 	switch n.Method {
@@ -54,7 +55,7 @@ func (c *call) wants(n mcp.Notification) bool {
 	return false
 }
 
-// Bounds of the log messages of one round of a call; further ones are dropped and counted.
+// Bounds of the log messages that one round of a call may send. Further ones are dropped, and the drop is counted.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#implementation-considerations
 const (
 	maxLogs     = 1_000
@@ -64,12 +65,13 @@ const (
 // logs counts log messages. It is safe for concurrent use.
 type logs struct{ messages, bytes atomic.Int64 }
 
-// admit tells whether one more message may pass. Once a bound is passed, none does.
+// admit tells whether one more message may pass. After the first message beyond a bound, none passes any more.
 func (l *logs) admit(params mcp.Object) bool {
 	return l.messages.Add(1) <= maxLogs && l.bytes.Add(int64(len(params.JSON()))) <= maxLogBytes
 }
 
-// cleanError cleans an error that the upstream worded; others are ours.
+// cleanError cleans an error whose text an upstream chose. Errors of our own need no cleaning and are returned as they
+// are.
 func (g *Gateway) cleanError(c *call, err error) error {
 	var worded *mcp.Error
 	if !errors.As(err, &worded) {
@@ -80,8 +82,8 @@ func (g *Gateway) cleanError(c *call, err error) error {
 	return &upstreamError{cleaned}
 }
 
-// outputChecked returns the result, or a tool error in its place when its structured content breaks the schema that the
-// tool declares.
+// outputChecked returns the result of a tool. If its structured content breaks the output schema that the tool
+// declares, a tool error that says so takes its place.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
 	if string(result.Value("isError")) == "true" {
@@ -103,7 +105,7 @@ func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
 	return result
 }
 
-// count keeps what cleaning changed.
+// count adds up what cleaning changed, for the audit and the metrics.
 func (g *Gateway) count(c *call, report sanitize.Report) {
 	for kind, n := range report {
 		c.repairs.Add(int64(n))

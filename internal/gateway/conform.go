@@ -13,7 +13,9 @@ const (
 	maxQuestionKey = 256 // bytes
 )
 
-// conformed lets only those results out that the protocol allows for the method and that this client can understand.
+// conformed lets a result out only if the protocol allows it as the answer to this method and this client can
+// understand it. Some methods bring a result into a legal form first, and some have an answer of their own for an error
+// of the upstream.
 func (g *Gateway) conformed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		result, err := next(ctx, c)
@@ -40,8 +42,8 @@ func (g *Gateway) conformed(next Handler) Handler {
 	}
 }
 
-// asks checks a result that asks the client for input. A question that this client did not say it can be asked goes no
-// further.
+// asks checks a result that asks the client for input, and marks the call as one that does. It refuses questions that
+// this client did not declare it can be asked.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (c *call) asks(result mcp.Object) (mcp.Object, error) {
 	if !c.method.Asks {
@@ -68,7 +70,8 @@ func (c *call) asks(result mcp.Object) (mcp.Object, error) {
 	return result.Without("ttlMs", "cacheScope"), nil
 }
 
-// askable tells whether the client can be asked the questions.
+// askable returns an error if the client cannot be asked one of the questions: a *capabilityError that names everything
+// the client lacks, or a fault of the upstream if a question is malformed.
 func (c *call) askable(questions mcp.RawJSON) error {
 	all, ok := mcp.ObjectOf(questions)
 	if !ok || all.Len() > maxQuestions {

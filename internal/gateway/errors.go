@@ -30,7 +30,7 @@ var (
 	errBusy    = errors.New("too many calls at once")
 	errTimeout = errors.New("the item's time is over")
 
-	// That a call cannot be recorded is known before anything of it happened, or in rare cases only after.
+	// Usually it is known before a call is made that it cannot be recorded; in rare cases it turns out only afterwards.
 	errUnrecordable = errors.New("the call cannot be recorded")
 	errUnrecorded   = errors.New("the call is not on record")
 
@@ -38,8 +38,8 @@ var (
 	errNotTold       = errors.New("the server does not tell of changes")
 )
 
-// limitError is what the limiter said, with the stable codes of the buckets that were asked; the last code stands for
-// all further ones.
+// limitError is an error of the limiter, together with the stable codes of the buckets that were asked, in their order.
+// The last code stands for all further buckets.
 type limitError struct {
 	error
 	codes []string
@@ -49,8 +49,8 @@ func (e limitError) Unwrap() error { return e.error }
 
 func (e limitError) code(bucket int) string { return e.codes[min(bucket, len(e.codes)-1)] }
 
-// unknownError is an item that is not there or not for this caller: both look the same, but for the scopes that a rule
-// says may be told.
+// unknownError says that an item does not exist, or not for this caller. The client cannot tell the two apart, unless a
+// rule with Announce lets it know which scopes it lacks.
 type unknownError struct {
 	kind     registry.Kind
 	name     string // as the client called it
@@ -61,22 +61,23 @@ type unknownError struct {
 
 func (e *unknownError) Error() string { return "unknown " + string(e.kind) }
 
-// stateError is a requestState that does not serve.
+// stateError says that a requestState cannot be used for this request.
 type stateError struct{ reason string }
 
 func (e *stateError) Error() string { return e.reason }
 
-// taskError is the id of a task that is none, or not of this caller.
+// taskError says that the id of a task is not valid, or belongs to another caller.
 type taskError struct{ reason string }
 
 func (e *taskError) Error() string { return e.reason }
 
-// capabilityError is a question that this client cannot be asked, or a method for which it lacks a capability.
+// capabilityError says which capabilities a client lacks, for a question that its call raised or for the method it
+// used.
 type capabilityError struct{ required mcp.Object }
 
 func (e *capabilityError) Error() string { return "the client cannot be asked" }
 
-// panicError is a panic on the way of a call.
+// panicError is a panic that happened while a call was being made.
 type panicError struct {
 	problem any
 	stack   []byte // for the log
@@ -84,12 +85,13 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.problem, e.stack) }
 
-// upstreamError is an error that an upstream worded, cleaned.
+// upstreamError is an error whose text an upstream chose, after cleaning.
 type upstreamError struct{ told *mcp.Error }
 
 func (e *upstreamError) Error() string { return e.told.Error() }
 
-// failure is what becomes of an error: one word for records, and what the client is told. The zero failure is none.
+// failure is what becomes of an error: how records name it and what the client is told. The zero failure means that
+// there was no error.
 type failure struct {
 	kind    string
 	reason  string // for the audit, finer than kind; may be empty
@@ -98,8 +100,8 @@ type failure struct {
 	inside  bool // the text of the error belongs into the log and nowhere else
 }
 
-// explain is the one table from errors to what is recorded and told. Whatever is not listed is an internal error
-// outside.
+// explain is the one table from errors to what is recorded and what the client is told. An error that is not in it is
+// an internal error to the client, and its text goes into the log only.
 func explain(err error) failure {
 	if err == nil {
 		return failure{}
@@ -143,7 +145,8 @@ func explain(err error) failure {
 		return failure{kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true, told: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
 			"The call cannot be recorded now, so it was not made: try again later").After(auditRetry)}
 	case errors.Is(err, errUnrecorded):
-		// Whoever repeats a call for its status must not repeat this one: no 5xx, no Retry-After.
+		// Clients repeat calls that end with a status 5xx or with Retry-After. This one may have taken effect, so it
+		// has neither.
 		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
 	case errors.Is(err, errSubscriptions):
@@ -156,7 +159,7 @@ func explain(err error) failure {
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.Is(err, errTimeout):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The server did not answer in time")}
-	case errors.As(err, &unavailable): // before down, which it may wrap
+	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
 		return failure{kind: "unavailable", inside: true, told: notAvailable(unavailable)}
 	case errors.As(err, &down):
 		return failure{kind: "unavailable", reason: "down", told: isDown(down)}
@@ -188,15 +191,15 @@ func notAvailable(err *registry.UnavailableError) *mcp.Error {
 	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is not available now; the call was not made").After(time.Second)
 }
 
-// What a client is told to wait before it asks again for a server that is down: about as long as it has been down, like
-// the gateway's own attempts.
+// Bounds of how long a client is told to wait before it asks again for a server that is down. Between them it is as
+// long as the server has been down, since the gateway's own attempts come at such intervals.
 const (
 	downRetryMin = time.Second
 	downRetryMax = 30 * time.Second
 )
 
-// isDown words that the server of an item is not there, so that a model neither takes the item for one that does not
-// exist nor a call that was never made for one that was.
+// isDown returns what the client is told when the server of an item is down. The text is for a model: it must neither
+// conclude that the item does not exist, nor that its call may have had an effect.
 func isDown(err *registry.DownError) *mcp.Error {
 	what := string(err.Kind)
 	if err.Kind == registry.KindTemplate {
@@ -226,7 +229,8 @@ func unknownItem(err *unknownError) failure {
 	return failure{kind: kind, refusal: !err.answered, told: notFound(err)}
 }
 
-// notFound words that an item is not there. Of a resource it is the protocol's form.
+// notFound returns what the client is told when an item does not exist, or not for it. For a resource the protocol
+// prescribes the form.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func notFound(err *unknownError) *mcp.Error {
 	switch err.kind {
@@ -242,7 +246,7 @@ func notFound(err *unknownError) *mcp.Error {
 	}
 }
 
-// clip returns at most the first n bytes of name, without half a character at their end.
+// clip returns at most the first n bytes of name, and cuts no character in half.
 func clip(name string, n int) string {
 	return strings.ToValidUTF8(name[:min(n, len(name))], "")
 }
@@ -254,9 +258,9 @@ func missingCapability(err *capabilityError) *mcp.Error {
 	return told
 }
 
-// passable keeps the code of an upstream's error when it means the same on this side, and makes it an internal error
-// when it speaks of the connection behind the gateway or reads like a code of the gateway's own. A stable code that
-// reads like one is replaced, too.
+// passable returns an error of an upstream in the form in which it may reach a client. Its code stays if it means the
+// same to our client. A code that speaks of the connection behind the gateway, or that reads like one of the gateway's
+// own, becomes an internal error. A stable code that reads like one of ours is replaced.
 func passable(e *mcp.Error) *mcp.Error {
 	passed := &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
 	reserved := e.Code >= -32768 && e.Code <= -32000 || e.Code >= 400 && e.Code < 600

@@ -29,8 +29,8 @@ type Config struct {
 	Version  string // told to clients
 }
 
-// Caller is who asks, under which tenant's policy. Only Admit and Resolve make one. It is valid for one request: what
-// lives longer resolves anew.
+// Caller is who sends a request, and the policy of the tenant that applies. Only Admit and Resolve make one. It is
+// valid for one request; whatever lives longer, such as a stream, resolves the principal again each time.
 type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
@@ -38,19 +38,19 @@ type Caller struct {
 	rules ruleSet // of the tenant, that match the principal
 }
 
-// Request is one request in the stateless form.
+// Request is one request in the stateless form of the protocol, whatever form the client used.
 type Request struct {
 	ID           string // of the HTTP request, for records
 	Method       string
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
-	InSession    bool       // the client calls in a session, and is asked while its call is open
+	InSession    bool       // the client has a session, and expects questions while its call is under way
 	Client       string     // as registry.Call.Client
 	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
 	Tasks        mcp.Tasks  // the form that this client knows; zero: none
-	// Refusals are the questions of the round before, by their key, that the client answered with an error.
+	// Refusals are the client's errors in answer to questions of the previous round, by the keys of the questions.
 	Refusals map[string]*mcp.Error
-	// Notify sends what happens before the result to the client. It is never nil, and is not called after Handle
+	// Notify sends a notification to the client before the result. It is never nil, and is not called after Handle has
 	// returned.
 	Notify func(context.Context, mcp.Notification) error
 }
@@ -69,10 +69,10 @@ type Gateway struct {
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]
-	renewed chan struct{} // holds a value when there are tenants whose collisions Run has not looked at
+	renewed chan struct{} // holds a value if tenants were replaced and Run has not looked at them yet
 }
 
-// New returns a gateway without tenants: it refuses everybody until SetTenants.
+// New returns a gateway without tenants. It refuses everybody until SetTenants is called.
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
@@ -95,8 +95,8 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Handle runs one request of a caller. The result is in the stateless form: it has a resultType, and the hints of
-// caching where the protocol wants them. Errors are *mcp.Error; CodeMethodNotFound for a method that is not served.
+// Handle answers one request of a caller. The result has a resultType and, where the protocol wants them, the hints of
+// caching. Errors are *mcp.Error; CodeMethodNotFound stands for a method that is not served.
 func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
 	if m := g.methods[r.Method]; m != nil && r.mayUse(m.Tasks) {
 		return g.call(ctx, newCall(c, r, m))
@@ -110,7 +110,7 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 }
 
-// finish gives a result what every result of this gateway has: a resultType and its own serverInfo, in place of an
+// finish adds what every result of this gateway has: a resultType, and the gateway's own serverInfo in the place of an
 // upstream's.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 func (g *Gateway) finish(result mcp.Object) mcp.Object {
@@ -120,7 +120,7 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 	return result.With("_meta", result.Object("_meta").With(mcp.MetaServerInfo, g.serverInfo).JSON())
 }
 
-// Run passes changes of the catalogue on to those who wait on Changed, and reports what operators should know of them,
+// Run tells those who wait on Changed when the catalogue changes, and reports to operators what they should know of it,
 // until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
@@ -154,8 +154,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 // servers one after the other, and servers come up one by one, so a look right away would report what is right soon.
 const reportAfter = time.Second
 
-// Changed returns a channel that is closed at the next change of catalogue or tenants. Ask for it before Digest, and no
-// change goes unseen.
+// Changed returns a channel that is closed at the next change of the catalogue or the tenants. A caller that asks for
+// the channel first and calls Lists afterwards misses no change.
 func (g *Gateway) Changed() <-chan struct{} { return *g.changed.Load() }
 
 // announce wakes everybody who waits on Changed.

@@ -21,8 +21,8 @@ const (
 	listKinds // how many there are
 )
 
-// listings say of each list by which method it is asked for, and what its cursors are sealed for: they serve no other
-// list.
+// listings says of each list by which method clients ask for it, and the purpose that its cursors are sealed for, so
+// that a cursor of one list is not valid for another.
 var listings = [listKinds]struct{ method, purpose string }{
 	listedTools:     {mcp.MethodToolsList, "cursor"},
 	listedAllTools:  {mcp.MethodToolsList, "cursor of all tools"},
@@ -46,14 +46,14 @@ func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Resu
 
 func (k listKind) purpose() string { return listings[k].purpose }
 
-// hinted adds the hints of caching. Lists are filtered by caller, so they are private; nothing here knows how long an
-// upstream keeps its items, so they are stale at once and changes are told instead.
+// hinted adds the hints of caching to a result. A list depends on the caller, so it is private. Nobody here knows how
+// long an upstream keeps its items, so a list counts as stale at once, and clients are told of changes instead.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 func hinted(result mcp.Object) mcp.Object {
 	return result.With("ttlMs", mcp.Int(0)).With("cacheScope", mcp.String("private"))
 }
 
-// list answers a request for a list from what the caller sees.
+// list answers a request for one page of a list, with the items that the caller may see.
 func (g *Gateway) list(c Caller, kind listKind, params mcp.Object) (mcp.Object, error) {
 	granted := g.grantOf(c)
 	cursor := params.Value("cursor")
@@ -67,8 +67,8 @@ func (g *Gateway) list(c Caller, kind listKind, params mcp.Object) (mcp.Object, 
 	return g.page(c, granted, kind, start)
 }
 
-// firstPage returns the first page, which is made once per change of catalogue or policy when it is the only one: a
-// cursor belongs to one user.
+// firstPage returns the first page of a list. If the whole list fits on it, it holds no cursor, which would belong to
+// one user: then it is made once per change of catalogue or policy and shared by all callers with the same rules.
 func (g *Gateway) firstPage(c Caller, granted *grant, kind listKind) (mcp.Object, error) {
 	l := &granted.lists[kind]
 	if made := l.first.Load(); made != nil {
@@ -100,22 +100,23 @@ func (g *Gateway) page(c Caller, granted *grant, kind listKind, start int) (mcp.
 	return g.finish(hinted(result)), nil
 }
 
-// A cursor holds digests of its user and of the last item of its page, which a URI may be too long for, and the index
-// of that item.
+// A cursor holds a digest of its user, a digest of the last item on its page (of which the name itself, if it is a URI,
+// could be too long), and the index of that item.
 const (
 	markSize   = 16
 	cursorSize = 2*markSize + 4
 )
 
-// sealCursor returns a cursor for the items after the one with index last. It serves the same user of the same tenant
-// and the same list only.
+// sealCursor returns a cursor for the items after the one with index last. Only the same user of the same tenant can
+// use it, and only for the same list.
 func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, last int) (string, error) {
 	plain := append(mark(c.Principal.User().Key()), mark(items[last].Exposed)...)
 	return g.config.Seal.Seal(kind.purpose(), binary.BigEndian.AppendUint32(plain, uint32(last))) //nolint:gosec // lists are shorter
 }
 
-// openCursor returns the index of the first item after the one a cursor names, wherever that stands now. ok is false
-// when the cursor is somebody else's or the item is gone. The empty text is a cursor like any other, and none of ours.
+// openCursor returns the index of the first item after the one that a cursor names, wherever that item stands now. ok
+// is false if the cursor belongs to somebody else or the item has gone. An empty text is treated like any other cursor,
+// and is never valid.
 func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
 	token, _ := cursor.Text()
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
@@ -127,7 +128,7 @@ func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cu
 	if last < len(items) && string(mark(items[last].Exposed)) == sought {
 		return last + 1, true
 	}
-	for i, item := range items { // the list has changed
+	for i, item := range items { // the list has changed since the cursor was made
 		if string(mark(item.Exposed)) == sought {
 			return i + 1, true
 		}

@@ -93,7 +93,7 @@ func text(params mcp.Object, member string) (string, error) {
 	return text, nil
 }
 
-// allow makes item the one of the call when the caller may use it. name is how the client called it.
+// allow makes item the item of the call if the caller may use it. name is what the client called it.
 func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 	if !c.caller.Tenant.allows(c.caller.rules, item) {
 		scopes := c.caller.Tenant.missingScopes(c.caller, item)
@@ -103,8 +103,9 @@ func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 	return nil
 }
 
-// absent is the error for a name that nothing has. A server that was not reached yet may have it, by the form of the
-// name: then a caller who may use that name is told so, and everybody else that it is unknown.
+// absent returns the error for a name that no known item has. By its form the name may belong to a server that was not
+// reached yet. Then a caller who may use an item of that name is told that the server is down, and everybody else that
+// the item is unknown.
 func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
 	unknown := &unknownError{kind: kind, name: name}
 	guess := g.look(c.caller.Tenant).view.Unreached(kind, name)
@@ -168,7 +169,8 @@ func (g *Gateway) findResource(c *call) error {
 	return g.allow(c, &resource.Item, uri)
 }
 
-// findReference finds what is to be completed: a prompt by its name, or a template by its text.
+// findReference finds the item whose argument is to be completed: a prompt by its name, or a resource template by its
+// text.
 func (g *Gateway) findReference(c *call) error {
 	ref := c.params.Object("ref")
 	switch ref.Text("type") {
@@ -217,7 +219,7 @@ func checkPrompt(c *call) error {
 	return c.prompt.Validate(arguments)
 }
 
-// arguments returns those of the call, nil when there are none.
+// arguments returns the arguments of the call, nil if it has none.
 func (c *call) arguments() (mcp.RawJSON, error) {
 	arguments := c.params.Value("arguments")
 	if arguments != nil && !arguments.IsObject() {
@@ -239,7 +241,7 @@ func checkCompletion(c *call) error {
 	return nil
 }
 
-// conformTool checks structured content against the tool's output schema.
+// conformTool checks the structured content of a result against the output schema of its tool.
 func (g *Gateway) conformTool(c *call, result mcp.Object) (mcp.Object, error) {
 	return g.outputChecked(c, result), nil
 }
@@ -251,9 +253,9 @@ func conformPrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	return result, nil
 }
 
-// conformRead refuses a resource without contents, which is how older servers say that there is none, and keeps how
-// long the server says that the contents are good: for this caller alone, and not when they came of answers to
-// questions.
+// conformRead refuses a resource without contents, which is how older servers say that it does not exist. It keeps the
+// time for which the server says the contents are fresh, but only for this caller, and not if the contents depend on
+// answers to questions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func conformRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	contents, ok := result.Value("contents").Elements()
@@ -271,7 +273,8 @@ func conformRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	return result, nil
 }
 
-// rescueRead tells in this gateway's words and under the client's URI that there is no such resource.
+// rescueRead turns the various errors with which servers say that a resource does not exist into the one of this
+// gateway, which names the URI that the client used.
 func rescueRead(c *call, said *upstreamError) (mcp.Object, error) {
 	data, _ := mcp.ObjectOf(said.told.Data)
 	if said.told.Code == mcp.CodeResourceNotFound || said.told.Code == mcp.CodeInvalidParams && data.Has("uri") {
@@ -280,12 +283,12 @@ func rescueRead(c *call, said *upstreamError) (mcp.Object, error) {
 	return mcp.Object{}, said
 }
 
-// absent is the error for a resource that its server does not have.
+// absent returns the error for a resource that its own server says does not exist.
 func (c *call) absent() error {
 	return &unknownError{kind: registry.KindResource, name: c.params.Text("uri"), answered: true}
 }
 
-// conformCompletion cuts the values to as many as the protocol allows, and to a size.
+// conformCompletion cuts the list of values to the count that the protocol allows, and to a size.
 func conformCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	completion := result.Object("completion")
 	values, ok := completion.Value("values").Elements()
@@ -307,7 +310,7 @@ func conformCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, erro
 	return result, nil
 }
 
-// rescueCompletion answers for a server that completes nothing.
+// rescueCompletion answers with no values for a server that does not offer completion.
 func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
 	if said.told.Code != mcp.CodeMethodNotFound {
 		return mcp.Object{}, said
@@ -315,18 +318,18 @@ func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
 	return mcp.NewObject(mcp.Member{Name: "completion", Value: mcp.RawJSON(`{"values":[]}`)}), nil
 }
 
-// broken is the error for a result that the protocol does not know.
+// broken returns the error for a result whose form the protocol does not allow.
 func (c *call) broken(what string) error {
 	return &registry.ProtocolError{Server: c.item.Server, Err: errors.New(what)}
 }
 
-// useTool runs the tool.
+// useTool calls the tool of the call.
 func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.tool.Call(ctx, c.use()) }
 
-// useItem uses an item of another kind.
+// useItem uses an item that is not a tool.
 func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }
 
-// use returns the call as its source sees it.
+// use returns what the source of the item gets to know of the call.
 func (c *call) use() *registry.Call {
 	use := &registry.Call{
 		Method:       c.request.Method,

@@ -5,20 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// place is one of the places among the calls at once. It is given back when the last of those who hold it lets go: the
-// call itself, and what goes on beyond its return.
+// place is one of the places for calls at once. The call holds it, and so may work of the source that goes on after the
+// call has returned, such as a call of a legacy server that waits for answers. The place is given back when the last of
+// them lets go.
 type place struct {
 	leave   func()
 	holders atomic.Int32
 }
 
-// take begins to hold the place that leave gives back.
+// take begins to hold the place. leave gives it back.
 func (p *place) take(leave func()) {
 	p.leave = leave
 	p.holders.Store(1)
 }
 
-// hold keeps the place until release is called, unless it was given back already.
+// hold keeps the place taken until release is called. If the place was given back already, hold and release do nothing.
 func (p *place) hold() (release func()) {
 	for {
 		n := p.holders.Load()
@@ -31,14 +32,14 @@ func (p *place) hold() (release func()) {
 	}
 }
 
-// release lets go of the place once.
+// release ends one hold of the place, and gives the place back if that was the last one.
 func (p *place) release() {
 	if p.holders.Add(-1) == 0 {
 		p.leave()
 	}
 }
 
-// shared tells whether anybody but the call itself holds the place.
+// shared tells whether anybody besides the call itself holds the place.
 func (p *place) shared() bool { return p.holders.Load() > 1 }
 
 // held tells whether anybody holds the place.

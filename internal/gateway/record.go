@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// record returns the audit line of the call.
+// record returns the line of the audit for the call. Arguments are never in it, only their digest.
 func (c *call) record(failure failure, started time.Time) *audit.Record {
 	principal := &c.caller.Principal
 	r := &audit.Record{
@@ -36,7 +36,7 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 	return r
 }
 
-// kind is the outcome in one word.
+// kind returns how the call ended, in the one word that audit and metrics use.
 func (c *call) kind(failure failure) string {
 	switch {
 	case failure.told != nil:
@@ -47,7 +47,7 @@ func (c *call) kind(failure failure) string {
 	return "ok"
 }
 
-// unrecordable refuses a call of which nothing has happened, because there is no room for its record.
+// unrecordable refuses a call of which nothing has happened yet, because the audit has no room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := explain(errUnrecordable)
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
@@ -55,7 +55,8 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	return failure.told
 }
 
-// kept puts r on record. It is false when that failed, or is not done in time; the log then says what may be missing.
+// kept puts r on record, and tells whether that succeeded in time. If it did not, the log says which record may be
+// missing.
 func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {
@@ -65,8 +66,8 @@ func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 	return err == nil
 }
 
-// Refuse records a refusal at the door: a failed login, a bad origin, a limit. The refusals that a sum stands for were
-// counted one by one.
+// Refuse records a refusal of the door: a failed login, a foreign origin, a limit. A record with a Count sums up
+// refusals that were counted one by one when they happened, so it is not counted in the metrics again.
 func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
 	if r.Count == 0 {
 		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)

@@ -10,8 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Rule allows or denies. It matches a caller who has all of Scopes (none: every caller) and, when Subjects is not
-// empty, is one of them. An item is allowed if some rule that matches the caller allows it and none denies it.
+// Rule allows or denies items. It applies to callers who have all of Scopes (if there are none: to every caller) and,
+// if Subjects is not empty, are one of them. A caller may use an item if at least one rule that applies to the caller
+// allows it and none denies it.
 type Rule struct {
 	Scopes   []string
 	Subjects []string // "issuer#subject"
@@ -51,12 +52,12 @@ func policyNameOf(item *registry.Item) policyName {
 	return policyName{kind: item.Kind, name: item.PolicyName(), whole: whole}
 }
 
-// fits tells whether the pattern, one for items of that kind, names the item.
+// fits tells whether the pattern, which must be one for items of this kind, names the item.
 func (n *policyName) fits(pattern string) bool {
 	return registry.MatchName(pattern, n.name) || n.whole != "" && registry.MatchName(pattern, n.whole)
 }
 
-// match tells whether one of the patterns names the item.
+// match tells whether at least one of the patterns names the item.
 func (p *patterns) match(n *policyName) bool { return slices.ContainsFunc(p.of(n.kind), n.fits) }
 
 // of returns the patterns for items of that kind.
@@ -72,8 +73,9 @@ func (p *patterns) of(kind registry.Kind) []string {
 	return nil
 }
 
-// denies tells whether the rule denies the item. A URI is denied in every spelling: its server may decode it before it
-// looks, and look without the fragment, the query and what ends the path.
+// denies tells whether the rule denies the item. For a URI this looks at every spelling: the server may decode the URI
+// before it looks for the resource, and may ignore its fragment, its query and some characters at the end of its path.
+// Otherwise a caller could get around the rule by spelling the URI differently.
 func (r *rule) denies(n *policyName) bool {
 	if n.kind != registry.KindResource && n.kind != registry.KindTemplate {
 		return r.deny.match(n)
@@ -95,7 +97,7 @@ func (r *rule) denies(n *policyName) bool {
 	return false
 }
 
-// deniesBeginning tells whether the rule denies a URI, or what is left of it without its last parts.
+// deniesBeginning tells whether the rule denies the URI, or what is left of it without fragment, query and parameters.
 func (r *rule) deniesBeginning(uri string) bool {
 	for _, end := range []string{"", "#", "?", ";"} {
 		if end != "" {
@@ -111,7 +113,7 @@ func (r *rule) deniesBeginning(uri string) bool {
 // maxDecodings is how many layers of percent-encoding a pattern that denies looks through.
 const maxDecodings = 3
 
-// decoded returns patterns of URIs together with their decoded forms.
+// decoded returns patterns of URIs and, in addition, the percent-decoded form of each.
 func decoded(patterns []string) []string {
 	for _, pattern := range slices.Clone(patterns) {
 		if text, err := url.PathUnescape(pattern); err == nil && text != pattern {
@@ -121,8 +123,8 @@ func decoded(patterns []string) []string {
 	return patterns
 }
 
-// ruleSet names the rules of a tenant that match a caller: one byte a rule, 1 for a match. Callers with equal sets see
-// the same.
+// ruleSet says which rules of a tenant apply to a caller, one byte for each rule: 1 if it applies, else 0. Callers with
+// the same set see the same items.
 type ruleSet string
 
 func compileRule(cfg *Rule) (rule, error) {
@@ -141,7 +143,7 @@ func compileRule(cfg *Rule) (rule, error) {
 	return r, nil
 }
 
-// compilePatterns sorts patterns by the kind that they name.
+// compilePatterns sorts patterns by the kind of item that they name.
 func compilePatterns(texts []string) (patterns, error) {
 	var p patterns
 	for _, text := range texts {
@@ -160,7 +162,7 @@ func compilePatterns(texts []string) (patterns, error) {
 	return p, nil
 }
 
-// matching returns which rules of the tenant match the principal.
+// matching returns which rules of the tenant apply to the principal.
 func (t *Tenant) matching(p auth.Principal) ruleSet {
 	var buffer [32]byte
 	set := buffer[:0]
@@ -174,7 +176,7 @@ func (t *Tenant) matching(p auth.Principal) ruleSet {
 	return ruleSet(set)
 }
 
-// concerns tells whether the rule is for this subject, whatever its scopes.
+// concerns tells whether the rule is meant for this subject, whatever scopes its token has.
 func (r *rule) concerns(p auth.Principal) bool {
 	return len(r.subjects) == 0 || slices.ContainsFunc(r.subjects, func(s string) bool {
 		issuer, ok := strings.CutSuffix(s, "#"+p.Subject)
@@ -206,7 +208,8 @@ func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
 	return allowed
 }
 
-// missingScopes returns the scopes with which the caller could use the item, when a rule says that it may be told.
+// missingScopes returns the scopes that the caller lacks for using the item, if a rule with Announce says that the
+// caller may be told. It returns nothing if another rule denies the item.
 func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
 	n := policyNameOf(item)
 	for i := range t.rules {

@@ -17,7 +17,7 @@ import (
 // each time.
 const maxGrants = 1024
 
-// sight is what a tenant sees of one catalogue.
+// sight is what a tenant sees of one state of the catalogue.
 type sight struct {
 	catalogue *registry.Catalogue
 	view      *registry.View
@@ -26,16 +26,16 @@ type sight struct {
 	idle      func() []idle // patterns not known to match anything; worked out once
 }
 
-// grant is what callers with one set of matching rules see and may use: one decision for list and use. It is immutable
-// and made once per change of catalogue or policy.
+// grant is what callers with one set of matching rules see and may use: lists and calls follow from the same decision.
+// It is immutable, and is made once per change of catalogue or policy.
 type grant struct {
-	byName  map[string]*granted // tools, also of servers that are down for long, which are in no list
+	byName  map[string]*granted // tools, also those of servers that have been down for long, which no list shows
 	lists   [listKinds]list
-	tasked  bool // there are tools that run as tasks only
+	tasked  bool // some tools run only as tasks
 	digests Digests
 }
 
-// list is one list as these callers see it.
+// list is one list as callers with a grant see it.
 type list struct {
 	items []*registry.Item
 	first atomic.Pointer[mcp.Object] // the first page, once somebody asked
@@ -59,7 +59,7 @@ func (g *Gateway) look(t *Tenant) *sight {
 	return s
 }
 
-// grantOf returns what the caller sees and may use now.
+// grantOf returns what the caller may see and use now.
 func (g *Gateway) grantOf(c Caller) *grant {
 	s := g.look(c.Tenant)
 	if known, ok := s.grants.Load(c.rules); ok {
@@ -111,7 +111,7 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	return made
 }
 
-// add adds the item when the rules allow it and its server is not down for long.
+// add adds the item if the rules allow it and its server has not been down for long.
 func (l *list) add(t *Tenant, view *registry.View, rules ruleSet, item *registry.Item) {
 	if view.Lists(item.Server) && t.allows(rules, item) {
 		l.items = append(l.items, item)
@@ -127,7 +127,7 @@ func (m *grant) listFor(r *Request) listKind {
 	return kind
 }
 
-// digest identifies lists of items, and the announcements of their servers.
+// digest returns a digest of lists of items. It also changes when a server of one of the items announces a change.
 func digest(view *registry.View, lists ...[]*registry.Item) string {
 	sum := sha256.New()
 	for _, items := range lists {
@@ -149,7 +149,7 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 	sum.Write([]byte{'\n'})
 }
 
-// shown returns the definition of an item as the tenant's lists show it.
+// shown returns the definition of an item in the form in which the lists of the tenant show it.
 func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	if t.inlineRefs && item.Kind == registry.KindTool {
 		return m.byName[item.Exposed].tool.Inlined()
@@ -157,7 +157,7 @@ func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	return item.Raw
 }
 
-// bucketsOf returns the buckets of one tool, one for each pattern that its name matches.
+// bucketsOf returns the buckets that a call of the tool costs: one for each pattern of the limits that fits its name.
 func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	var buckets []ratelimit.Bucket
 	n := policyNameOf(&tool.Item)
@@ -170,16 +170,16 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	return buckets
 }
 
-// Digests identify the lists that a caller sees: each changes when, and only when, its list does, or a server of which
-// the caller sees something in it says so. That of the tools is for all clients of the caller, also those that know no
-// tasks.
+// Digests identify the lists that a caller sees. Each changes if, and only if, its list changes, or a server of which
+// the list has at least one item announces a change. The digest of the tools covers also those that run only as tasks,
+// so it is the same for all clients of a caller.
 type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
 
-// Lists returns the digests of what the caller sees now.
+// Lists returns the digests of the lists that the caller sees now.
 func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
 
-// HeaderParams returns the Mcp-Param-* headers that repeat arguments of the named tool, none when the caller does not
-// see it.
+// HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-* headers. It returns none if the
+// caller does not see the tool.
 func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
 	if found := g.grantOf(c).byName[tool]; found != nil && !needsTask(found.tool) {
 		return found.tool.Headers

@@ -20,24 +20,29 @@ const (
 	freeRounds   = 8        // repeats of one call that cost nothing
 )
 
-// state is what the requestState of an input_required result carries from one round of a call to the next, beside what
-// the upstream put into its own. It serves the same client, user and tenant for the same request until it expires.
+// state is what the gateway itself puts into the requestState of an input_required result, around what the upstream put
+// there. The client brings it back when it repeats the call. It is valid only for the same client, user, tenant and
+// request, and only until it expires.
+//
+//	round 1: call ─▶ … ─▶ the item asks ─▶ suspend seals a state ─▶ client
+//	round 2: the client repeats the call ─▶ resume opens the state ─▶ … ─▶ a result, or another question and round 3
+//
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type state struct {
 	owner    [sha256.Size]byte
 	request  [sha256.Size]byte
 	expires  time.Time
-	spent    time.Duration // of the item's time
+	spent    time.Duration // how much of the item's time all rounds have used
 	nonce    nonce
-	rounds   byte // until now
-	held     bool // the call's place is still taken
+	rounds   byte // how many there were; stays at 255
+	held     bool // the call still has its place among the calls at once
 	hasInner bool
 	server   string
 	callID   string // the id of the first request
 	inner    string
 }
 
-// What a state is refused for, in records. The client is told the same for all.
+// Why a state is refused, as records say it. The client is not told which of these it was.
 const (
 	stateForged   = "state_forged"
 	stateForeign  = "state_foreign"
@@ -45,8 +50,9 @@ const (
 	stateExpired  = "state_expired"
 )
 
-// resumed opens the state of the round before, so that the repeat of a call costs no second token and finds its place
-// and its clock, and seals the state of this round. A state that does not serve costs what a call costs.
+// resumed makes the repeat of a call part of that call: it opens the state of the previous round, so that the repeat
+// costs no second token and continues with the place and the clock of the first round. If the result asks for input
+// once more, it seals the state of this round. A request with an invalid state costs what a call costs.
 func (g *Gateway) resumed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if sealed := c.params.Value("requestState"); sealed != nil {
@@ -63,7 +69,8 @@ func (g *Gateway) resumed(next Handler) Handler {
 	}
 }
 
-// resume makes c the next round of the call that its state is of. The first use of a state is free of charge.
+// resume makes c the next round of the call that the sealed state belongs to. Only the first use of a state is free of
+// charge, or a client could repeat one forever.
 func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 	token, ok := sealed.Text()
 	if !ok {
@@ -117,7 +124,7 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	return result.With("requestState", mcp.String(sealed)), nil
 }
 
-// callID returns the id of the call's first request.
+// callID returns the id of the first request of the call, which its records in all rounds share.
 func (c *call) callID() string {
 	if c.state != nil {
 		return c.state.callID
@@ -125,10 +132,10 @@ func (c *call) callID() string {
 	return c.request.ID[:min(len(c.request.ID), maxCallID)]
 }
 
-// owner returns a digest of who makes the call.
+// owner returns the digest of the owner of the call.
 func (c *call) owner() [sha256.Size]byte { return c.caller.Principal.Owner().Digest() }
 
-// digest identifies the request: the same in every round, whatever was answered.
+// digest identifies what was requested. It is the same in every round of a call, whatever was answered in between.
 func (c *call) digest() [sha256.Size]byte {
 	arguments, err := strictjson.Compact(c.params.Value("arguments"))
 	if err != nil { // there are none
@@ -137,7 +144,7 @@ func (c *call) digest() [sha256.Size]byte {
 	return digestOf(c.request.Method, c.method.spelt(c.params), string(arguments))
 }
 
-// digestOf returns a digest of texts that no others have.
+// digestOf returns a digest of several texts that no other texts have: each is preceded by its length.
 func digestOf(texts ...string) [sha256.Size]byte {
 	var joined []byte
 	for _, text := range texts {
@@ -188,7 +195,7 @@ func decodeState(plain []byte) (*state, bool) {
 	return s, r.ok
 }
 
-// stateReader reads from the front of rest; after an error it reads nothing.
+// stateReader reads values from the front of rest. After the first error ok is false, and everything read is zero.
 type stateReader struct {
 	rest []byte
 	ok   bool

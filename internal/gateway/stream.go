@@ -6,11 +6,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// streamsRetry is when a caller who found all streams taken may come back.
+// streamsRetry is how long a caller is told to wait if all places for streams are taken.
 const streamsRetry = 5 * time.Second
 
-// OpenStream takes one of the places for event streams, of which one user has half of the tenant's. kind is its label:
-// get, post, listen, sse. closed gives the place back and is called once. The error is an *mcp.Error.
+// OpenStream takes one of the tenant's places for event streams, of which one user has at most half. kind is the label
+// of the stream in metrics: get, post, listen or sse. closed gives the place back and is called once. The error is an
+// *mcp.Error.
 func (g *Gateway) OpenStream(c Caller, kind string) (closed func(), err error) {
 	leave, ok := enter(g.streams, c, c.Tenant.streams)
 	if !ok {

@@ -7,13 +7,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// maxSubscriptions is how many subscriptions a tenant has at once, one user half of them.
+// maxSubscriptions is how many subscriptions a tenant may have at once. One user may have half of them.
 const maxSubscriptions = 4096
 
-// Subscribe tells of changes of the resource with that exposed URI until stop is called. updated gets the exposed URI
-// that changed, which may be of a part of the resource; it is called from any goroutine and must not wait. id is that
-// of the HTTP request, for records. ctx is for the opening alone. Errors are *mcp.Error, of calls: a subscription is
-// limited and recorded like one. Whether the caller still may see what changed is for Reads to say.
+// Subscribe calls updated whenever the resource with that exposed URI changes, until stop is called. updated gets the
+// exposed URI of what changed, which may be only a part of the resource; it is called from any goroutine and must not
+// block. id is the id of the HTTP request, for records. ctx limits only the opening of the subscription. Opening one is
+// limited and recorded like a call; errors are *mcp.Error. Subscribe does not check again later whether the caller may
+// still see the resource: whoever passes updates on asks Reads each time.
 func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updated func(uri string)) (stop func(), err error) {
 	request := &Request{
 		ID: id, Method: mcp.MethodSubscribe,
@@ -37,13 +38,14 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 	return stop, nil
 }
 
-// subscribe opens the subscription of a call.
+// subscribe opens the subscription of a call, within the call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
 	leave, ok := enter(g.subscriptions, s.caller, maxSubscriptions)
 	if !ok {
 		return nil, errSubscriptions
 	}
-	// It lives longer than the request that opens it, and ends with it while it is not open.
+	// The subscription lives longer than the request that opens it. Until it is open, it ends together with the
+	// request.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
 	stop := sync.OnceFunc(func() { end(); leave() })

@@ -15,25 +15,25 @@ const (
 	resultTime  = 30 * time.Minute // that one tasks/result waits for its task
 )
 
-// task is what the id of a task says that clients have. The task itself is its server's; here nothing is kept, so its
-// id is good at every replica and for as long as its server has the task. It serves who made the call, for as long as
-// that caller may use the tool.
+// task is what the id of a task, as clients have it, says. The server keeps the task itself and the gateway keeps
+// nothing: the id is valid on every replica and for as long as the server has the task. It is valid only for whoever
+// made the call, and only while that caller may use the tool.
 // https://modelcontextprotocol.io/extensions/tasks
 type task struct {
 	owner        [sha256.Size]byte
 	form         mcp.Tasks
 	server, tool string // the tool as exposed
-	callID       string // the id of the request that made it
-	own          string // its id at the server
+	callID       string // the id of the request that made the task
+	own          string // the id that the server knows it by
 }
 
-// Why an id of a task does not serve, in records. The client is told the same for all.
+// Why the id of a task is refused, as records say it. The client is not told which of these it was.
 const (
 	taskForged    = "task_forged"
 	taskForeign   = "task_foreign"
 	taskMismatch  = "task_mismatch"
 	taskForbidden = "task_forbidden"
-	taskGone      = "task_gone" // says its server
+	taskGone      = "task_gone" // its server says so
 )
 
 // mayUse tells whether the client may use a method that only one form of tasks has; zero: both. A client that knows no
@@ -42,8 +42,8 @@ func (r *Request) mayUse(only mcp.Tasks) bool {
 	return only == 0 || only == r.Tasks || only == mcp.TasksGiven && r.Tasks == 0
 }
 
-// taskSupport returns whether calls of the tool can become tasks that clients ask for: "optional", "required", "" when
-// they cannot.
+// taskSupport returns whether a client can ask for a call of the tool to become a task: "optional", "required", or ""
+// if it cannot.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
 func taskSupport(tool *registry.Tool) string {
 	support := tool.Definition.Object("execution").Text("taskSupport")
@@ -53,12 +53,12 @@ func taskSupport(tool *registry.Tool) string {
 	return support
 }
 
-// needsTask tells whether the tool runs only as a task that its client asks for.
+// needsTask tells whether the tool runs only as a task for which its client asks.
 func needsTask(tool *registry.Tool) bool {
 	return tool.Definition.Has("execution") && tool.Definition.Object("execution").Text("taskSupport") == "required"
 }
 
-// isStranded tells whether the tool runs only as a task, and its server has none: nobody can call it.
+// isStranded tells whether nobody can call the tool, because it runs only as a task and its server offers no tasks.
 func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
 
 // runAs decides whether the call of a tool may become a task, and of which form. The member that asks for one means
@@ -88,7 +88,8 @@ func (c *call) runAs() error {
 	return nil
 }
 
-// findTask opens the id of a task and finds its tool, when the caller may still use that.
+// findTask opens the id of a task and finds the tool that it belongs to. The caller must still be allowed to use the
+// tool.
 func (g *Gateway) findTask(c *call) error {
 	if c.request.Tasks == 0 {
 		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
@@ -114,7 +115,8 @@ func (g *Gateway) findTask(c *call) error {
 	return nil
 }
 
-// missing tells why the tool of a task is not there: its server may be away for a while.
+// missing returns why the tool of a task cannot be found. If its server is away for a while, the caller is told that,
+// and not that the task does not exist.
 func (g *Gateway) missing(c *call, t *task) error {
 	view := g.look(c.caller.Tenant).view
 	_, err := view.Lookup(t.tool)
@@ -130,7 +132,7 @@ func (g *Gateway) missing(c *call, t *task) error {
 	return &registry.UnavailableError{Server: t.server, Err: err}
 }
 
-// makeTask lets a task out in place of a result, under an id of ours.
+// makeTask passes on a task that a server gave in place of a result, under an id of the gateway's own.
 func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	if c.tasks == 0 || c.task != nil {
 		return mcp.Object{}, c.broken("a task that the client cannot take")
@@ -166,8 +168,8 @@ func isStatus(t mcp.Object) bool {
 	return slices.Contains([]string{"working", "input_required", "completed", "failed", "cancelled"}, t.Text("status"))
 }
 
-// conformTask lets the state of a task out: with what it asks of this client, or with the result or error in the forms
-// that those of a call have.
+// conformTask passes on the state of a task. What the task asks must be something that this client can be asked; its
+// result or error must have the form that those of a call have.
 func conformTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if result.Text("taskId") != c.task.own || !isStatus(result) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
@@ -204,7 +206,7 @@ func conformTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	return told, nil
 }
 
-// rescueTask tells in this gateway's words that a server has no such task any more.
+// rescueTask turns the error of a server that does not know the task any more into the one of this gateway.
 func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
 	if said.told.Code == mcp.CodeInvalidParams {
 		return mcp.Object{}, &taskError{taskGone}
@@ -219,10 +221,10 @@ func checkUpdate(c *call) error {
 	return nil
 }
 
-// conformEmpty answers that a server took what it was told, and nothing else.
+// conformEmpty answers only that the server accepted what it was told.
 func conformEmpty(*Gateway, *call, mcp.Object) (mcp.Object, error) { return mcp.Object{}, nil }
 
-// conformCancel lets out what the form of the task answers to its end: its state, or nothing.
+// conformCancel answers a cancellation in the way of the form of the task: with the state of the task, or with nothing.
 func conformCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if c.task.form == mcp.TasksAsked {
 		return conformTask(g, c, result)
@@ -230,19 +232,19 @@ func conformCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	return mcp.Object{}, nil
 }
 
-// conformTaskResult lets the result of a task out, which is one of its tool.
+// conformTaskResult passes on the result of a task, which has the form of a result of its tool.
 func conformTaskResult(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	result = g.outputChecked(c, result)
 	return result.With("_meta", c.relate(result.Object("_meta")).JSON()), nil
 }
 
-// relate adds to metadata which task they belong to.
+// relate adds to _meta which task a message belongs to.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#associating-task-related-messages
 func (c *call) relate(meta mcp.Object) mcp.Object {
 	return meta.With(mcp.MetaRelatedTask, mcp.NewObject(mcp.Member{Name: "taskId", Value: c.params.Value("taskId")}).JSON())
 }
 
-// related adds to the questions of a task that they belong to it.
+// related adds to each question of a task which task it belongs to.
 func (c *call) related(questions mcp.RawJSON) mcp.RawJSON {
 	all, _ := mcp.ObjectOf(questions)
 	for key, raw := range all.Members {
@@ -254,7 +256,7 @@ func (c *call) related(questions mcp.RawJSON) mcp.RawJSON {
 	return all.JSON()
 }
 
-// sealTask returns the id of a task for its client.
+// sealTask returns the id under which a client knows the task.
 func (g *Gateway) sealTask(t *task) (string, error) {
 	plain := make([]byte, 0, 160+len(t.server)+len(t.tool)+len(t.callID)+len(t.own))
 	plain = append(append(plain, t.owner[:]...), byte(t.form)) //nolint:gosec // there are two

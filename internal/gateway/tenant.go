@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// TenantConfig is everything one tenant may do.
+// TenantConfig is the whole policy of one tenant: which servers it can reach, and what its callers may do there.
 type TenantConfig struct {
 	ID      string
 	Servers []string // it can reach, in order of precedence
@@ -31,7 +31,7 @@ type TenantConfig struct {
 	MayMatchNothing bool
 }
 
-// Limits of a tenant. Nil means the default, a zero value that nothing passes.
+// Limits are the limits of a tenant. Nil stands for the default; a value of zero lets nothing pass.
 type Limits struct {
 	Requests    *ratelimit.Limit           // HTTP requests; a batch costs its length. Default 100/s, burst 200
 	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
@@ -53,19 +53,18 @@ const (
 	defaultUserSessions = 1_000
 )
 
-// defaultLimits returns the limits of a tenant that says nothing about them.
+// defaultLimits returns the limits of a tenant whose config does not set them.
 func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
 	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100}, ratelimit.Limit{Rate: 10, Burst: 20}
 }
 
-// tenantID is what the id of a tenant looks like: it is a name in the config, a segment of paths and a label of
-// metrics.
+// tenantID is the form of tenant ids. An id is a name in the config, a segment of paths and a label of metrics.
 var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// IsTenantID tells whether a tenant of the config, and of a path, may be called so.
+// IsTenantID tells whether id can be the id of a tenant.
 func IsTenantID(id string) bool { return tenantID.MatchString(id) }
 
-// Tenant is the compiled policy of one tenant. It is immutable but for its cache, and shared.
+// Tenant is the compiled policy of one tenant. It is shared, and immutable but for its cache.
 type Tenant struct {
 	ID string
 
@@ -92,13 +91,13 @@ type toolLimit struct {
 	limit   ratelimit.Limit
 }
 
-// directory is all tenants at one time. It is immutable.
+// directory holds all tenants that are served at one time. It is immutable.
 type directory struct {
 	byID map[string]*Tenant
 	ids  []string // sorted
 }
 
-// SetTenants replaces all tenants at once. It returns every problem found; then nothing was replaced.
+// SetTenants replaces all tenants at once. If it finds problems it returns all of them, and nothing is replaced.
 func (g *Gateway) SetTenants(tenants []TenantConfig) error {
 	next := &directory{byID: make(map[string]*Tenant, len(tenants))}
 	var problems []error
@@ -122,7 +121,7 @@ func (g *Gateway) SetTenants(tenants []TenantConfig) error {
 	g.announce()
 	select {
 	case g.renewed <- struct{}{}:
-	default: // Run will look at these
+	default: // Run has yet to look at earlier ones, and will find these
 	}
 	return nil
 }
@@ -161,8 +160,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	return t, nil
 }
 
-// Sessions returns how many sessions of clients may live at once: of the tenant, and of one user, who is an issuer and
-// a subject. Zero: none.
+// Sessions returns how many sessions may live at once: of the whole tenant, and of one user. Zero means none.
 func (t *Tenant) Sessions() (all, ofUser int) { return t.sessions, t.ofUser }
 
 func or[T any](value *T, fallback T) T {
@@ -172,8 +170,8 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// Resolve finds the tenant of a principal, without a charge: for streams, which outlive their request. The error is an
-// *mcp.Error, the same for every tenant that is not served.
+// Resolve finds the tenant of a principal without charging for it. Streams use it, because they outlive the request
+// that paid for them. The error is an *mcp.Error, the same for every tenant that is not served.
 func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	t := g.tenants.Load().byID[p.TenantID]
 	if t == nil {
@@ -182,8 +180,8 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	return Caller{Principal: p, Tenant: t, rules: t.matching(p)}, nil
 }
 
-// Admit resolves the principal's tenant and takes n request tokens of it. Errors are *mcp.Error: CodeForbidden for a
-// tenant that is not served, CodeLimited.
+// Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the
+// tenant is not served, CodeLimited if it has too few tokens.
 func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, error) {
 	c, err := g.Resolve(p)
 	if err != nil {
@@ -192,7 +190,7 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 	return c, g.Charge(ctx, c, n)
 }
 
-// Charge takes n more request tokens: a batch costs its length. Errors are *mcp.Error.
+// Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
 	bucket.N = n

@@ -12,7 +12,7 @@ import (
 // CodeNoMatch is the code of the warning that a pattern matches nothing.
 const CodeNoMatch = "no-match"
 
-// Bounds of how much is spent on the guess what a pattern may have meant.
+// Bounds of the work that is spent on guessing what patterns may have meant.
 const (
 	maxGuesses = 20   // patterns of one tenant
 	maxGuessed = 1000 // names that a pattern is compared with
@@ -26,16 +26,17 @@ type PatternPlace struct {
 	Pattern string // as written
 }
 
-// Unmatched is a pattern that names nothing of what the tenant's servers offer, although the lists of all servers whose
-// items it could name are known. A pattern of stars alone is never one. Resources that no list has can be read all the
-// same, so a pattern of resources is one only when none of the servers that it could be about has any.
+// Unmatched is a pattern that names nothing of what the servers of its tenant offer. It is reported only if the lists
+// of all servers whose items it could name are known. A pattern that consists of stars is never reported. A resource
+// can be read although no list shows it, so a pattern of resources is reported only if no server that it could be about
+// serves resources.
 type Unmatched struct {
 	PatternPlace
 
 	Nearest string // what it may have meant, as a pattern; "" when nothing looks like it
 }
 
-// String says for operators what is unmatched, and what to do.
+// String tells operators which pattern matches nothing, and what to do about it.
 func (u Unmatched) String() string {
 	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.words(), u.Pattern)
 	if u.Nearest != "" {
@@ -44,7 +45,7 @@ func (u Unmatched) String() string {
 	return text + "; correct it or, if it is meant, acknowledge " + CodeNoMatch + " there"
 }
 
-// words says what is done with the pattern.
+// words tells what is done with the pattern where it stands.
 func (p *PatternPlace) words() string {
 	switch {
 	case p.Rule == 0:
@@ -55,7 +56,7 @@ func (p *PatternPlace) words() string {
 	return fmt.Sprintf("rule %d allows", p.Rule)
 }
 
-// watched is a pattern of a tenant that should match something.
+// watched is a pattern that should match something, so that an operator is told if it does not.
 type watched struct {
 	PatternPlace
 
@@ -67,10 +68,10 @@ type watched struct {
 type idle struct {
 	Unmatched
 
-	known bool // it is known to match nothing
+	known bool // it is certain that it matches nothing
 }
 
-// watch collects the patterns of a tenant whose matching nothing is not said to be meant.
+// watch collects the patterns of a tenant, except those that the config acknowledges to match nothing.
 func (t *Tenant) watch(cfg *TenantConfig) {
 	for i := range cfg.Rules {
 		if r := &cfg.Rules[i]; !r.MayMatchNothing {
@@ -129,8 +130,8 @@ func (t *Tenant) idle(view *registry.View) []idle {
 	return out
 }
 
-// knows tells whether the lists of all servers whose items the pattern could name are known, and whether the pattern
-// may match although no list has anything that it fits.
+// knows tells two things about a pattern. known: the lists of all servers whose items it could name are known.
+// possible: it may match something although no list shows such an item.
 func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	known = true
 	for _, server := range t.servers {
@@ -143,7 +144,7 @@ func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	return known, possible
 }
 
-// beginning returns what the policy names of a server's items of that kind begin with.
+// beginning returns the text with which the policy names of the server's items of that kind begin.
 func (t *Tenant) beginning(kind registry.Kind, server string) string {
 	if kind == registry.KindResource {
 		return server + ":"
@@ -164,8 +165,8 @@ func anyFits(names []policyName, pattern string) bool {
 	return false
 }
 
-// guess returns what the pattern may have meant, as a pattern. What a server's names begin with is no part of the
-// comparison where the pattern has it.
+// guess returns the pattern that the operator may have meant, "" if nothing looks similar. If the pattern begins with
+// the prefix of a server, only what follows the prefix is compared.
 func (t *Tenant) guess(w *watched, names []policyName) string {
 	beginning := ""
 	for _, server := range t.servers {
@@ -191,8 +192,8 @@ func (t *Tenant) guess(w *watched, names []policyName) string {
 	return string(w.kind) + ":" + beginning + nearest
 }
 
-// Unmatched returns the patterns of all tenants that match nothing in the present catalogue and that nobody says are
-// meant so, by tenant and place.
+// Unmatched returns the patterns of all tenants that match nothing in the present catalogue, except acknowledged ones,
+// in the order of tenants and of places in them.
 func (g *Gateway) Unmatched() []Unmatched {
 	var out []Unmatched
 	directory := g.tenants.Load()
@@ -206,9 +207,9 @@ func (g *Gateway) Unmatched() []Unmatched {
 	return out
 }
 
-// reportUnmatched counts the patterns that match nothing, and logs those that were not reported before. It returns what
-// is reported now: a pattern stays reported while a server that it could be about is away, so that a server which comes
-// and goes does not fill the log.
+// reportUnmatched counts the patterns that match nothing, and logs those that were not reported before. It returns all
+// that count as reported. A pattern stays reported while a server that it could be about is away; otherwise a server
+// that comes and goes would fill the log.
 func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]bool) map[PatternPlace]bool {
 	now := make(map[PatternPlace]bool)
 	count := 0

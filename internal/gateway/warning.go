@@ -8,11 +8,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// maxWarnings is how many warnings are worded; further ones are counted.
+// maxWarnings is how many warnings are returned or logged with their text. Further ones are only counted.
 const maxWarnings = 100
 
-// Warnings returns what an operator should mend in the present catalogue, with the cure: items that are left out
-// because another server's has their name, tools that nobody here can call, and patterns that match nothing.
+// Warnings returns what an operator should mend, and how: items that are left out because another server has one of the
+// same name, tools that nobody can call, and patterns that match nothing.
 func (g *Gateway) Warnings() []string {
 	var warnings []string
 	said := make(map[*registry.Tool]bool)
@@ -42,8 +42,8 @@ func (g *Gateway) Warnings() []string {
 	return warnings
 }
 
-// reportCollisions counts the items that are left out for their names, and logs those that were not reported before. It
-// returns what is reported now.
+// reportCollisions counts the items that are left out because of their names, and logs those that were not reported
+// before. It returns all that count as reported.
 func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Collision]bool) map[registry.Collision]bool {
 	now := make(map[registry.Collision]bool)
 	dropped := make(map[string]int)

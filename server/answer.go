@@ -4,7 +4,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// answer is what became of a request: a result or an error, or silence when the client cancelled it.
+// answer is what a request gets: a result, an error, or nothing at all if its client cancelled it.
 type answer struct {
 	id     mcp.ID
 	result mcp.Object
@@ -12,7 +12,7 @@ type answer struct {
 	silent bool
 }
 
-// message returns the response. An error names the HTTP request that it is about.
+// message returns the response. An error in it names the HTTP request, by which operators find it in the records.
 func (a *answer) message(requestID string) []byte {
 	if a.err != nil {
 		return mcp.AppendError(nil, a.id, a.err.OfRequest(requestID))
@@ -20,7 +20,7 @@ func (a *answer) message(requestID string) []byte {
 	return mcp.AppendResult(nil, a.id, a.result)
 }
 
-// word returns the outcome for the log.
+// word returns the outcome in one word, for the log.
 func (a *answer) word() string {
 	switch {
 	case a.silent:

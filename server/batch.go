@@ -11,8 +11,8 @@ import (
 // maxBatch is the most messages of a batch.
 const maxBatch = 32
 
-// batch serves an array of messages, which one revision knows. Each request is charged and answered by itself, and the
-// answers go back in one array, also when it is only one.
+// batch answers an array of messages, which only revision 2025-03-26 has. Each request in it is charged and answered by
+// itself. The answers go back in one array, even if there is only one.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
 func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	x.method = "batch"
@@ -50,12 +50,13 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	s.answerBatch(x, r, l, requests)
 }
 
-// absentOr tells whether a header is absent or has the one value.
+// absentOr tells whether a header is absent, or is there once with the value want.
 func absentOr(values []string, want string) bool {
 	return len(values) == 0 || len(values) == 1 && values[0] == want
 }
 
-// unpack checks a whole batch before anything of it is done, then takes its notifications. It returns the requests.
+// unpack checks every message of a batch before any of them has an effect. Then it acts on the notifications and
+// responses, and returns the requests.
 func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
@@ -85,9 +86,10 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 	return requests, nil
 }
 
-// answerBatch runs the requests side by side, each under its own limits, and answers when all are done.
+// answerBatch runs the requests of a batch at the same time, each under its own limits, and answers when all of them
+// are done.
 func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*mcp.Message) {
-	ctx := context.WithoutCancel(r.Context()) // the calls do not end with the connection
+	ctx := context.WithoutCancel(r.Context()) // a client that loses its connection can resume, so the calls go on
 	p := s.newReply(r.Context(), x, l)
 	way := p.line(r.Context())
 	answers := make([]answer, len(requests))

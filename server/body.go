@@ -25,8 +25,8 @@ const (
 	maxBodies = 256 << 20
 )
 
-// readBody reads the whole body of a POST and checks it strictly. It is never read while it is answered, and its memory
-// is never reused: the raw values of the call are parts of it.
+// readBody reads the whole body of a POST and checks it strictly, before anything is answered. Its memory is never
+// reused, because the raw values of the call are parts of it.
 func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
@@ -47,7 +47,7 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	if r.ContentLength < 0 {
 		s.trimBody(x, int64(len(data)))
 	}
-	// Only now: net/http discards what it can of a body that was not read to its end.
+	// The deadline ends only here: until then it also bounds how long net/http reads on in a body that was refused.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
 	raw, err := mcp.ParseRaw(data)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	return raw, nil
 }
 
-// setAside takes what a body of the declared length may need of maxBodies: the most there may be when it is negative,
-// which is not known. It is false when there is not that much.
+// setAside reserves, out of maxBodies, what a body of the declared length may need. A negative length means that it is
+// not known, and reserves the most that a body may have. It is false if there is not that much left.
 func (s *Server) setAside(x *exchange, length int64) bool {
 	if length < 0 {
 		length = s.config.MaxBody
@@ -71,7 +71,7 @@ func (s *Server) setAside(x *exchange, length int64) bool {
 	return true
 }
 
-// trimBody gives back what a body did not need.
+// trimBody gives back the part of a reservation that the body turned out not to need.
 func (s *Server) trimBody(x *exchange, length int64) {
 	if rest := x.held.body - length; rest > 0 {
 		x.held.body = length
@@ -79,7 +79,8 @@ func (s *Server) trimBody(x *exchange, length int64) {
 	}
 }
 
-// readAll reads until the end. A declared length is a hint, and not believed beyond 64 KiB.
+// readAll reads to the end. The declared length decides only how much memory is allocated at first, and beyond 64 KiB
+// it is not believed.
 func readAll(from io.Reader, length int64) ([]byte, error) {
 	data := make([]byte, 0, min(max(length, 511), 64<<10)+1)
 	for {
@@ -99,8 +100,8 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// isJSON tells whether the body is declared as JSON in UTF-8 that is not compressed. Browsers send no such request to a
-// foreign origin without asking first.
+// isJSON tells whether the body is declared as uncompressed JSON in UTF-8. It is also a defence: a browser does not
+// send this content type to a foreign origin without asking first.
 func isJSON(h http.Header) bool {
 	if _, encoded := h["Content-Encoding"]; encoded {
 		return false
@@ -117,8 +118,8 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == jsonType && (!found || strings.EqualFold(charset, "utf-8"))
 }
 
-// readAccept keeps which forms of an answer the client takes, and whether it names event streams before JSON. No Accept
-// at all means any.
+// readAccept notes which forms of an answer the client accepts, and whether it names event streams before JSON. A
+// client without an Accept header accepts any.
 func (x *exchange) readAccept(h http.Header) {
 	values := h["Accept"]
 	if len(values) == 0 {

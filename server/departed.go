@@ -28,8 +28,8 @@ const (
 	maxEvictionsShown = 10   // in the log, of those for one new session: a reload that lowers a limit ends many
 )
 
-// departed remembers how the last sessions ended. Their clients learn only that there is no such session; the operator
-// reads why in the line of the request. It is safe for concurrent use.
+// departed remembers how the last maxDeparted sessions ended. A client that uses one of them is told only that there is
+// no such session; an operator reads in the line of that request why. It is safe for concurrent use.
 type departed struct {
 	mu    sync.Mutex // guards the fields below
 	ends  map[sessionKey]string
@@ -39,7 +39,7 @@ type departed struct {
 
 func newDeparted() *departed { return &departed{ends: make(map[sessionKey]string)} }
 
-// add remembers an end, in place of the oldest one when there are too many.
+// add remembers how a session ended. If there are too many, it forgets the oldest end.
 func (d *departed) add(key sessionKey, end string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +56,7 @@ func (d *departed) add(key sessionKey, end string) {
 	d.next = (d.next + 1) % maxDeparted
 }
 
-// end returns how a session ended.
+// end returns how the session ended, or that this is not known any more.
 func (d *departed) end(key sessionKey) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,8 +66,7 @@ func (d *departed) end(key sessionKey) string {
 	return lostForgotten
 }
 
-// miss keeps for the line of the request why its session is not found, and returns what the client is told: nothing of
-// that.
+// miss notes for the log why the session of a request is not found. The client is told nothing of that.
 func miss(ctx context.Context, why string) *refusal {
 	if x := exchangeIn(ctx); x != nil {
 		x.missed = why
@@ -75,8 +74,9 @@ func miss(ctx context.Context, why string) *refusal {
 	return errSession
 }
 
-// tellEvicted logs which sessions ended for a new one, longest idle first. There are at most as many lines as there are
-// requests that open sessions, and a few more after a reload that lowers a limit.
+// tellEvicted logs which sessions were evicted for a new one, the one that was idle longest first. A new session evicts
+// one, so there are at most as many lines as requests that open sessions, and a few more after a reload that lowers a
+// limit.
 func (ss *sessions) tellEvicted(ctx context.Context, evicted []*live) {
 	for i, l := range evicted {
 		if i == maxEvictionsShown {
@@ -88,5 +88,5 @@ func (ss *sessions) tellEvicted(ctx context.Context, evicted []*live) {
 	}
 }
 
-// shortName names the session in the log: enough to find its lines, and no part of its id.
+// shortName names the session in the log: enough to find all its lines, and not part of its id.
 func (l *live) shortName() string { return l.name[:12] }

@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// desk is what the door uses of *gateway.Gateway. Whoever works at the door gets the one part that it needs; the whole
-// is for New, and for tests that put something else in its place.
+// desk is everything that the door uses of *gateway.Gateway. Each part of the door has only the one of these interfaces
+// that it needs; the whole is named only where a server is made, and where a test puts something else in its place.
 type desk interface {
 	admission
 	handling
@@ -21,14 +21,14 @@ type desk interface {
 	recording
 }
 
-// admission finds out what a principal is to the gateway, and takes what its requests cost.
+// admission finds the tenant of a principal, and takes what its requests cost.
 type admission interface {
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
 }
 
-// handling answers requests, and knows which of their headers repeat arguments.
+// handling answers requests, and knows which headers of a request must repeat its arguments.
 type handling interface {
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
@@ -56,12 +56,13 @@ type recording interface {
 	Refuse(ctx context.Context, r audit.Record)
 }
 
-// handle puts a request before the desk.
+// handle passes a request to the desk.
 func (s *Server) handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
 	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
 }
 
-// guarded calls the desk. A panic there becomes an internal error: the goroutine may be one that nobody else guards.
+// guarded calls the desk, and turns a panic there into an internal error. It is needed because the goroutine may be one
+// that no HTTP handler recovers.
 func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object, told *mcp.Error) {
 	defer func() {
 		if problem := recover(); problem != nil {

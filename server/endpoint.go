@@ -7,7 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// endpoint serves /mcp: one endpoint for both eras.
+// endpoint serves /mcp, the one endpoint for clients of both eras.
 func (s *Server) endpoint(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
 	x.readAccept(r.Header)
@@ -24,7 +24,7 @@ func (s *Server) endpoint(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post reads one message, decides its era, and passes it on.
+// post reads one message, decides which era it belongs to, and passes it to the half of the door that serves that era.
 func (s *Server) post(x *exchange, r *http.Request) {
 	if !x.acceptsJSON {
 		x.refuse("", errAccept)
@@ -51,7 +51,7 @@ func (s *Server) post(x *exchange, r *http.Request) {
 	s.legacy(x, r, m)
 }
 
-// decode returns the message of a body, nil when it was refused.
+// decode returns the message in a body. If it is malformed, decode refuses it and returns nil.
 func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
 	m, err := mcp.DecodeRaw(raw)
 	if err != nil {
@@ -62,9 +62,12 @@ func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
 	return m
 }
 
-// eraOf decides once which era a message belongs to. It is modern when its header names a modern revision or one that
-// is newer than any known, when it carries the metadata of the modern era, or when it shows both a revision nobody
-// knows and a header that only the modern era has. Otherwise it is legacy.
+// eraOf decides, once for each message, which era it belongs to. A message is modern if one of these is true, else
+// legacy:
+//   - its header names a modern revision, or one that is newer than all known ones;
+//   - it carries the metadata of the modern era;
+//   - it names a revision that nobody knows, and has a header that only the modern era uses.
+//
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func eraOf(h http.Header, meta mcp.Object) mcp.Era {
 	revision := revisionIn(h)
@@ -78,5 +81,6 @@ func eraOf(h http.Header, meta mcp.Object) mcp.Era {
 	return mcp.Legacy
 }
 
-// revisionIn returns the revision that the header names. Several give a text that is no revision.
+// revisionIn returns the revision that the header names. If the header is there several times, the result is a text
+// that is no revision.
 func revisionIn(h http.Header) string { return strings.Join(h[mcp.HeaderProtocolVersion], ",") }

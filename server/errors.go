@@ -11,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// statusOf is the one table from an error of the desk, told in an era, to an HTTP status. What is not listed is an
-// answer like any other: 200. An upstream chooses its codes, so none of them means more than it does here.
+// statusOf is the one table from the code of an error of the desk, in an era, to an HTTP status. A code that is not in
+// it is sent with status 200, like any other answer: an upstream chooses its codes freely, so none of them may decide
+// anything here.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func statusOf(code int, era mcp.Era) int {
 	switch code {
@@ -30,13 +31,13 @@ func statusOf(code int, era mcp.Era) int {
 	return http.StatusOK
 }
 
-// refusal is an error that the door finds, with its status. Refusals are shared: do not modify.
+// refusal is an error that the door itself finds, together with its HTTP status. Refusals are shared: do not modify.
 type refusal struct {
 	status int
 	told   *mcp.Error
 }
 
-// sessionsRetry is when a caller who found all sessions in use may come back.
+// sessionsRetry is how long a caller is told to wait if all sessions are in use.
 const sessionsRetry = 5 * time.Second
 
 // The refusals of the door. Codes outside the protocol's range read like the status.
@@ -76,8 +77,9 @@ var (
 	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
 
-// unrecordable is the desk's word for a call of which nothing was done, because it could not be recorded. A client may
-// repeat such a call, but not one of which an earlier round was done: that is errBegun.
+// unrecordable is the stable code with which the desk refuses a call because it could not be recorded. Nothing of the
+// call has happened, so a client may repeat it. If an earlier round of the same call has happened, the client is told
+// errBegun instead.
 const unrecordable = "DB-AUDIT-FULL"
 
 func refuseWith(status int, stable, message string) *refusal {
@@ -90,7 +92,7 @@ func refuseAs(status, code int, format string, args ...any) *refusal {
 	return &refusal{status, mcp.Errorf(code, format, args...).WithStable()}
 }
 
-// badRequest is a refusal of what decoding found.
+// badRequest refuses a message for a fault that decoding found in it.
 func badRequest(err error) *refusal { return &refusal{http.StatusBadRequest, toldOf(err).WithStable()} }
 
 // toldOf returns what the client may be told of err.
@@ -101,21 +103,22 @@ func toldOf(err error) *mcp.Error {
 	return errPanic.told
 }
 
-// refuse answers with an error of the door, and puts it on record. id is that of the message, "" when none was read.
+// refuse answers with an error of the door, and puts the refusal on record. id is the id of the message, "" if none was
+// read.
 func (x *exchange) refuse(id mcp.ID, r *refusal) {
 	x.recordRefusal(r)
 	x.answerError(id, r.told, r.status)
 }
 
-// recordRefusal puts a refusal on record once the caller is admitted: its limits bound how many there are, and its
-// tenant is one of the config. Of strangers only the stages before that record what they refuse.
+// recordRefusal puts a refusal on record if the caller is admitted. The limits of admitted callers bound how many such
+// records there are. Before that, only the stages that refuse strangers record it, in sums.
 func (x *exchange) recordRefusal(r *refusal) {
 	if x.caller.Tenant != nil {
 		x.record(recordedAs(r.status), r.told.StableCode())
 	}
 }
 
-// recordedAs returns the outcome of a refusal for the audit, in the words that calls have.
+// recordedAs returns the outcome of a refusal for the audit, in the same words that calls have.
 func recordedAs(status int) string {
 	switch status {
 	case http.StatusForbidden:
@@ -124,13 +127,13 @@ func recordedAs(status int) string {
 		return "unknown"
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return "limited"
-	case http.StatusInternalServerError, http.StatusOK: // an error of the desk that no table lists
+	case http.StatusInternalServerError, http.StatusOK: // 200: an error of the desk that statusOf does not list
 		return "internal"
 	}
 	return "invalid_request"
 }
 
-// answerError answers with an error, as JSON-RPC that names the request.
+// answerError answers with a JSON-RPC error that names the HTTP request.
 func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
 	x.outcome = wordFor(e)
 	if e.RetryAfter > 0 {
@@ -163,16 +166,16 @@ var (
 	errClaims   = refuseWith(http.StatusUnauthorized, "DB-AUTH-CLAIMS", "The token is genuine, but is not for a tenant here or lacks a claim: ask the operator")
 )
 
-// refusedLogin is the one table from why a token was refused to what its bearer is told. Before its signature was
-// verified, every fault has one answer: whoever could tell them apart could try out issuers, keys and forgeries. After
-// it, the issuer itself gave the token, and its bearer may know what to do.
+// refusedLogin is the one table from the reason why a token was refused to what its bearer is told. As long as its
+// signature has not been verified, every fault gets the same answer; otherwise a stranger could try out issuers, keys
+// and forgeries. After that, the issuer itself gave out the token, and its bearer may know what to do.
 func refusedLogin(why *auth.Error) *refusal {
 	switch {
 	case why.Reason == "missing":
 		return errNoToken
 	case why.Reason == "scheme":
 		return errScheme
-	case why.Reason == "unavailable": // says that the issuer is known, and must: a client would throw a good token away
+	case why.Reason == "unavailable": // reveals that the issuer is known, but else a client would discard a good token
 		return errKeysUnavailable
 	case why.Issuer == "":
 		return errToken
@@ -190,8 +193,8 @@ func refusedLogin(why *auth.Error) *refusal {
 	return errClaims
 }
 
-// challenge asks for a token: params say what was wrong, and besides them stands where one can be had, if there is such
-// a place. The scheme alone is not allowed.
+// challenge adds the header that asks for a token. params say what was wrong with the one that came, and where tokens
+// can be had if there is such a place. A header with the scheme alone is not allowed.
 // https://www.rfc-editor.org/rfc/rfc6750#section-3 and https://www.rfc-editor.org/rfc/rfc9728#section-5.1
 func (x *exchange) challenge(params ...string) {
 	if x.metadata != "" {
@@ -203,7 +206,7 @@ func (x *exchange) challenge(params ...string) {
 	x.Header().Set("WWW-Authenticate", "Bearer "+strings.Join(params, ", "))
 }
 
-// announceScope names the scope that is missing, when the desk said that it may be told.
+// announceScope names the missing scope in the header, if the desk says that the caller may know it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (x *exchange) announceScope(e *mcp.Error) {
 	data, _ := mcp.ObjectOf(e.Data)

@@ -13,9 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// exchange is one HTTP request on its way through the door. Each stage fills in what it found out; the endpoint, the
-// log and the metrics use it. It is also the response writer, so that it knows what was answered. It belongs to the
-// goroutine of the request; a call that outlives it reads the id and the caller only.
+// exchange is one HTTP request on its way through the door. Each stage adds what it found out; the endpoint, the log
+// and the metrics read it. It is also the response writer, so that it knows what was answered. It belongs to the
+// goroutine of the request. A call that outlives the request may read only the id and the caller.
 type exchange struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -48,7 +48,7 @@ type exchangeKey struct{}
 // of returns the exchange that a request belongs to.
 func of(r *http.Request) *exchange { return exchangeIn(r.Context()) }
 
-// exchangeIn returns the exchange that ctx belongs to, nil when it belongs to none.
+// exchangeIn returns the exchange that ctx belongs to, nil if it belongs to none.
 func exchangeIn(ctx context.Context) *exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return x
@@ -73,7 +73,7 @@ func (x *exchange) Write(data []byte) (int, error) {
 // Unwrap lets an http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// note keeps what the message says of itself.
+// note keeps what the message says about itself, for the log and the endpoint.
 func (x *exchange) note(m *mcp.Message) {
 	x.meta = m.Params.Object("_meta")
 	x.method = m.Method
@@ -82,8 +82,8 @@ func (x *exchange) note(m *mcp.Message) {
 	}
 }
 
-// remoteOf returns the client's address. X-Forwarded-For is believed only as far as trusted proxies wrote it: the
-// address is the last one that is none of theirs.
+// remoteOf returns the address of the client. X-Forwarded-For counts only as far as trusted proxies wrote it: reading
+// from the end, the first address that is not a trusted proxy is the client's.
 func remoteOf(r *http.Request, trusted []netip.Prefix) string {
 	peer := r.RemoteAddr
 	if i := strings.LastIndexByte(peer, ':'); i >= 0 {

@@ -10,21 +10,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// feed says what one connection gets: a stream of the log of a session.
+// feed says what one connection gets: one stream of the log of a session, from one event on.
 type feed struct {
 	session   *live
 	stream    string
 	after     string // id of the last event that the client has; "" for none
 	event     string // type of the events
 	numbered  bool   // the client is told the ids of events
-	tells     bool   // of changed lists, on this stream
+	tells     bool   // notices of changed lists and resources go on this stream
 	principal auth.Principal
-	expiry    time.Time  // zero: it ends otherwise
+	expiry    time.Time  // of the token; zero: something else ends the stream
 	first     *sse.Event // sent before all others; nil: none
 }
 
-// follower sends a feed to one connection. It is on the heap, and the work is done in methods that return before it
-// waits, because an idle stream keeps the stack of its goroutine.
+// follower sends a feed to one connection. It lives on the heap, and all work is done in methods that return before the
+// follower waits, because an idle stream keeps the stack of its goroutine as large as it once grew.
 type follower struct {
 	*feed
 	server *Server
@@ -32,17 +32,17 @@ type follower struct {
 	mine   *holder
 
 	silence  *time.Timer
-	over     *time.Timer     // nil: it ends otherwise
-	draining <-chan struct{} // of the server; nil once that is known
+	over     *time.Timer     // runs out after expiry; nil: something else ends the stream
+	draining <-chan struct{} // of the server: closed when streams must end; nil once this follower knows
 	calm     <-chan struct{} // while draining: closed when no call is in flight
 	more     <-chan struct{} // closed when the log has more
 	changed  <-chan struct{} // closed when lists may have changed
 	stirring <-chan struct{} // closed when a resource changed
-	last     bool            // what the log has now is the last that is sent
+	last     bool            // the stream ends after what the log has now
 }
 
-// serveFeed answers with what the log has of a stream, and what comes, until the stream, the session or the connection
-// ends. It is all that an idle stream costs: one goroutine, two timers.
+// serveFeed answers with what the log holds of a stream, and with what is added to it, until the stream, the session or
+// the connection ends. An idle stream costs one goroutine and two timers.
 func (s *Server) serveFeed(ctx context.Context, x *exchange, f *feed) {
 	w := s.newFollower(f)
 	defer w.close()
@@ -58,7 +58,8 @@ func (s *Server) newFollower(f *feed) *follower {
 	return w
 }
 
-// begin takes the stream and answers with its beginning. It is false when the client is gone.
+// begin takes the stream away from any connection that had it, and answers with its beginning. It is false if the
+// client is gone.
 func (w *follower) begin(ctx context.Context, x *exchange) bool {
 	var err error
 	if w.mine, err = w.session.hold(ctx, w.stream); err != nil {
@@ -85,7 +86,7 @@ func (w *follower) close() {
 	w.session.release(w.stream, w.mine)
 }
 
-// deliver sends what there is. It is false when nothing follows.
+// deliver sends everything that there is now. It is false if nothing can follow.
 func (w *follower) deliver(ctx context.Context) bool {
 	if w.tells && !w.tell(ctx) {
 		return false
@@ -104,7 +105,7 @@ func (w *follower) deliver(ctx context.Context) bool {
 	return true
 }
 
-// wait waits until there may be something to send. It is false when nothing follows.
+// wait returns when there may be something to send. It is false if nothing can follow.
 func (w *follower) wait(ctx context.Context) bool {
 	var over <-chan time.Time
 	if w.over != nil {
@@ -116,7 +117,7 @@ func (w *follower) wait(ctx context.Context) bool {
 	case <-w.stirring:
 	case <-w.silence.C:
 		return w.breakSilence()
-	case <-w.draining: // answers on their way still reach the client
+	case <-w.draining: // calls in flight still get their answers to the client
 		w.draining, w.calm = nil, w.session.calmed()
 	case <-w.calm:
 		w.last = true
@@ -137,7 +138,7 @@ func (w *follower) breakSilence() bool {
 	return w.out.comment() == nil
 }
 
-// send sends events as long as the stream is held. It is false when nothing follows.
+// send sends events, as long as no other connection takes the stream. It is false if nothing can follow.
 func (w *follower) send(events []session.Event) bool {
 	for _, e := range events {
 		select {
@@ -157,8 +158,8 @@ func (w *follower) send(events []session.Event) bool {
 	return true
 }
 
-// tell puts notices on the stream: of the lists that differ from what the client was last told of, and of resources
-// that changed and that it may still read. It is false when the stream's tenant or issuer is gone.
+// tell puts notices on the stream: of lists that differ from what the client was last told of, and of changed resources
+// that it may still read. It is false if the tenant or the issuer that the stream belongs to is not served any more.
 func (w *follower) tell(ctx context.Context) bool {
 	s := w.server
 	w.changed, w.stirring = s.catalogue.Changed(), w.session.stirring()

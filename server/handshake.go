@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// negotiate returns the revision of a handshake: the one asked for when a handshake can have it, else the newest that
-// can.
+// negotiate returns the revision that a session gets: the one that the client asks for if a session can have it, else
+// the newest that one can have.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
 func negotiate(asked string) string {
 	if mcp.EraOf(asked) == mcp.Legacy {
@@ -36,7 +36,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
 }
 
-// openSession opens a session for the caller of x, and returns its id.
+// openSession opens a session for the caller of x and returns it with its id.
 func (s *Server) openSession(ctx context.Context, x *exchange, purpose, revision string, capabilities mcp.Object) (*live, string, *refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, revision, capabilities)
 	if err != nil {
@@ -56,14 +56,14 @@ func checkInitialize(m *mcp.Message) *refusal {
 	return nil
 }
 
-// welcome is the result of initialize.
+// welcome returns the result of initialize.
 func (s *Server) welcome(revision string) mcp.Object {
 	declared := gateway.Capabilities()
 	capabilities := declared.Without("completions", "extensions")
-	if revision >= mcp.Revision2503 { // before, the method had no capability
+	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
 		capabilities = capabilities.With("completions", declared.Value("completions"))
 	}
-	if tasksIn(revision) != 0 { // there is no list of them: their ids are all that is known here
+	if tasksIn(revision) != 0 { // without a list: the gateway knows no tasks, it only opens the ids that clients bring
 		capabilities = capabilities.With("tasks", mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}
 	return mcp.NewObject(

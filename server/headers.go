@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// checkModern checks what a modern message says of itself, in body and headers, in the order in which the faults are
-// told.
+// checkModern checks what a modern message says about itself in body and headers, and that they agree. Of several
+// faults the client is told the first in this order.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusal {
 	if m.IsNotification() {
@@ -24,7 +24,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 	if refused := checkNames(h, m); refused != nil {
 		return refused
 	}
-	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // whatever the desk thinks of it
+	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
 		return &refusal{http.StatusNotFound, errUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
@@ -33,7 +33,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 	return nil
 }
 
-// checkMeta wants the metadata that every request carries.
+// checkMeta requires the metadata that every modern request carries.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 func checkMeta(meta mcp.Object) *refusal {
 	if _, ok := meta.Value(mcp.MetaProtocolVersion).Text(); !ok {
@@ -55,7 +55,7 @@ func missing(name string) *refusal {
 	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
 }
 
-// checkVersion compares the revision in the header with that in the body, and with those served.
+// checkVersion compares the revision in the header with the one in the body, and with those that are served.
 func checkVersion(h http.Header, meta mcp.Object) *refusal {
 	revision := meta.Text(mcp.MetaProtocolVersion)
 	if values := h[mcp.HeaderProtocolVersion]; len(values) != 1 || values[0] != revision {
@@ -81,7 +81,7 @@ func unsupported(revision string) *refusal {
 	})
 }
 
-// checkNames compares the headers that repeat the method, and what it is about, with the body.
+// checkNames compares the body with the headers that repeat its method and the name of its subject.
 func checkNames(h http.Header, m *mcp.Message) *refusal {
 	if !repeats(h[mcp.HeaderMethod], m.Method) {
 		return mismatch(mcp.HeaderMethod)
@@ -92,7 +92,7 @@ func checkNames(h http.Header, m *mcp.Message) *refusal {
 	return nil
 }
 
-// checkNotification checks the headers of a notification as far as it has them: it needs no metadata.
+// checkNotification checks the headers of a notification as far as it has any. It needs no metadata.
 func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal {
 	revision, named := meta.Value(mcp.MetaProtocolVersion).Text()
 	values := h[mcp.HeaderProtocolVersion]
@@ -111,8 +111,8 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal 
 	return nil
 }
 
-// checkParams compares the headers that repeat arguments of a tool with the arguments. Headers that the tool does not
-// ask for mean nothing.
+// checkParams compares the arguments of a tool with the headers that repeat them. A header that the tool does not ask
+// for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusal {
 	params := s.desk.HeaderParams(x.caller, m.Params.Text("name"))
@@ -133,7 +133,7 @@ func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusa
 	return nil
 }
 
-// repeats tells whether a header that is there once says text.
+// repeats tells whether a header is there exactly once and says text.
 func repeats(values []string, text string) bool {
 	if len(values) != 1 {
 		return false
@@ -142,8 +142,8 @@ func repeats(values []string, text string) bool {
 	return ok && decoded == text
 }
 
-// repeatsValue tells whether a header that is there once says the same as a JSON value. Numbers are compared as
-// numbers.
+// repeatsValue tells whether a header is there exactly once and says the same as a JSON value. Numbers are compared as
+// numbers, so 1.0 repeats 1.
 func repeatsValue(values []string, value mcp.RawJSON) bool {
 	if text, ok := value.Text(); ok {
 		return repeats(values, text)
@@ -159,7 +159,7 @@ func repeatsValue(values []string, value mcp.RawJSON) bool {
 	return ok && isNumber && said.Cmp(meant) == 0
 }
 
-// number reads a JSON number exactly. strictjson bounds what that costs.
+// number reads a JSON number exactly. The bounds of strictjson keep that cheap.
 func number(literal []byte) (*big.Rat, bool) {
 	if len(literal) == 0 || literal[0] != '-' && (literal[0] < '0' || literal[0] > '9') || strictjson.Check(literal) != nil {
 		return nil, false

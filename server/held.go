@@ -4,19 +4,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// held is what a request in work takes of what all share.
+// held is what a request in work takes of what all requests share.
 type held struct {
 	place bool  // among the requests in work
 	body  int64 // bytes of maxBodies
 }
 
-// leave gives back, once, what the request holds. What it said is not needed any more: an idle stream keeps none of it.
+// leave gives back what the request holds; further calls do nothing. It also drops what the message said, so that an
+// idle stream does not keep it in memory.
 func (s *Server) leave(x *exchange) {
 	s.giveBack(x.held)
 	x.held, x.meta = held{}, mcp.Object{}
 }
 
-// rest gives back the place among the requests in work before the rest of what is held.
+// rest gives back only the place among the requests in work, when the request begins to wait for something slow. The
+// memory of its body stays reserved.
 func (s *Server) rest(h *held) {
 	if h.place {
 		h.place = false

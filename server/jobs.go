@@ -11,14 +11,15 @@ import (
 // errStopping is the cause of a call's end when the process stops.
 var errStopping = errors.New("the gateway is stopping")
 
-// call is one request in work.
+// job is one request that is being answered.
 type job struct {
 	id     mcp.ID
 	cancel context.CancelCauseFunc
-	heeds  sync.WaitGroup // what looks whether another replica was told to cancel it
+	heeds  sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
 }
 
-// calls are all requests in work, so that a shutdown can wait for them. Some outlive the connection they came on.
+// jobs holds all requests that are being answered, so that a shutdown can wait for them: some outlive the connection
+// that they came on.
 type jobs struct {
 	mu      sync.Mutex // guards the fields below
 	running map[*job]struct{}
@@ -30,7 +31,7 @@ func newJobs() *jobs {
 	return &jobs{running: make(map[*job]struct{}), empty: make(chan struct{})}
 }
 
-// begin adds a call that ends with ctx. It returns nil when no more calls begin.
+// begin adds a job that ends with ctx. It returns a nil job once a shutdown has begun.
 func (js *jobs) begin(ctx context.Context, id mcp.ID) (context.Context, *job) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -43,7 +44,7 @@ func (js *jobs) begin(ctx context.Context, id mcp.ID) (context.Context, *job) {
 	return ctx, j
 }
 
-// finish takes the call out, after its answer was given.
+// finish takes the job out, after its answer was given.
 func (js *jobs) finish(j *job) {
 	j.cancel(nil)
 	j.heeds.Wait()
@@ -61,7 +62,8 @@ func (js *jobs) closed() bool {
 	return js.closing
 }
 
-// wait lets no more calls begin and returns when none is running, or ctx ends; then it cancels them and says how many.
+// wait lets no further job begin and returns when none is left. If ctx ends first, wait cancels those that are left and
+// returns how many they are.
 func (js *jobs) wait(ctx context.Context) int {
 	js.mu.Lock()
 	if !js.closing {

@@ -8,7 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// legacy serves one message of a session, over Streamable HTTP.
+// legacy answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
@@ -31,7 +31,7 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 }
 
 // checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name another
-// one than was negotiated; it must be one that a session can have.
+// revision than was negotiated, so any revision that a session can have is accepted.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
 func checkRevision(h http.Header, l *live) *refusal {
 	values := h[mcp.HeaderProtocolVersion]
@@ -41,8 +41,8 @@ func checkRevision(h http.Header, l *live) *refusal {
 	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
-// notified takes what wants no answer. That the client's roots changed concerns nobody: they are asked for anew
-// whenever they are needed.
+// notified takes a message that needs no answer. That the roots of a client changed needs no action: they are asked for
+// anew each time.
 func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
@@ -57,7 +57,7 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) {
 	}
 }
 
-// legacyRequest answers one request. The call does not end with the connection: a client that lost it can resume.
+// legacyRequest answers one request. The call goes on if the connection breaks, because the client can resume.
 func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
@@ -91,8 +91,8 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	p.finish(ctx, status, a.message(x.id))
 }
 
-// beginLegacy adds a call of a session. Its context ends when the client cancels it, when the session ends or when the
-// process does.
+// beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, the
+// session ends, or the process stops.
 func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.Context, *job, *refusal) {
 	ctx, j := s.jobs.begin(ctx, id)
 	if j == nil {
@@ -103,12 +103,12 @@ func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.C
 		return ctx, nil, refused
 	}
 	if l.shared {
-		j.heeds.Go(func() { s.heed(ctx, l, j) }) // finish waits for it
+		j.heeds.Go(func() { s.heed(ctx, l, j) }) // jobs.finish waits for it
 	}
 	return ctx, j, nil
 }
 
-// legacyAnswer runs one request of a session, and brings the result into the session's revision.
+// legacyAnswer runs one request of a session, and brings its result into the form of the session's revision.
 func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
 	a := answer{id: m.ID}
 	if !hasMethod(l.speaks(), m.Method) {
@@ -136,14 +136,14 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	return a
 }
 
-// hasMethod tells whether a session of that revision may have the method: some belong to others. Of a method that
-// nobody knows the desk says so.
+// hasMethod tells whether sessions of that revision have the method. It is true for a method that nobody knows: the
+// desk refuses that.
 func hasMethod(revision, method string) bool {
 	known := mcp.MethodOf(method)
 	return known.Only != mcp.Modern && (!known.OfTasks() || tasksIn(revision) != 0)
 }
 
-// tasksIn returns the form of tasks that clients of a revision know.
+// tasksIn returns the form of tasks that clients of the revision know.
 func tasksIn(revision string) mcp.Tasks {
 	if revision == mcp.Revision2511 {
 		return mcp.TasksAsked
@@ -151,7 +151,8 @@ func tasksIn(revision string) mcp.Tasks {
 	return 0
 }
 
-// get opens a stream of a session: a new one for what no request of the client caused, or the rest of one that broke.
+// get opens a stream of a session: either a new one, for messages that no request of the client caused, or the rest of
+// one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (s *Server) get(x *exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
@@ -170,7 +171,7 @@ func (s *Server) get(x *exchange, r *http.Request) {
 	s.serveFeed(r.Context(), x, f)
 }
 
-// findFeed returns what a GET is for, and a place for it.
+// findFeed returns what a GET is to be answered with, and the place for its stream.
 func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *refusal) {
 	l, refused := s.sessions.of(x, r)
 	if refused == nil {
@@ -190,8 +191,8 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *r
 	return f, place, refused
 }
 
-// chooseStream sets the stream that a GET is for. Only a stream opened by GET tells of changed lists; a message goes to
-// one stream only.
+// chooseStream decides which stream a GET gets. Notices of changed lists go only to streams that a GET opened, and each
+// message goes to one stream only.
 func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
 	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
 	case 0:
@@ -199,7 +200,7 @@ func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
 		f.first = f.session.priming(f.stream)
 	case 1:
 		stream, err := s.config.Log.Find(r.Context(), f.session.name, last[0])
-		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // what else the log has is not for the client
+		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // other streams of the log carry answers and cancellations to us
 			return errEvent
 		}
 		f.stream, f.after = stream, last[0]

@@ -12,7 +12,8 @@ import (
 // sseStream is the one stream of a session over HTTP+SSE.
 const sseStream = "s"
 
-// openSSE opens a session together with its stream, and says where to post messages. The stream's end is the session's.
+// openSSE opens a session together with its one stream, and tells the client where to post its messages. When the
+// stream ends, the session ends too.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
@@ -41,7 +42,7 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	defer s.sessions.end(r.Context(), l, endClosed)
 	l.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
-	// From the root that clients see, as some of them append it to the origin.
+	// The address is a path from the root that clients see, because some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
 	s.serveFeed(r.Context(), x, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, principal: x.principal, expiry: x.principal.Expiry,
@@ -49,7 +50,8 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// postMessage takes a message of a session over HTTP+SSE. The answer goes to the session's stream.
+// postMessage takes a message of a session over HTTP+SSE. The answer does not come in the response, but on the stream
+// of the session.
 func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
 	x.era = mcp.Legacy
@@ -77,7 +79,7 @@ func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sseSession returns the session that the query names, when it is the caller's own.
+// sseSession returns the session that the query names, if it belongs to the caller.
 func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 	ids := r.URL.Query()["sessionId"]
 	if len(ids) == 0 {
@@ -89,7 +91,7 @@ func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 	return nil, errSession
 }
 
-// takeMessage accepts a message, and answers a request on the session's stream.
+// takeMessage accepts a message. If it is a request, a goroutine answers it on the stream of the session.
 func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Message) {
 	if !m.IsRequest() {
 		s.notified(r.Context(), l, m)
@@ -97,7 +99,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		return
 	}
 	select {
-	case <-s.draining: // the stream ends soon, and the answer might not reach it
+	case <-s.draining: // the stream ends soon, perhaps before the answer
 		x.refuse(m.ID, errDraining)
 		return
 	default:
@@ -107,7 +109,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		x.refuse(m.ID, refused)
 		return
 	}
-	taken := x.held // goes to the call
+	taken := x.held // belongs to the goroutine from here on
 	x.held = held{}
 	go func() { // Wait waits for it
 		defer s.jobs.finish(j)
@@ -118,7 +120,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 	x.writeStatus(http.StatusAccepted)
 }
 
-// answerSSE runs one request and appends what comes of it to the session's stream, which way is made to lead to.
+// answerSSE runs one request, and appends all that comes of it to the stream of the session.
 func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) {
 	push := func(ctx context.Context, message []byte) error {
 		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
@@ -142,7 +144,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	}
 }
 
-// agreeSSE answers the handshake of a session over HTTP+SSE. Newer clients ask for newer revisions over it.
+// agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may ask for newer revisions.
 func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.recordRefusal(refused)

@@ -6,7 +6,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// setLevel sets from which level on the client wants log messages.
+// setLevel sets how grave a log message must be for the client of the session to get it.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level
 func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
 	name := params.Text("level")

@@ -12,14 +12,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// openingSubscriptions is how many subscriptions of one request are opened at the same time.
+// openingSubscriptions is how many subscriptions of one request are being opened at the same time.
 const openingSubscriptions = 4
 
-// listFilters are the members of a filter that ask for changed lists, in the order of changes.
+// listFilters are the members of a filter that ask for notices of changed lists, in the order of changes.
 var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
-// listen serves subscriptions/listen: an event stream of notices, until the client leaves or the stream's time is over.
-// Every message carries the id of the request as its subscription.
+// listen answers subscriptions/listen with an event stream of notices, until the client leaves or the time of the
+// stream is over. Every message on it carries the id of the request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
@@ -43,7 +43,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
-	sub.told = s.catalogue.Lists(x.caller) // before the acknowledgement: what changes after it is told
+	sub.told = s.catalogue.Lists(x.caller) // taken before the acknowledgement, so that no change after it goes untold
 	defer sub.stop()
 	sub.open(r.Context(), uris)
 	s.leave(x)
@@ -54,7 +54,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	sub.serve(r.Context())
 }
 
-// filterOf returns what a client wants to hear of.
+// filterOf returns what the client wants to be told of.
 func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *refusal) {
 	filter, ok := mcp.ObjectOf(params.Value("notifications"))
 	if !ok {
@@ -80,23 +80,24 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *ref
 	return filter, uris, nil
 }
 
-// subscription is one stream of notices.
+// subscription is one stream of notices to a modern client.
 type subscription struct {
 	server *Server
 	out    *stream
 	x      *exchange
 	id     mcp.ID
-	lists  [len(listFilters)]bool // the client wants to hear of
-	told   gateway.Digests        // of the lists that it was last told of
-	uris   []string               // of the resources whose changes it is told
-	stops  []func()               // end what tells of them
+	lists  [len(listFilters)]bool // which changed lists the client wants to be told of
+	told   gateway.Digests        // of the lists as the client was last told
+	uris   []string               // of the resources that are subscribed to
+	stops  []func()               // end the subscriptions to them
 
-	stirred chan struct{} // holds a value when there are updates
+	stirred chan struct{} // holds a value if there are updates to tell
 	mu      sync.Mutex    // guards the field below
 	updates map[string]struct{}
 }
 
-// open subscribes to resources. Those that cannot be are left out.
+// open subscribes to resources, several at a time. Resources that cannot be subscribed to are left out of the
+// acknowledgement, as the protocol wants.
 func (sub *subscription) open(ctx context.Context, uris []string) {
 	s, caller := sub.server, sub.x.caller
 	stops := make([]func(), len(uris))
@@ -133,7 +134,8 @@ func (sub *subscription) stop() {
 	}
 }
 
-// updated notes that a resource changed, or a part of one. Until it is told, it counts once.
+// updated notes that a resource, or a part of one, has changed. Until the client is told, further changes of it count
+// as the same one.
 func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
 	if _, known := sub.updates[part]; !known && len(sub.updates) >= maxUpdates {
@@ -147,7 +149,7 @@ func (sub *subscription) updated(uri, part string) {
 	}
 }
 
-// take returns what changed since it was last called.
+// take returns what has changed since it was last called.
 func (sub *subscription) take() (uris []string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -159,7 +161,7 @@ func (sub *subscription) take() (uris []string) {
 	return uris
 }
 
-// serve sends the acknowledgement, the notices and, unless the client left, the result.
+// serve sends the acknowledgement, then the notices and, unless the client has left, the result.
 func (sub *subscription) serve(ctx context.Context) {
 	defer sub.out.close()
 	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
@@ -173,7 +175,7 @@ func (sub *subscription) serve(ctx context.Context) {
 	_ = sub.out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)}) // the client may be gone
 }
 
-// honoured returns what of its filter the client will hear of.
+// honoured returns the part of its filter that the client will be told of.
 func (sub *subscription) honoured() (filter mcp.Object) {
 	for i, name := range listFilters {
 		if sub.lists[i] {
@@ -190,7 +192,7 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 	return filter.With("resourceSubscriptions", mcp.Array(uris))
 }
 
-// wait tells of changes until the subscription is over. It is false when the client is gone.
+// wait sends notices until the subscription is over. It is false if the client is gone.
 func (sub *subscription) wait(ctx context.Context) bool {
 	s := sub.server
 	silence := time.NewTimer(s.config.Heartbeat)
@@ -232,8 +234,8 @@ func (sub *subscription) wait(ctx context.Context) bool {
 	}
 }
 
-// tell sends a notice of each list that changed, and of each resource that did and that the caller may still read. told
-// is whether there was any.
+// tell sends a notice of each list that changed, and of each changed resource that the caller may still read. told
+// tells whether it sent any.
 func (sub *subscription) tell(caller gateway.Caller) (told bool, err error) {
 	digests := sub.server.catalogue.Lists(caller)
 	before := changes(sub.told)

@@ -11,7 +11,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// live is one session.
+// live is one session that this instance serves. Which one is evicted for another is decided by the roster; these are
+// the states that a session has by itself:
+//
+//	opened ──first message──▶ heard ──initialized──▶ ready: notices may be sent
+//	   │                        │                      │
+//	   └────────────────────────┴──────────────────────┴──▶ over: deleted, idle for too long, expired or evicted;
+//	                                                        its jobs are cancelled, its streams end
+//
+// While its mutex is held, no other mutex of this package is locked and nothing is waited for.
 type live struct {
 	key    sessionKey
 	user   auth.User
@@ -22,25 +30,25 @@ type live struct {
 	shared bool // it lives on all replicas
 
 	evictedBy    string        // the limit that it was evicted for; written once, by who ends it
-	suffix       string        // of its streams' names; differs between replicas
+	suffix       string        // of the names of its streams, so that replicas never choose the same one
 	ended        chan struct{} // closed when it has ended
 	mu           sync.Mutex    // guards the fields below
 	revision     string
 	capabilities mcp.Object // what the client can be asked
 	level        mcp.Level  // of log messages that the client wants; zero: none
 	over         bool
-	ready        bool // the client said that it is
-	heard        bool // the client sent something since the session was opened
-	unqueued     bool // it is not in the queues of the roster, as it was in use
+	ready        bool // the client has confirmed the handshake
+	heard        bool // the client has sent a message since the session was opened
+	unqueued     bool // the roster took it out of its queues, because it was in use
 	used         time.Time
 	news         news
 	jobs         map[mcp.ID]*job    // in flight
-	calm         chan struct{}      // closed when no call is in flight; nil while nobody waits
+	calm         chan struct{}      // closed when no job is in flight; nil while nobody waits for that
 	holders      map[string]*holder // of the streams that are open
-	opened       int                // streams so far
+	opened       int                // how many streams it has had
 }
 
-// use notes that the session is used now. It is false when it was not for too long, or has ended.
+// use notes that the session is being used now. It is false if the session was idle for too long, or has ended.
 func (l *live) use(now time.Time, idle time.Duration) bool {
 	l.mu.Lock()
 	if !l.isFreshLocked(now, idle) {
@@ -62,7 +70,8 @@ func (l *live) fresh(now time.Time, idle time.Duration) bool {
 	return l.isFreshLocked(now, idle)
 }
 
-// isFreshLocked tells whether the session may be used. One with a call in work or an open stream is not idle.
+// isFreshLocked tells whether the session may still be used. A session with a job or an open stream is not idle,
+// however long ago its last message was.
 func (l *live) isFreshLocked(now time.Time, idle time.Duration) bool {
 	return !l.over && now.Before(l.expiry) && (l.isBusyLocked() || now.Sub(l.used) <= idle)
 }
@@ -77,9 +86,10 @@ func (l *live) lapse(now time.Time) string {
 
 func (l *live) isBusyLocked() bool { return len(l.jobs) > 0 || len(l.holders) > 0 }
 
-// yield ends the session when it is idle and was not used after stamp, to make room for another. It tells since when
-// the session is idle; that is later than now for one that was opened just now, which does not end. One that is in use
-// does not end either, and tells the roster when it is idle again. Who ended it, dissolves it.
+// yield ends the session to make room for another one, if it is idle and was not used after stamp. It returns since
+// when the session has been idle. That time is later than now for a session that was opened just now: such a one does
+// not end. A session in use does not end either; it tells the roster when it is idle again. The caller dissolves a
+// session that yield ended.
 func (l *live) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,8 +116,8 @@ func (l *live) idleSinceLocked() time.Time {
 	return l.used
 }
 
-// restLocked notes that the session was in use until now. It is true when the roster has to be told that it is not any
-// more, after the mutex is unlocked.
+// restLocked notes that the session was in use until now. If it is true, the caller must tell the roster that the
+// session is idle again, after unlocking the mutex.
 func (l *live) restLocked() bool {
 	l.used = time.Now()
 	back := l.unqueued && !l.isBusyLocked()
@@ -115,7 +125,7 @@ func (l *live) restLocked() bool {
 	return back
 }
 
-// close ends the session. It is false when that was done before.
+// close ends the session. It is false if the session had ended before.
 func (l *live) close() bool {
 	l.mu.Lock()
 	before := l.over
@@ -128,8 +138,8 @@ func (l *live) close() bool {
 	return true
 }
 
-// dissolve lets go of what a session that is over has: it cancels the calls, and ends streams and subscriptions. It is
-// called once.
+// dissolve lets go of everything that a session that is over still has: it cancels its jobs, and ends its streams and
+// subscriptions. It is called once.
 func (l *live) dissolve() {
 	close(l.ended)
 	l.mu.Lock()
@@ -158,14 +168,14 @@ func (l *live) terms() (capabilities mcp.Object, level mcp.Level) {
 	return l.capabilities, l.level
 }
 
-// agree sets what the handshake says, in a session that was opened before.
+// agree sets what the handshake decides. It is for sessions that are opened before their handshake.
 func (l *live) agree(revision string, capabilities mcp.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.revision, l.capabilities = revision, capabilities
 }
 
-// enter adds a call in flight. The ids of those must differ.
+// enter adds a job. Two jobs of a session at the same time must not have the same id.
 func (l *live) enter(j *job) *refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,6 +192,7 @@ func (l *live) enter(j *job) *refusal {
 	return nil
 }
 
+// leave takes a job out.
 func (l *live) leave(j *job) {
 	l.mu.Lock()
 	delete(l.jobs, j.id)
@@ -196,7 +207,7 @@ func (l *live) leave(j *job) {
 	}
 }
 
-// calmed returns a channel that is closed when no call is in flight.
+// calmed returns a channel that is closed when no job of the session is in flight.
 func (l *live) calmed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,21 +222,21 @@ func (l *live) calmed() <-chan struct{} {
 	return l.calm
 }
 
-// isReady tells whether notices may be sent: the client's handshake is over.
+// isReady tells whether notices may be sent, which is after the handshake.
 func (l *live) isReady() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ready
 }
 
-// begin notes that the client's handshake is over.
+// begin notes that the handshake is over.
 func (l *live) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready = true
 }
 
-// cancel cancels the call in flight with that id. It is false when there is none here.
+// cancel cancels the job with that id. It is false if there is none on this instance.
 func (l *live) cancel(id mcp.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,15 +247,15 @@ func (l *live) cancel(id mcp.ID) bool {
 	return j != nil
 }
 
-// holder is a connection that has a stream of the log.
+// holder is a connection that sends a stream of the log.
 type holder struct {
 	lost chan struct{} // closed when another connection takes over
 	gone chan struct{} // closed when this one sends nothing more
 }
 
-// hold takes a stream of the log for one connection, away from the connection that had it, and waits until that one
-// sends nothing more: an event goes to one connection only. release is called once, also after an error, which is
-// ctx's.
+// hold gives a stream of the log to one connection. It takes the stream away from the connection that had it and waits
+// until that one has sent its last event: otherwise both might send the same event. release is called once, even after
+// an error, which is that of ctx.
 func (l *live) hold(ctx context.Context, stream string) (mine *holder, err error) {
 	mine = &holder{make(chan struct{}), make(chan struct{})}
 	l.mu.Lock()
@@ -266,7 +277,7 @@ func (l *live) hold(ctx context.Context, stream string) (mine *holder, err error
 	}
 }
 
-// release gives the stream back, if no other connection took it.
+// release gives the stream back, unless another connection has taken it.
 func (l *live) release(stream string, mine *holder) {
 	l.mu.Lock()
 	if l.holders[stream] == mine {
@@ -280,7 +291,8 @@ func (l *live) release(stream string, mine *holder) {
 	}
 }
 
-// nextStream returns a name for a new stream of the log.
+// nextStream returns a new name for a stream of the log. kind is its first byte: g for a stream opened by GET, p for
+// the answer to a POST.
 func (l *live) nextStream(kind byte) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

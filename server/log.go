@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// maxLogged is the most of a text of a client's choice that goes into the log, in bytes.
+// maxLogged is how many bytes of a text that a client chose go into the log at most.
 const maxLogged = 128
 
 // logHandler adds to each record which request it belongs to.
@@ -49,7 +49,8 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name)}
 }
 
-// logged writes one line a request, counts it, and gives its place back.
+// logged writes one line for each request and counts the request. When the request is over it gives back what that
+// held.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logRequest(r)
@@ -73,7 +74,7 @@ func (s *Server) logRequest(r *http.Request) {
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
 }
 
-// whyRefused says in the log why a token was refused, to more detail than its bearer is told.
+// whyRefused tells the log why a token was refused, in more detail than its bearer is told.
 func whyRefused(refused *auth.Error) []slog.Attr {
 	if refused == nil {
 		return nil
@@ -90,7 +91,8 @@ func whyRefused(refused *auth.Error) []slog.Attr {
 	return why
 }
 
-// routeOf returns the pattern that matched: what a client spelt is no label.
+// routeOf returns the pattern of the route that matched. The path itself is not used as a label, because clients choose
+// it.
 func routeOf(r *http.Request) string {
 	if pattern := chi.RouteContext(r.Context()).RoutePattern(); pattern != "" {
 		return pattern
@@ -118,7 +120,7 @@ func harmless(text string) string {
 	}, cut(text))
 }
 
-// cut shortens text of a client's choice.
+// cut returns at most the first maxLogged bytes of a text that a client chose.
 func cut(text string) string {
 	if len(text) > maxLogged {
 		return text[:maxLogged]

@@ -9,14 +9,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// lower removes from a result in the stateless form what the revision of a session does not know. What it knows, and
-// what nobody here knows, stays as it is.
+// lower brings a result from the stateless form into the form of a session's revision, by removing or replacing what
+// that revision does not know. What it knows stays as it is, and so does what nobody here knows.
 func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch mcp.MethodOf(method).Result {
 	case mcp.ResultContent:
 		if result.Has("task") && tasksIn(revision) != 0 {
-			return result // it stands in place of one
+			return result // a task in the place of a result
 		}
 		return lowerCall(revision, result)
 	case mcp.ResultMessages:
@@ -27,12 +27,12 @@ func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
 	return s.lowerList(revision, method, result)
 }
 
-// modernise removes from a result what only an older revision has.
+// modernise removes from a result what only older revisions have.
 func (s *Server) modernise(method string, result mcp.Object) mcp.Object {
 	return s.lowerList(mcp.LatestModern, method, result)
 }
 
-// lowerList brings a list into a revision.
+// lowerList brings a list into the form of a revision.
 func (s *Server) lowerList(revision, method string, result mcp.Object) mcp.Object {
 	asked := mcp.MethodOf(method)
 	if !asked.Lists || !result.Has(asked.Result) {
@@ -42,8 +42,8 @@ func (s *Server) lowerList(revision, method string, result mcp.Object) mcp.Objec
 	return result.With(kind, s.lists.lower(kind, revision, result.Value(kind)))
 }
 
-// lowerError brings an error into the legacy era. A resource that is not there had a code of its own, and what a client
-// cannot be asked had none: of a call the model learns it.
+// lowerError brings an error into the legacy era. There, a resource that does not exist had a code of its own, and a
+// question that the client cannot be asked had none: if a tool asked it, the model is told in a result.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
 func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
@@ -60,7 +60,7 @@ func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 // isOfTool tells whether the method's result is one of a tool.
 func isOfTool(method string) bool { return mcp.MethodOf(method).Result == mcp.ResultContent }
 
-// lacking names the capabilities that an error asks for.
+// lacking names the capabilities that an error says the client lacks.
 func lacking(told *mcp.Error) string {
 	data, _ := mcp.ObjectOf(told.Data)
 	var names []string
@@ -79,13 +79,14 @@ func lacking(told *mcp.Error) string {
 	return strings.Join(names, ", ")
 }
 
-// isNotFound tells an error about a resource from one about how it was named: only the former says which.
+// isNotFound tells whether an error says that a resource does not exist. An error about how it was named has no URI in
+// its data.
 func isNotFound(told *mcp.Error) bool {
 	data, _ := mcp.ObjectOf(told.Data)
 	return told.StableCode() == "DB-RESOURCE" || data.Has("uri")
 }
 
-// lowerMeta removes what only the stateless form has in _meta.
+// lowerMeta removes from _meta what only the stateless form has there.
 func lowerMeta(result mcp.Object) mcp.Object {
 	if !result.Has("_meta") {
 		return result
@@ -97,7 +98,8 @@ func lowerMeta(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// unanswerable is what becomes of a request whose questions have no answer: of a call the model learns it.
+// unanswerable is the answer to a request whose questions were not answered. If it is about a tool, the model is told
+// in a result.
 func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 	if isOfTool(method) {
 		return mcp.ToolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
@@ -105,7 +107,7 @@ func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT", "This needs something from the client before it can go on, and "+reason(why))
 }
 
-// reason words why there is no answer, for the client.
+// reason tells the client why there is no answer.
 func reason(why error) string {
 	for _, known := range []error{errUnanswered, errRounds, errPauses} {
 		if errors.Is(why, known) {
@@ -115,8 +117,8 @@ func reason(why error) string {
 	return "it could not be asked"
 }
 
-// lowerCall brings the result of tools/call into a revision: structured content is an object since 2025-06-18, which
-// also brought links to resources; audio came with 2025-03-26.
+// lowerCall brings the result of a tool into a revision. Structured content must be an object in revisions since
+// 2025-06-18 and does not exist before; links to resources exist since 2025-06-18 too, and audio since 2025-03-26.
 func lowerCall(revision string, result mcp.Object) mcp.Object {
 	content, _ := result.Value("content").Elements()
 	changed := result.Value("content") == nil // every handshake revision requires it
@@ -136,7 +138,7 @@ func lowerCall(revision string, result mcp.Object) mcp.Object {
 	return result.With("content", mcp.Array(content))
 }
 
-// lowerBlocks brings blocks of content into a revision. It tells whether any changed.
+// lowerBlocks brings blocks of content into a revision, in place. It tells whether it changed any.
 func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
 	if revision >= mcp.Revision2506 {
 		return false
@@ -149,7 +151,7 @@ func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
 	return changed
 }
 
-// lowerPrompt brings the messages of a prompt into a revision: each has one block of content.
+// lowerPrompt brings the messages of a prompt into a revision. Each message has one block of content.
 func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 	messages, _ := result.Value("messages").Elements()
 	changed := false
@@ -166,7 +168,7 @@ func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 	return result.With("messages", mcp.Array(messages))
 }
 
-// lowerContents brings the contents of a resource into a revision: _meta came with 2025-06-18.
+// lowerContents brings the contents of a resource into a revision. They have _meta since 2025-06-18.
 func lowerContents(revision string, result mcp.Object) mcp.Object {
 	contents, _ := result.Value("contents").Elements()
 	if revision >= mcp.Revision2506 || len(contents) == 0 {
@@ -175,8 +177,8 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 	return result.With("contents", lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
 }
 
-// lowerQuestion brings a request to the client into a revision. The client can be asked it, so what is left differs in
-// form only.
+// lowerQuestion brings a question to the client into a revision. It was checked before that the client can be asked it,
+// so only its form may differ.
 func lowerQuestion(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
 	params = params.Without("task")
 	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
@@ -197,8 +199,8 @@ func lowerQuestion(revision string, capabilities mcp.Object, method string, para
 	return params
 }
 
-// lowerSampling brings a request for sampling into a revision: several blocks in one message came with 2025-11-25,
-// which also asked for a capability to include context.
+// lowerSampling brings a request for sampling into a revision. Since 2025-11-25 a message may have several blocks, and
+// including context needs a capability.
 func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2511 {
 		if !capabilities.Object("sampling").Has("context") && params.Text("includeContext") != "none" {
@@ -226,7 +228,8 @@ func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object 
 	return params.With("messages", mcp.Array(split))
 }
 
-// lowerBlock returns what stands for a block of a kind that came later, nil for one that may stay.
+// lowerBlock returns the text that stands for a block of a kind that the revision does not have, nil for a block that
+// it has.
 func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 	block, _ := mcp.ObjectOf(raw)
 	switch kind := block.Text("type"); {
@@ -245,15 +248,15 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 // maxLowered is how many lists are remembered in the form of another revision.
 const maxLowered = 64
 
-// loweredLists remembers lists in the form of other revisions. The desk makes a list once per change and hands out the
-// same memory until then, which is what identifies it here.
+// loweredLists remembers lists in the forms of other revisions. The desk makes a list once per change and hands out the
+// same memory until the next change, so the address of that memory identifies the list.
 type loweredLists struct {
 	mu    sync.Mutex // guards the field below
 	known map[loweredKey]mcp.RawJSON
 }
 
 type loweredKey struct {
-	first    *byte // keeps the list alive, so that no other takes its place
+	first    *byte // keeps the list in memory, so that no other list can get the same address
 	length   int
 	revision string
 }
@@ -284,7 +287,7 @@ func (l *loweredLists) lower(kind, revision string, items mcp.RawJSON) mcp.RawJS
 	return lowered
 }
 
-// mayDiffer tells, cheaply, whether items may have another form in a revision.
+// mayDiffer is a cheap test whether items can have another form in a revision.
 func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
 	switch {
 	case revision < mcp.Revision2511:
@@ -303,8 +306,7 @@ func lowerItems(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
 	return lowerEach(elements, func(item mcp.Object) mcp.Object { return lowerItem(kind, revision, item) })
 }
 
-// lowerEach returns an array whose objects lower brought into a revision; other elements stay as they are. elements is
-// used up.
+// lowerEach applies lower to every object among the elements and returns them as an array. It overwrites elements.
 func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.RawJSON {
 	for i, raw := range elements {
 		if object, ok := mcp.ObjectOf(raw); ok {
@@ -314,7 +316,8 @@ func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.Ra
 	return mcp.Array(elements)
 }
 
-// lowerItem brings a definition into a revision: icons came with 2025-11-25, titles with 2025-06-18.
+// lowerItem brings the definition of an item into a revision. Icons exist since 2025-11-25, titles and _meta since
+// 2025-06-18.
 func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	if revision < mcp.Revision2511 {
 		item = item.Without("icons")
@@ -331,9 +334,9 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	return item
 }
 
-// lowerTool brings what only tools have into a revision: an output schema describes an object since 2025-06-18, and
-// whatever it likes since 2026-07-28; annotations came with 2025-03-26. How a tool runs as a task concerns clients of
-// one revision.
+// lowerTool brings what only tools have into a revision. Annotations exist since 2025-03-26. An output schema must
+// describe an object since 2025-06-18, and may describe any value since 2026-07-28. How a tool runs as a task concerns
+// the clients of one revision only.
 func lowerTool(revision string, tool mcp.Object) mcp.Object {
 	if tasksIn(revision) == 0 {
 		tool = tool.Without("execution")
@@ -347,7 +350,7 @@ func lowerTool(revision string, tool mcp.Object) mcp.Object {
 	return tool
 }
 
-// lowerArguments removes the titles of a prompt's arguments where there are none.
+// lowerArguments removes the titles of a prompt's arguments for revisions that have none.
 func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
 	arguments, _ := prompt.Value("arguments").Elements()
 	if revision >= mcp.Revision2506 || len(arguments) == 0 {

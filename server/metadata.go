@@ -20,9 +20,10 @@ const (
 	registerPath = "/register"
 )
 
-// metadata says which authorization servers give tokens for this gateway. The resource is the URL that the client uses,
-// or it would refuse the answer. Whether there is such a tenant, it does not say. Where no issuer has an address there
-// is no metadata: a client that finds some would try to get a token, and fail with an error that hides ours.
+// metadata tells a client which authorization servers give tokens for this gateway. The resource in it is the URL that
+// the client uses, since clients refuse metadata about another one. It does not reveal whether the tenant in the path
+// exists. If no issuer has an address there is no metadata at all: a client that found some would try to get a token
+// there and fail, with an error that hides ours.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := of(r)
@@ -52,10 +53,10 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 	x.writeJSON(http.StatusOK, document.JSON())
 }
 
-// register refuses to register a client. Nothing is registered here, but a client that can get tokens for itself and
-// finds no metadata takes the gateway for its authorization server and comes here next, with the token that was refused
-// before if it was given one. What its user then sees is this answer and not the one before, if it has the form of
-// OAuth. So it says again why the token was refused.
+// register refuses to register a client. The gateway registers nobody; but a client that could get a token by itself,
+// and finds no metadata, takes the gateway for its authorization server and comes here, with the token that was refused
+// before if it has one. What the user of such a client sees is the answer to this request, if it has the form of OAuth,
+// and not the answer to the one before. So this answer says again why the token was refused.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
 func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
@@ -77,8 +78,8 @@ func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
 // base returns the public URL without a slash at its end.
 func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-// metadataURL returns where the metadata of the endpoint is that the request came to, "" when there is none. Other
-// paths have that of the first.
+// metadataURL returns where the metadata is of the endpoint that the request came to, "" if there is none. Paths other
+// than endpoints have the metadata of /mcp.
 func (x *exchange) metadataURL(r *http.Request) string {
 	if len(x.settings.AuthorizationServers) == 0 {
 		return ""
@@ -90,5 +91,5 @@ func (x *exchange) metadataURL(r *http.Request) string {
 	return x.settings.base() + metadataPath + path
 }
 
-// publicPath returns the path under which clients see the root of this server, "" when it is the root.
+// publicPath returns the path under which clients see the root of this server, "" if that is /.
 func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }

@@ -19,11 +19,11 @@ import (
 // requestIDHeader names the id of a request in its answer, whatever that is.
 const requestIDHeader = "X-Request-Id"
 
-// check is a stage that only lets pass or answers. It is false when it answered.
+// check is a stage that either lets a request pass or answers it. It is false if it answered.
 type check func(x *exchange, r *http.Request) bool
 
-// checked runs checks in order. They return before the next handler is called: what is on the stack then, every idle
-// stream keeps in memory.
+// checked runs checks in order. Each returns before the next handler is called: an idle stream keeps all that is on the
+// stack at that point in memory.
 func checked(checks ...check) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,9 +38,9 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 	}
 }
 
-// identified gives the request an id, which its answer and every record of it have, and a place to keep what the stages
-// find out. An id that the client sends is ignored: the records must not say what a client chose, and two requests must
-// not have one.
+// identified gives the request an id, which its answer and all its records carry, and a place where later stages keep
+// what they find out. An id that the client sends is ignored: clients must not choose what stands in the records, and
+// two requests must not share an id.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.newExchange(w, r)
@@ -63,7 +63,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	return x
 }
 
-// recovered turns a panic into an answer and a line in the log.
+// recovered turns a panic into an error for the client and a line in the log.
 func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -92,7 +92,7 @@ func (s *Server) panicked(ctx context.Context, problem any) {
 	s.log.ErrorContext(ctx, "panic", "problem", problem, "stack", string(debug.Stack()))
 }
 
-// bounded takes a place among the requests in work, and bounds how much and how long the request may send.
+// bounded takes one of the places for requests in work, and bounds how large the body may be and how long it may take.
 func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	x.held.place = true
 	switch {
@@ -112,7 +112,7 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	return false
 }
 
-// authenticated finds out whose token the request carries, before anything of it is read.
+// authenticated finds out whose token the request carries, before any of its body is read.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.metadata = x.metadataURL(r)
@@ -125,7 +125,7 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	return false
 }
 
-// login finds out whose token the request carries. It returns why it is refused, nil when it is not.
+// login finds out whose token the request carries. If the token is refused, login returns why.
 func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 	token, refused := bearer(r)
 	if refused != nil {
@@ -148,7 +148,7 @@ var (
 	errEmptyToken     = errors.New("nothing stands behind Bearer")
 )
 
-// bearer returns the one token of the request.
+// bearer returns the token of a request that has exactly one.
 func bearer(r *http.Request) (string, *auth.Error) {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
@@ -167,7 +167,7 @@ func bearer(r *http.Request) (string, *auth.Error) {
 	return token, nil
 }
 
-// recordLogin counts a refused token, and puts it on record.
+// recordLogin counts a refused token and puts it on record.
 func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
@@ -178,7 +178,7 @@ func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	told := refusedLogin(refused)
 	switch told {
-	case errKeysUnavailable: // another token would not help
+	case errKeysUnavailable: // no challenge, because another token would not help
 	case errNoToken, errScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
 		x.challenge()
 	default:
@@ -187,7 +187,7 @@ func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	x.refuse("", told)
 }
 
-// record puts a refusal at the door on record, although the client may be gone.
+// record puts a refusal of the door on record, even if the client has left meanwhile.
 func (x *exchange) record(outcome, reason string) {
 	line := audit.Record{
 		Time: x.started, RequestID: x.id, TenantID: x.principal.TenantID,
@@ -200,8 +200,8 @@ func (x *exchange) record(outcome, reason string) {
 	x.server.records.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), line)
 }
 
-// admitted finds the caller's tenant, and takes one request token of it before the body is read. A tenant named in the
-// path must be that of the token: it chooses nothing.
+// admitted finds the tenant of the caller and takes one request token from it, before the body is read. If the path
+// names a tenant, it must be the one of the token: the path never chooses a tenant.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// modern serves one message that carries its own metadata. It depends on nothing that came before.
+// modern answers one message that carries its own metadata. Nothing that came before matters for it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	if m.IsResponse() {
@@ -19,7 +19,7 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 		return
 	}
 	switch {
-	case m.IsNotification(): // none that a client may send means anything here: leaving is how it cancels
+	case m.IsNotification(): // no notification of a client has a meaning here: it cancels a request by leaving
 		x.writeStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
 		s.listen(x, r, m)
@@ -28,7 +28,7 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 }
 
-// modernRequest answers one request. The client's leaving cancels it.
+// modernRequest answers one request. If the client leaves, the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
 func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 	ctx, j := s.jobs.begin(r.Context(), m.ID)
@@ -52,7 +52,7 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 	t.finish(&a)
 }
 
-// tasksOf returns the form of tasks that a client knows by its own word.
+// tasksOf returns the form of tasks that a modern client declares to know.
 func tasksOf(x *exchange) mcp.Tasks {
 	if mcp.DeclaresTasks(x.meta.Object(mcp.MetaClientCapabilities)) {
 		return mcp.TasksGiven

@@ -9,16 +9,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Subscriptions of one session, or one listen request.
+// Bounds of what one session, or one request for notices, may subscribe to.
 const (
 	maxSubscriptions = 256
-	// maxUpdates is how many parts of resources are remembered as changed; beyond, the resources they are parts of.
+	// maxUpdates is how many changed resources and parts of resources are remembered. Beyond that, a changed part is
+	// remembered as a change of the resource that the subscription names.
 	maxUpdates = 1024
-	// maxTold is how many updates are put into the log before they are sent: it does not keep any number of events.
+	// maxTold is how many updates are put into the log before they are sent, because the log keeps only so many events.
 	maxTold = 32
 )
 
-// changes returns the notices of changed lists, each with the digest that tells whether its list changed.
+// changes returns, for each kind of list, the method of the notice that it changed and the digest that shows whether it
+// did.
 func changes(d gateway.Digests) [3]struct{ method, digest string } {
 	return [3]struct{ method, digest string }{
 		{mcp.NotifyToolsChanged, d.Tools},
@@ -27,27 +29,29 @@ func changes(d gateway.Digests) [3]struct{ method, digest string } {
 	}
 }
 
-// news is what the client of a session has yet to be told. The session's mutex guards it.
+// news is what the client of a session has yet to be told: changed lists, changed resources. The mutex of the session
+// guards it. A notice is put into the log of one stream, and that stream owes it to the client. If no connection sends
+// that stream any more before the notice went out, another stream takes over.
 type news struct {
 	lists [3]struct {
 		told string // digest of what the client was last told of
-		owed string // stream whose log has the notice of that, not sent yet; "" for none
+		owed string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	updates map[string]string // changed resources that were not told; the value is the stream whose log has the notice, or ""
-	stirred chan struct{}     // closed when there is an update; nil while nobody waits
+	updates map[string]string // changed resources by URI, each with the stream that owes the notice; "": none does yet
+	stirred chan struct{}     // closed at the next change of a resource; nil while nobody waits for it
 	watched map[string]*watch // subscriptions, by URI
 }
 
-// watch is a subscription to one resource.
+// watch is the subscription of a session to one resource.
 type watch struct {
-	opened chan struct{} // closed when what follows is known
+	opened chan struct{} // closed when the fields below are set
 	told   *mcp.Error    // why it could not be opened; nil: it was
 	stop   func()
 }
 
-// claim returns the notices of changed lists that the client has yet to get, and leaves them to the stream that asked:
-// of several only one tells each. Another takes over when no connection has that one any more and the notice was not
-// sent. stream is "" for a client that need not be told.
+// claim returns the methods of the notices of changed lists that the client has yet to get, and makes stream the one
+// that owes them: of several streams only one tells each change. stream is "" if the client need not be told, because
+// it has yet to list.
 func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,12 +66,14 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	return methods
 }
 
-// isUnsentLocked tells whether what was left to one stream falls to another.
+// isUnsentLocked tells whether a notice that one stream owes falls to another, because no connection has the first one
+// any more.
 func (l *live) isUnsentLocked(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holders[owed] == nil
 }
 
-// claimUpdates is claim for changed resources. It returns the URIs of some; more is whether there are others.
+// claimUpdates does for changed resources what claim does for lists. It returns at most maxTold URIs; more tells
+// whether there are others.
 func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +91,7 @@ func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	return uris, more
 }
 
-// sent notes that all there was on a stream went out, its notices too.
+// sent notes that everything on the stream has gone out, including the notices that it owed.
 func (l *live) sent(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +103,8 @@ func (l *live) sent(stream string) {
 	maps.DeleteFunc(l.news.updates, func(_, owed string) bool { return owed == stream })
 }
 
-// updated notes that a resource changed, or a part of one, which the subscription to uri told. Until it is told, it
-// counts once however often it changes.
+// updated notes that a resource, or a part of one, has changed; the subscription to uri said so. Until the client is
+// told, further changes of it count as the same one.
 func (l *live) updated(uri, part string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +124,7 @@ func (l *live) updated(uri, part string) {
 	}
 }
 
-// stirring returns a channel that is closed at the next update.
+// stirring returns a channel that is closed at the next change of a resource.
 func (l *live) stirring() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +134,7 @@ func (l *live) stirring() <-chan struct{} {
 	return l.news.stirred
 }
 
-// subscribe opens a subscription of a session, unless it is open already.
+// subscribe opens a subscription of the session, unless it is open already or about to be.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *live, params mcp.Object) *mcp.Error {
 	uri, ok := params.Value("uri").Text()
@@ -152,13 +158,13 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		return result, err
 	})
 	if !l.finishOpening(uri, w) && w.told == nil {
-		w.stop() // it ended while it was opened
+		w.stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
 	return w.told
 }
 
-// reserve takes a place for a subscription. It returns nil when there is none; mine is false when another request has
-// opened it, or is about to.
+// reserve adds a subscription that is about to be opened. It returns nil if there are too many. mine is false if
+// another request has opened the same one already, or is opening it.
 func (l *live) reserve(uri string) (w *watch, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +182,8 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 	return w, true
 }
 
-// finishOpening makes known what became of a subscription. It is false when the subscription is not wanted any more.
+// finishOpening tells those who wait for the subscription what became of it. It is false if the subscription was ended
+// meanwhile.
 func (l *live) finishOpening(uri string, w *watch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +197,7 @@ func (l *live) finishOpening(uri string, w *watch) bool {
 	return true
 }
 
-// unsubscribe ends a subscription, if there is one.
+// unsubscribe ends a subscription of the session, if there is one.
 func (l *live) unsubscribe(params mcp.Object) *mcp.Error {
 	uri, ok := params.Value("uri").Text()
 	if !ok {
@@ -207,7 +214,7 @@ func (l *live) unsubscribe(params mcp.Object) *mcp.Error {
 	return nil
 }
 
-// end stops a subscription that is open. Whoever opens one that is not open yet, stops it.
+// end stops a subscription that is open. One that is still being opened is stopped by whoever opens it.
 func (w *watch) end() {
 	select {
 	case <-w.opened:

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// sameOrigin refuses what a browser was tricked into sending: a request under a host name that is not the gateway's
-// (DNS rebinding), or from a page of a foreign origin. Each is checked on its own, on every path. It also answers the
-// preflight of allowed origins, which carries no token.
+// sameOrigin refuses requests that a browser was tricked into sending: those under a host name that is not the
+// gateway's (DNS rebinding), and those from pages of a foreign origin. Each of the two is checked by itself, on every
+// path. It also answers the preflight requests of allowed origins, which carry no token.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if !x.settings.allowsHost(r.Host) {
@@ -40,7 +40,7 @@ func (x *exchange) shareWith(origin string) {
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+requestIDHeader)
 }
 
-// preflight answers the browser's question whether it may send a request.
+// preflight answers the question of a browser whether it may send a request.
 func (x *exchange) preflight() {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
@@ -49,7 +49,7 @@ func (x *exchange) preflight() {
 	x.writeStatus(http.StatusNoContent)
 }
 
-// allowsHost tells whether host is one that the gateway goes by.
+// allowsHost tells whether host is one of the names of the gateway.
 func (s *Settings) allowsHost(host string) bool {
 	name, _ := splitHost(host)
 	for _, allowed := range s.AllowedHosts {
@@ -64,8 +64,8 @@ func (s *Settings) allowsHost(host string) bool {
 	return false
 }
 
-// allowsOrigin tells whether origin is on the list, or the gateway's own: that of the public URL, or that of the
-// request, whose host was checked before.
+// allowsOrigin tells whether origin is on the list or is the gateway's own origin. That is the one of the public URL,
+// or the one of the request, whose host was checked before.
 func (s *Settings) allowsOrigin(origin, host string) bool {
 	for _, allowed := range s.AllowedOrigins {
 		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
@@ -86,7 +86,7 @@ func originOf(url string) string {
 	return scheme + "://" + host
 }
 
-// splitHost takes host, host:port, an IPv6 address or [IPv6]:port apart. Port is "" when there is none.
+// splitHost splits host, host:port, an IPv6 address or [IPv6]:port into name and port. port is "" if there is none.
 func splitHost(host string) (name, port string) {
 	if inner, found := strings.CutPrefix(host, "["); found {
 		name, rest, closed := strings.Cut(inner, "]")

@@ -10,17 +10,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// question is one request to the client.
+// question is one request from the server to the client, in a round of a request of the client.
 type question struct {
 	key, method string
-	stream      string // of the log, where the answer arrives; the id is the same text
-	after       string // what of it was read
+	stream      string // of the log, on which the answer arrives; the id of the question is the same text
+	after       string // id of the last event that was read from it
 	asked       bool
 	answered    bool
 }
 
-// askAll asks the client all questions of one round and returns the answers. Those that it refused, or that it cannot
-// be asked, are in the request's refusals.
+// askAll asks the client all questions of one round and returns the answers. A question that the client answers with an
+// error, or that it cannot be asked, is in the Refusals of the next round instead.
 func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object) (answers mcp.Object, err error) {
 	if round > maxRounds || requests.Len() > maxQuestions {
 		return mcp.Object{}, errRounds
@@ -53,14 +53,14 @@ func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object
 	return answers, nil
 }
 
-// newQuestion returns an id that nobody can guess.
+// newQuestion returns the id of a question, which nobody can guess: whoever knows it could answer.
 func newQuestion() string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	return "q" + hex.EncodeToString(random[:])
 }
 
-// isQuestion tells whether id may be one of newQuestion.
+// isQuestion tells whether id has the form of an id of newQuestion.
 func isQuestion(id string) bool {
 	if len(id) != 33 || id[0] != 'q' {
 		return false
@@ -94,7 +94,7 @@ func (rt *roundTrips) askOne(ctx context.Context, q *question, params mcp.Object
 
 func (q *question) id() mcp.ID { return mcp.ID(mcp.String(q.stream)) }
 
-// await returns the answer to a question, nil when it was not asked.
+// await waits for the answer to a question. It returns nil if the question was not asked.
 func (rt *roundTrips) await(ctx context.Context, q *question) (*mcp.Message, error) {
 	if !q.asked {
 		return nil, nil //nolint:nilnil // there is no answer, and nothing is wrong
@@ -114,8 +114,8 @@ func (rt *roundTrips) await(ctx context.Context, q *question) (*mcp.Message, err
 	}
 }
 
-// take adds an answer. An error has no place among the answers of the stateless form: of a user's it is a way to say
-// nothing, all else is passed on as refused.
+// take adds an answer to the others. The stateless form has no place for errors among answers. An error in answer to an
+// elicitation counts as the user's cancel; any other is passed on as a refusal.
 func (rt *roundTrips) take(answers mcp.Object, q *question, m *mcp.Message) mcp.Object {
 	switch {
 	case m != nil && m.Err == nil:
@@ -134,24 +134,25 @@ func (rt *roundTrips) take(answers mcp.Object, q *question, m *mcp.Message) mcp.
 	return answers
 }
 
-// withdraw ends the questions of a round: answers that come later are dropped, and the client need not bother.
+// withdraw ends the questions of a round that have no answer yet: later answers to them are dropped, and the client is
+// told that it need not answer.
 func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
-	ctx = context.WithoutCancel(ctx) // the call may have ended, the session has not
+	ctx = context.WithoutCancel(ctx) // the call may have ended, but its session goes on
 	for i := range questions {
 		q := &questions[i]
 		if !q.asked || q.answered {
 			continue
 		}
 		if _, err := rt.server.config.Log.Append(ctx, rt.session.name, q.stream, nil, true); err != nil {
-			continue // answered just now, or the session has ended
+			continue // the answer came just now, or the session has ended
 		}
 		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.id())})
 		_ = rt.line.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)) // the session may have ended
 	}
 }
 
-// answered takes an answer of the client to a question that was asked in its session, here or at another replica.
-// Others, and second ones, are dropped.
+// answered takes an answer of the client to a question that was asked in its session, on this replica or another. An
+// answer to anything else is dropped, and so is a second answer.
 func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) {
 	id, ok := mcp.RawJSON(m.ID).Text()
 	if !ok || !isQuestion(id) {

@@ -10,13 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// cancelStream returns the stream of the log on which a call of a session is cancelled by another replica.
+// cancelStream returns the name of the stream of a session's log on which another replica cancels a job of the session.
 func cancelStream(id mcp.ID) string {
 	digest := sha256.Sum256([]byte(id))
 	return "x" + hex.EncodeToString(digest[:16])
 }
 
-// cancelElsewhere cancels a call of a session that may be in work at another replica.
+// cancelElsewhere cancels a job of the session that may be running on another replica.
 func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 	stream := cancelStream(id)
 	if _, err := s.config.Log.Find(ctx, l.name, session.FirstID(stream)); err != nil {
@@ -25,8 +25,8 @@ func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 	_, _ = s.config.Log.Append(ctx, l.name, stream, nil, true) // it may have been cancelled before
 }
 
-// heed cancels a call when another replica was told to, and ends the session when it ended there. It returns when the
-// call is over.
+// heed cancels the job if another replica was told to, and ends the session if it ended on another replica. It returns
+// when the job is over.
 func (s *Server) heed(ctx context.Context, l *live, j *job) {
 	stream := cancelStream(j.id)
 	// What stands there already meant an earlier call with the same id, and then nothing follows.

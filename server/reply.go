@@ -11,12 +11,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// patience is how long an answer may take before it becomes an event stream, which can be resumed.
+// patience is how long an answer may take before it becomes an event stream, which a client can resume.
 const patience = time.Second
 
-// reply is the answer to one POST of a session. It is plain JSON when the result is there before the first notification
-// and within patience. Otherwise it is an event stream: everything is appended to the log of the session, and the
-// connection follows that, so that a client that lost the connection can resume.
+// reply is the answer to one POST of a session:
+//
+//	undecided ──the result comes first──────────────────────────────▶ plain JSON
+//	    │                                                                ▲
+//	    ├──no stream is possible: not accepted, or none is left──────────┘
+//	    │
+//	    └──a notification or question comes, or patience is over──▶ event stream
+//
+// An event stream is sent through the log: everything is appended to the log of the session, and the connection follows
+// the log. So a client that lost its connection can resume. Plain JSON cannot be resumed, but does without the log.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 type reply struct {
 	server  *Server
@@ -26,12 +33,12 @@ type reply struct {
 
 	mu       sync.Mutex         // guards the fields below
 	stream   string             // of the log; "" while the answer is to be plain
-	plain    bool               // it is decided: no stream
-	abandon  context.CancelFunc // ends the sending
+	plain    bool               // it is decided that the answer is no stream
+	abandon  context.CancelFunc // ends the sending of the stream
 	followed chan struct{}      // closed when nothing is sent any more
 }
 
-// newReply begins an answer. connection is what the client's leaving ends.
+// newReply begins an answer. The context connection ends when the client leaves.
 func (s *Server) newReply(connection context.Context, x *exchange, l *live) *reply {
 	p := &reply{server: s, x: x, session: l}
 	if !x.acceptsStream {
@@ -46,7 +53,8 @@ func (s *Server) newReply(connection context.Context, x *exchange, l *live) *rep
 	return p
 }
 
-// line returns the way to the client for the reply's calls: the first message makes a stream of the answer.
+// line returns the way to the client for what happens during the request. The first message on it makes the answer an
+// event stream.
 func (p *reply) line(connection context.Context) *line {
 	send := func(ctx context.Context, message []byte) error {
 		p.follow(connection)
@@ -61,7 +69,7 @@ func (p *reply) line(connection context.Context) *line {
 	return &line{carriesQuestions: p.x.acceptsStream, body: p.x.held.body, send: send, rest: rest}
 }
 
-// follow makes a stream of the answer, unless that was decided before, and lets the connection follow it.
+// follow makes the answer an event stream, unless that is decided already, and lets the connection follow it.
 func (p *reply) follow(connection context.Context) {
 	if follow := p.upgrade(connection); follow != nil {
 		go follow() // finish waits for it
@@ -74,8 +82,8 @@ func (p *reply) streamed() string {
 	return p.stream
 }
 
-// upgrade makes a stream of the answer, unless that was decided before. What it returns sends the stream to the client;
-// the caller runs it.
+// upgrade makes the answer an event stream, unless that is decided already. It returns a function that sends the stream
+// to the client, for the caller to run, or nil.
 func (p *reply) upgrade(connection context.Context) (follow func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +110,8 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 	}
 }
 
-// decide makes the answer plain, unless it is a stream already. It returns the stream.
+// decide makes the answer plain, unless it is an event stream already. It returns the name of the stream, "" if there
+// is none.
 func (p *reply) decide() string {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -113,7 +122,7 @@ func (p *reply) decide() string {
 	return p.stream
 }
 
-// finish gives the answer: message, or nothing when it is nil. It returns when the client has it, or left.
+// finish gives the answer, or ends it without one if message is nil. It returns when the client has it, or has left.
 func (p *reply) finish(ctx context.Context, status int, message []byte) {
 	stream := p.decide()
 	switch {
@@ -133,8 +142,8 @@ func (p *reply) finish(ctx context.Context, status int, message []byte) {
 	}
 }
 
-// priming returns the event that begins a stream since 2025-11-25, nil before. It holds no message but an id, so that
-// the client can resume from the start.
+// priming returns the event that begins a stream since revision 2025-11-25, nil for older ones. It has an id but no
+// message, so that the client can resume from the very beginning.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (l *live) priming(stream string) *sse.Event {
 	if l.speaks() < mcp.Revision2511 {

@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// openingTime is how long a session whose client has sent nothing since initialize is not evicted: the time of a round
-// trip and a little more. Were there no such time, sessions that are opened faster than their clients can answer would
-// end each other before their first message.
+// openingTime is how long a session cannot be evicted if its client has sent nothing since initialize: the time of a
+// round trip and a little more. Without it, sessions that are opened faster than their clients can go on would evict
+// each other before their first message.
 const openingTime = 100 * time.Millisecond
 
 // roster is the sessions that live on this instance, each in the group of its tenant and in that of its user, and the
@@ -23,15 +23,16 @@ const openingTime = 100 * time.Millisecond
 //	                          evicted ◀───────┘  └───────────────────────────────┘
 //	                  for another session              last call or stream ends
 //
-// A message only sets the time in its own session, under that session's mutex. So the queues, which the mutex of all
-// guards, show an old time for many sessions, and hold some that are in use. Both are put right for those that come to
-// the front when one has to go: a session used since moves back to where it belongs, and one in use leaves the queues
-// until it is not any more. No session ever stands behind its true place, so that one at the front whose time is right
-// is the one longest idle. Looking for it costs a session moved for each that was used meanwhile, at most.
+// A message sets the time of its session, under the mutex of that session, and does not touch the roster. So the
+// queues, which the mutex of the roster guards, show times for many sessions that are too old, and contain some
+// sessions that are in use. Both are put right when such a session comes to the front because one has to go: a session
+// that was used since moves back to where it belongs, and one in use leaves the queues until it is idle again. No
+// session ever stands behind its true place, so one at the front whose time is right is the one idle for longest.
+// Looking for it moves each session that was used meanwhile once, at most.
 //
-// A session is chosen, ended and taken out of the count in one hold of the mutex, together with the new one's entry:
-// were it taken out later, many that open sessions at once would all pass the bound. What ending it means to others
-// (subscriptions, the log) is done afterwards.
+// A session is chosen, ended and taken out of the count while the mutex is held once, together with the entry of the
+// new one. If it were taken out later, many that open sessions at the same time could all pass the bound. What its end
+// means to others (its subscriptions, its part of the log) is done afterwards.
 //
 // A roster is safe for concurrent use. Its mutex is locked before that of a session, never the other way round.
 type roster struct {
@@ -43,15 +44,15 @@ type roster struct {
 	users   map[auth.User]*group
 }
 
-// bounds are how many sessions may live at once, of a tenant and of each user of it. Zero: none.
+// bounds are how many sessions may live at once, of a tenant and of each of its users. Zero means none.
 type bounds struct{ tenant, user int }
 
 // seat is where a session stands in the roster.
 type seat struct {
 	groups [2]*group // that of its tenant and that of its user
 	index  [2]int    // in the queue of each, from 1; 0: in none
-	stamp  time.Time // by which it is queued: it was last used then, or later
-	gone   func()    // tells the metrics that it is out
+	stamp  time.Time // the time by which it is queued; it was used then, and perhaps again later
+	gone   func()    // tells the metrics that the session has ended
 }
 
 func newRoster(m *metrics.Metrics) *roster {
@@ -65,7 +66,7 @@ func (ro *roster) find(key sessionKey) *live {
 	return found
 }
 
-// each calls do with all sessions. It holds no lock meanwhile.
+// each calls do with every session. It holds no lock while it does.
 func (ro *roster) each(do func(*live)) {
 	ro.byKey.Range(func(_, l any) bool {
 		do(l.(*live))
@@ -73,9 +74,9 @@ func (ro *roster) each(do func(*live)) {
 	})
 }
 
-// add enters a session and returns it, or the one that has the key already. Where a bound is reached, the session
-// longest idle goes: evicted are those that went. They are over; the caller dissolves them. When none is idle, the
-// session is refused, and not entered.
+// add enters a session. It returns that session, or the one that has the same key already. If a bound is reached, the
+// session that has been idle longest is evicted for it. evicted are those that were: they are over, and the caller
+// dissolves them. If none is idle, the new session is refused and not entered.
 func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *refusal) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -95,7 +96,8 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 	return l, evicted, nil
 }
 
-// makeRoomLocked evicts as many sessions as there are too many for one more: one, unless a reload lowered the bound.
+// makeRoomLocked evicts as many sessions as there are too many for one more. That is one, unless a reload has lowered
+// the bound.
 func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *refusal) {
 	if b.user == 0 || b.tenant == 0 {
 		return nil, errNoSessions
@@ -111,7 +113,7 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 		}
 		return true
 	}
-	if !evict(ro.users[l.user], b.user) { // first: whoever makes room there makes it in the tenant, too
+	if !evict(ro.users[l.user], b.user) { // first, because an evicted session of the user makes room in the tenant too
 		return evicted, errUserSessions
 	}
 	if !evict(ro.tenants[l.user.TenantID], b.tenant) {
@@ -120,7 +122,8 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 	return evicted, nil
 }
 
-// evictLocked ends the session of a group that is longest idle, and takes it out. It returns nil when none is idle.
+// evictLocked ends the session of the group that has been idle longest, and takes it out. It returns nil if none is
+// idle.
 func (ro *roster) evictLocked(g *group, now time.Time) *live {
 	for len(g.queue) > 0 {
 		l := g.queue[0]
@@ -131,7 +134,7 @@ func (ro *roster) evictLocked(g *group, now time.Time) *live {
 		case since.After(l.seat.stamp):
 			queueLocked(l, since)
 		case since.After(now):
-			return nil // this one and all behind it were opened just now
+			return nil // this session, and all behind it, were opened just now
 		default:
 			ro.removeLocked(l)
 			l.evictedBy = limitOf(g.kind)
@@ -166,8 +169,8 @@ func (ro *roster) removeLocked(l *live) {
 	}
 }
 
-// requeue puts a session at its place: after its client's first message, and when it is not in use any more though it
-// left the queues because it was.
+// requeue puts a session where it belongs in the queues. It is called after the first message of a client, and when a
+// session that had left the queues because it was in use is idle again.
 func (ro *roster) requeue(l *live) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -176,7 +179,7 @@ func (ro *roster) requeue(l *live) {
 	}
 }
 
-// groupOf returns a group, new when it must be.
+// groupOf returns the group with that key, and makes it if there is none.
 func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 	g := groups[key]
 	if g == nil {
@@ -186,7 +189,7 @@ func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 	return g
 }
 
-// queueLocked puts a session where it belongs in the queues when it was last used at that time.
+// queueLocked puts a session where it belongs in the queues if stamp is when it was last used.
 func queueLocked(l *live, stamp time.Time) {
 	l.seat.stamp = stamp
 	for kind, g := range l.seat.groups {
@@ -221,7 +224,7 @@ func limitOf(kind int) string {
 	return "sessions"
 }
 
-// group is the sessions of a tenant or of a user.
+// group holds the sessions of one tenant or of one user.
 type group struct {
 	kind  int
 	count int     // of all of them

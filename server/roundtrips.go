@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// What one request of a session may ask of its client.
+// Bounds of what one request of a session may ask of its client.
 const (
 	maxRounds    = 8               // of questions
 	maxQuestions = 32              // in one round
@@ -29,18 +29,18 @@ var (
 	errPauses     = errors.New("it is not ready in time")
 )
 
-// line is the way to the client of a session while a request is in work.
+// line is the way to the client of a session while a request of it is being answered.
 type line struct {
 	carriesQuestions bool
-	body             int64 // bytes of the body that the request came in
-	// send sends a message. The error is errNoLine when this client takes no stream.
+	body             int64 // bytes of the body in which the request came
+	// send sends a message. The error is errNoLine if this client accepts no stream.
 	send func(ctx context.Context, message []byte) error
-	// rest gives back the request's place among those in work: a human may take long, and what follows has a place of
-	// the desk. It may be called again.
+	// rest gives back the place of the request among those in work, since a human may take long to answer. The desk
+	// counts the call all the while. rest may be called again.
 	rest func()
 }
 
-// notify sends a notification. A client that takes no stream is not told.
+// notify sends a notification. A client that accepts no stream does not get it.
 func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 	err := w.send(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
 	if errors.Is(err, errNoLine) {
@@ -49,8 +49,18 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 	return err
 }
 
-// roundTrips is one request of a session on its way to a result that asks for nothing. What the desk asks in between
-// goes to the client as requests of ours; its answers come back through the log, so they may arrive at any replica.
+// roundTrips is one request of a session on its way to a result that asks for nothing more. The desk answers a request
+// with questions; the door sends these to the client as requests of its own, and then repeats the request with the
+// answers:
+//
+//	client ──request──▶ door ──round 1──▶ desk
+//	                    door ◀─questions── desk
+//	client ◀─questions─ door
+//	client ──answers──▶ log ──▶ door ──round 2──▶ desk
+//	                    door ◀───── result ─────── desk
+//	client ◀──result─── door
+//
+// The answers come back through the log of the session, because they may arrive at another replica.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
 	server   *Server
@@ -72,7 +82,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 	}}
 	if m.Method == mcp.MethodTasksResult {
-		way.rest() // it waits as long as its task runs
+		way.rest() // the request waits for as long as its task runs
 	}
 	result, told := rt.run(ctx)
 	if told != nil {
@@ -113,28 +123,28 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		}
 		caller, ok := rt.server.resolve(rt.caller.Principal)
 		if !ok {
-			_, _ = rt.giveUp(ctx, errGone) // the client learns less
+			_, _ = rt.giveUp(ctx, errGone) // the client is told only that the call ended
 			return mcp.Object{}, errGone
 		}
 		rt.caller = caller
 	}
 }
 
-// giveUp ends a request that has no result. It goes to the desk once more, with its end, for whoever holds something
-// open in wait for the answers.
+// giveUp ends a request that gets no result. It sends the request to the desk once more, with a context that has ended,
+// so that a source which keeps something open for the answers lets go of it.
 func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.Error) {
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(err)
 	last := rt.request
 	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
-	_, _ = rt.server.handle(ended, rt.caller, &last) // what it says is known
+	_, _ = rt.server.handle(ended, rt.caller, &last) // its answer is only that its context has ended
 	if ctx.Err() != nil {
 		return mcp.Object{}, errGone
 	}
 	return unanswerable(rt.request.Method, err)
 }
 
-// pause waits before the nth try in a row.
+// pause waits before a request is tried again. n is how many times in a row it has been, this time included.
 func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return errPauses
@@ -155,7 +165,8 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	}
 }
 
-// awaitMore waits until the log may have more, at most as long as a stream in it needs to be read to be kept.
+// awaitMore waits until the log may have more, but at most until the stream must be read again in order not to be
+// forgotten.
 func (s *Server) awaitMore(ctx context.Context, more <-chan struct{}) error {
 	again := time.NewTimer(s.config.Heartbeat)
 	defer again.Stop()

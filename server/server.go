@@ -28,10 +28,10 @@ type Config struct {
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
 	Seal    *seal.Ring                                                      // of session ids
 	Log     session.Log
-	// Shared says that Log is also that of other replicas, which have the same keys in Seal. Each legacy session then
-	// lives on all of them: any may be asked, and any may get the answers to what the client is asked. That takes a
-	// look into Log for every message. Those over HTTP+SSE, subscriptions and their notices stay with the replica that
-	// has them, and SessionIdle ends none.
+	// Shared tells that other replicas use the same Log and have the same keys in Seal. Each legacy session then lives
+	// on all of them: the client may send its requests, and its answers to questions, to any. Every message costs a
+	// look into Log. Sessions over HTTP+SSE, and subscriptions with their notices, stay on the replica that has them.
+	// No shared session ends because of SessionIdle.
 	Shared  bool
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
@@ -50,12 +50,12 @@ type Config struct {
 // Settings are the parts of the config that a reload may change.
 type Settings struct {
 	PublicURL string   // what clients type, without /mcp
-	Issuers   []string // in force; no stream outlives its own
+	Issuers   []string // in force; a stream ends when the issuer of its token is not among them any more
 	// AuthorizationServers are the issuers that clients can go to for a token: the metadata names them, and every 401
 	// leads there. Empty: there is no metadata.
 	AuthorizationServers []string
 	AllowedOrigins       []string
-	AllowedHosts         []string // host or host:port values that are accepted; one without port accepts any
+	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
 }
 
@@ -118,7 +118,8 @@ func orDefault[T int | int64 | time.Duration](value, fallback T) T {
 	return value
 }
 
-// Handler returns the handler of the client listener. Only what stands here is served, on exactly these paths.
+// Handler returns the handler of the client listener. It serves only the paths that are listed here, exactly as they
+// are.
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	// Every request, to whatever path, is:
@@ -142,7 +143,7 @@ func (s *Server) Handler() http.Handler {
 	return r
 }
 
-// Run ends sessions that nobody uses any more and sums up refusals of strangers, until ctx ends.
+// Run ends sessions that nobody has used for too long and records the sums of refused strangers, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
@@ -161,10 +162,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// EndStreams ends every open event stream properly, and refuses every one opened later: the first step of a shutdown. A
-// stream that a call waits on ends with the answer to that call.
+// EndStreams ends every open event stream properly and refuses new ones. It is the first step of a shutdown. A stream
+// that a call waits on ends with the answer to that call.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
-// Wait refuses further requests and returns when none is in work any more, or ctx ends; then it cancels the calls among
-// them and says how many they were.
+// Wait refuses further requests and returns when none is in work any more. If ctx ends first, it cancels those that are
+// left and returns how many they were.
 func (s *Server) Wait(ctx context.Context) int { return s.jobs.wait(ctx) }

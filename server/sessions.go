@@ -21,12 +21,12 @@ var (
 	errSessionEnded = errors.New("the session has ended")
 )
 
-// sessions are those that live on this instance.
+// sessions opens, finds and ends the sessions that live on this instance.
 type sessions struct {
 	ring       *seal.Ring
 	log        session.Log
 	generation [generationSize]byte
-	shared     bool // log is that of other replicas, too
+	shared     bool // other replicas use the same log
 	idle       time.Duration
 	maxAge     time.Duration
 	roster     *roster
@@ -41,8 +41,8 @@ func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logg
 	}
 }
 
-// open makes a session for a caller, and its id. The session longest idle of its user or tenant ends for it when there
-// are as many as may be; when none is idle, the new one is refused.
+// open makes a session for a caller, and its id. If the tenant or the user has as many sessions as it may have, the one
+// that has been idle longest ends for it; if none is idle, the new one is refused.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, capabilities mcp.Object) (l *live, id string, refused *refusal, err error) {
 	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: capabilities}
 	id, err = ss.ring.Seal(purpose, t.encode())
@@ -53,7 +53,7 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, 
 	return l, id, refused, nil
 }
 
-// liveOf returns a session as its ticket describes it.
+// liveOf returns the session that a ticket describes.
 func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
@@ -66,7 +66,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	return l
 }
 
-// adopt makes a session that another replica opened one of this instance too, as open does.
+// adopt makes a session that another replica opened a session of this instance too. The bounds of open apply.
 func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
 	l := ss.liveOf(t, c.Principal, true)
 	if !time.Now().Before(l.expiry) {
@@ -76,7 +76,7 @@ func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*li
 	return ss.add(ctx, l, c)
 }
 
-// add enters a session, and ends those that have to go for it. It returns the session that has the key.
+// add enters a session, and ends those that are evicted for it. It returns the session that has the key.
 func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *refusal) {
 	var b bounds
 	b.tenant, b.user = c.Tenant.Sessions()
@@ -90,8 +90,9 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 	return entered, refused
 }
 
-// find returns the session that id names, when it is the caller's and alive. A foreign, forged, unknown, ended or
-// expired one, and one of another instance, is not found, and only the log tells which of these it is.
+// find returns the session that id names, if it belongs to the caller and is alive. The client is not told why a
+// session is not found: the id may be forged, unknown, of somebody else or of another instance, or the session may have
+// ended or expired. Only the log tells.
 func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
 	plain, err := ss.ring.Open(purpose, id)
 	if err != nil {
@@ -118,7 +119,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
 	idle := ss.idle
-	if shared { // it may have been in use elsewhere
+	if shared { // another replica may have served it meanwhile
 		idle = ss.maxAge
 	}
 	now := time.Now()
@@ -136,8 +137,8 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 // keptLevel is the name under which the log keeps a session's log level.
 const keptLevel = "level"
 
-// refresh learns what other replicas were told of a session. It is false when the session has ended. Its client's
-// handshake is over: this replica opened it, or another one did and the client goes on here.
+// refresh learns what other replicas were told about the session. It is false if the session has ended. It also takes
+// the handshake for finished: this replica opened the session, or another one did and the client goes on here.
 func (ss *sessions) refresh(ctx context.Context, l *live) bool {
 	name, err := ss.log.Kept(ctx, l.name, keptLevel)
 	if level, ok := mcp.LevelOf(name); ok {
@@ -159,16 +160,17 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 	return nil, errSession
 }
 
-// end ends a session: its calls are cancelled, its streams end, its events are forgotten. how is for the log.
+// end ends a session: its jobs are cancelled, its streams end, and its events are forgotten. how says for the log why
+// it ended.
 func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	ss.roster.remove(l)
 	if l.close() {
 		ss.departed.add(l.key, how)
-		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
+		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // the log forgets old events by itself
 	}
 }
 
-// sweep ends the sessions that nobody used for too long.
+// sweep ends the sessions that nobody has used for too long.
 func (ss *sessions) sweep(ctx context.Context) {
 	now := time.Now()
 	ss.roster.each(func(l *live) {
@@ -183,10 +185,10 @@ func (ss *sessions) sweep(ctx context.Context) {
 	})
 }
 
-// forgetEvents forgets the events of a session that ended for want of use or room. One that lives on other replicas
-// too, goes on there, and may come back.
+// forgetEvents forgets the events of a session that ended because it was not used, or to make room. A shared session
+// goes on at other replicas and may come back here, so its events are kept.
 func (ss *sessions) forgetEvents(ctx context.Context, l *live) {
 	if !l.shared {
-		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // what is not forgotten now is when it is old
+		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // the log forgets old events by itself
 	}
 }

@@ -13,38 +13,39 @@ import (
 
 const (
 	strangersWindow = time.Minute // for which refusals are summed up
-	strangersShown  = 5           // refusals of one stranger in a window that are on record one by one
-	maxStrangers    = 1000        // in a window that have a sum of their own; all others share one for each outcome
+	strangersShown  = 5           // refusals of one stranger in a window that are recorded one by one
+	maxStrangers    = 1000        // with a sum of their own in a window; all others share one for each outcome
 
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
 )
 
-// strangers puts refusals of callers on record whose token did not verify. No limit bounds how many there are, so of
-// each address only the first ones for a reason in a window are on record one by one; of the rest there is one line
-// with their number when the window ends. It is safe for concurrent use.
+// strangers decides how refusals of callers whose token did not verify are put on record. No limit bounds how many such
+// refusals there are. So the first few of each address and reason in a window of time are recorded one by one; of the
+// others, one line with their number is recorded when the window ends. It is safe for concurrent use.
 type strangers struct {
 	mu   sync.Mutex // guards the field below
 	seen map[stranger]*seen
 }
 
-// stranger is what is summed up: refusals of an address, or of a /64 network of IPv6, for one reason. Tokens of
-// different issuers are not summed up together, where the signature says whose they are: many clients may come from one
-// address. The zero network stands for all for whom there is no place.
+// stranger is the key under which refusals are summed up: an address (or a /64 network of IPv6) and a reason. If the
+// signature of a token says which issuer it is from, refusals of different issuers are counted apart, because many
+// clients may share one address. The zero network stands for all for whom there is no room.
 type stranger struct {
 	network         netip.Prefix
 	outcome, reason string
 	issuer          string // one of the config; "" for none that is known
 }
 
-// seen is what a stranger did in this window.
+// seen is how often a stranger was refused in this window.
 type seen struct {
 	shown int
-	sum   audit.Record // of what was not shown; its Count is zero while all was
+	sum   audit.Record // of the refusals beyond those; its Count is zero if there are none
 }
 
 func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen)} }
 
-// recordStranger puts a refusal of an unverified caller on record, or counts it for the line at the window's end.
+// recordStranger puts the refusal of an unverified caller on record, or counts it for the line at the end of the
+// window.
 func (x *exchange) recordStranger(outcome, reason string) {
 	if x.server.strangers.shows(x, outcome, reason) {
 		x.record(outcome, reason)
@@ -53,7 +54,7 @@ func (x *exchange) recordStranger(outcome, reason string) {
 	x.server.config.Metrics.Refused(outcome, "", reason)
 }
 
-// shows tells whether a refusal is to be on record by itself. Otherwise it is counted.
+// shows tells whether the refusal is to be recorded by itself. If not, it has been added to a sum.
 func (s *strangers) shows(x *exchange, outcome, reason string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *strangers) shows(x *exchange, outcome, reason string) bool {
 	return false
 }
 
-// add counts a refusal.
+// add adds a refusal to the sum.
 func (o *seen) add(who stranger, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
@@ -88,7 +89,7 @@ func (o *seen) add(who stranger, at time.Time) {
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))
 }
 
-// networkOf returns the network whose refusals are summed up: of IPv6, one host has a /64.
+// networkOf returns the network whose refusals are summed up together. One host with IPv6 usually has a whole /64.
 func networkOf(remote string) netip.Prefix {
 	address, err := netip.ParseAddr(remote)
 	if err != nil {
@@ -111,7 +112,7 @@ func remoteName(network netip.Prefix) string {
 	return network.String()
 }
 
-// sums begins a new window, and returns the sums of the one before in the order of time.
+// sums ends the window, begins a new one, and returns the sums of the one that ended, in the order of time.
 func (s *strangers) sums() []audit.Record {
 	s.mu.Lock()
 	before := s.seen
@@ -129,7 +130,7 @@ func (s *strangers) sums() []audit.Record {
 	return sums
 }
 
-// recordStrangers puts the sums of a window on record.
+// recordStrangers puts the sums of the window on record and begins a new one.
 func (s *Server) recordStrangers(ctx context.Context) {
 	for _, sum := range s.strangers.sums() {
 		s.records.Refuse(ctx, sum)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// expiryLeeway is how long a stream lives on after the token that opened it: that long clocks may differ.
+	// expiryLeeway is how long a stream may outlive the token that opened it, because clocks may differ by that much.
 	expiryLeeway = 30 * time.Second
 	// retry is how long a client whose stream ended waits before it resumes.
 	retry = time.Second
@@ -19,17 +19,18 @@ const (
 	keptBuffer = 4 << 10
 )
 
-// streamPlace is a place among the open streams, of the tenant and of the server.
+// streamPlace is one of the places for event streams, of the tenant and of the whole server. It was taken and must be
+// given back.
 type streamPlace struct {
 	server *Server
 	closed func()
 }
 
-// takeStreamPlace takes a place for a stream of the given kind: get, post, listen, sse.
+// takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen, sse.
 func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
 	select {
 	case <-s.draining:
-		if kind != "post" { // the answer to a call may still take this form
+		if kind != "post" { // a call that is being answered may still need a stream
 			return nil, errDraining
 		}
 	default:
@@ -47,8 +48,8 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 	return &streamPlace{s, closed}, nil
 }
 
-// resolve finds anew who a stream is for. It is false when the tenant is not served any more, or the issuer whose token
-// opened the stream is not in force any more: a stream outlives neither.
+// resolve finds out anew what the principal of a stream may do. It is false if the tenant is not served any more, or
+// the issuer of the token with which the stream was opened is not in force any more: a stream outlives neither.
 func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	settings := s.config.Settings()
 	if !slices.Contains(settings.Issuers, p.Issuer) {
@@ -58,19 +59,20 @@ func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	return caller, err == nil
 }
 
+// leave gives the place back.
 func (p *streamPlace) leave() {
 	p.server.streams.Add(-1)
 	p.closed()
 }
 
-// stream is an open event stream to one client: the one place that knows how such a stream is held. One goroutine at a
+// stream is an open event stream to one client, and the one place that knows how bytes reach it. One goroutine at a
 // time uses it.
 type stream struct {
 	x      *exchange
 	buffer []byte
 }
 
-// openStream answers with an event stream.
+// openStream answers the request with an event stream.
 func openStream(x *exchange) (*stream, error) {
 	h := x.Header()
 	h.Set("Content-Type", streamType)
@@ -81,18 +83,18 @@ func openStream(x *exchange) (*stream, error) {
 	return &stream{x: x}, x.control.Flush()
 }
 
-// allowWrite gives the client its time for the next write.
+// allowWrite gives the client a new deadline for accepting the next write.
 func (x *exchange) allowWrite() {
 	_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
 }
 
-// send writes one event. An error means that the client is gone, or too slow.
+// send writes one event. An error means that the client is gone or too slow.
 func (o *stream) send(e sse.Event) error {
 	o.buffer = sse.Append(o.buffer[:0], e)
 	return o.flush()
 }
 
-// comment writes a comment, so that no load balancer takes the stream for dead.
+// comment writes a comment, so that no load balancer cuts the stream for being silent.
 func (o *stream) comment() error {
 	o.buffer = sse.AppendComment(o.buffer[:0], "")
 	return o.flush()
@@ -113,5 +115,5 @@ func (o *stream) flush() error {
 	return o.x.control.Flush()
 }
 
-// close lets the end of the stream reach the client.
+// close gives the client time to get the end of the stream.
 func (o *stream) close() { o.x.allowWrite() }

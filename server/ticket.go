@@ -20,17 +20,17 @@ const (
 	ticketSize     = 1 + generationSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
 )
 
-// ticket is what a session id says. It is sealed, so only this gateway can read or make one, and it is of use only to
-// the principal it was made for: possession proves nothing. What the client is never said to change is in it, so that
-// another replica can serve the session.
+// ticket is what the id of a session says. It is sealed, so only gateways with the same keys can make or read one. It
+// can be used only by the owner that it was made for, so possessing the id alone is worth nothing. It holds everything
+// about the session that does not change, so that another replica can serve the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 type ticket struct {
 	generation   [generationSize]byte // of the process that opened the session
 	key          sessionKey
 	owner        [sha256.Size]byte
 	opened       time.Time  // in seconds
-	revision     string     // as negotiated; over HTTP+SSE, where the handshake comes later, it says nothing
-	capabilities mcp.Object // what the client can be asked; over HTTP+SSE it says nothing
+	revision     string     // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
+	capabilities mcp.Object // what the client can be asked; means nothing over HTTP+SSE
 }
 
 type sessionKey [keySize]byte
@@ -42,7 +42,7 @@ func newKey() (k sessionKey) {
 
 func (k sessionKey) String() string { return hex.EncodeToString(k[:]) }
 
-// encode returns the ticket in its fixed layout.
+// encode returns the ticket in its fixed layout. A change of the layout needs a new ticketVersion.
 func (t *ticket) encode() []byte {
 	out := make([]byte, 0, ticketSize)
 	out = append(out, ticketVersion)
@@ -69,7 +69,8 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	return t, mcp.EraOf(t.revision) == mcp.Legacy
 }
 
-// askable are the things that a client can be asked, each one bit of a ticket. A part follows the whole.
+// askable lists what a client can be asked; each entry is one bit of a ticket. A part follows the whole that it belongs
+// to.
 var askable = [...]struct{ name, part string }{
 	{"elicitation", ""},
 	{"elicitation", "form"},
@@ -80,7 +81,7 @@ var askable = [...]struct{ name, part string }{
 	{"sampling", "tools"},
 }
 
-// encodeCapabilities returns capabilities in the form of mcp.CapabilitiesOf as bits.
+// encodeCapabilities returns capabilities, in the form of mcp.CapabilitiesOf, as bits.
 func encodeCapabilities(capabilities mcp.Object) (bits byte) {
 	for i, one := range askable {
 		if one.part == "" && capabilities.Has(one.name) || one.part != "" && capabilities.Object(one.name).Has(one.part) {

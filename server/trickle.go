@@ -10,17 +10,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// trickle is the answer to one request: plain JSON while it can be, an event stream from the first notification on. A
-// request that takes long becomes one too, as load balancers cut what is silent.
+// trickle is the answer to one modern request: plain JSON for as long as it can be, and an event stream from the first
+// notification on. A request that takes long becomes an event stream too, because load balancers cut connections that
+// are silent.
 type trickle struct {
 	server *Server
 	x      *exchange
 	timer  *time.Timer
 
-	mu    sync.Mutex // guards the fields below, and the connection while a call is in work
-	out   *stream    // nil while the answer is to be plain
+	mu    sync.Mutex // guards the fields below, and the connection while the call is under way
+	out   *stream    // nil as long as the answer is not a stream
 	place *streamPlace
-	plain bool // it is decided: no stream, or nothing more to send
+	plain bool // it is decided that the answer is no stream, or that nothing more is sent
 }
 
 func (s *Server) newTrickle(x *exchange) *trickle {
@@ -31,8 +32,8 @@ func (s *Server) newTrickle(x *exchange) *trickle {
 	return t
 }
 
-// notify sends a notification. It gives up silently on a client that takes no stream; a client that is gone ends the
-// call through its context.
+// notify sends a notification. If the client accepts no stream, nothing is sent; if the client is gone, its context
+// ends the call.
 func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,7 +44,7 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	return t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
 }
 
-// beat breaks the silence.
+// beat breaks the silence on the connection.
 func (t *trickle) beat() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +53,7 @@ func (t *trickle) beat() {
 	}
 }
 
-// openLocked begins the stream unless it is open. It is false when there is to be none.
+// openLocked makes the answer a stream, unless it is one. It is false if the answer must be plain.
 func (t *trickle) openLocked() bool {
 	if t.plain || t.out != nil {
 		return !t.plain
@@ -63,11 +64,11 @@ func (t *trickle) openLocked() bool {
 		return false
 	}
 	t.place = place
-	t.out, _ = openStream(t.x) // when the client is gone, the next write says so too
+	t.out, _ = openStream(t.x) // if the client is gone, the next write fails too
 	return true
 }
 
-// finish gives the answer.
+// finish sends the result or the error, in the form that the answer has by now.
 func (t *trickle) finish(a *answer) {
 	if t.timer != nil {
 		t.timer.Stop()

@@ -6,17 +6,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// Calls of one tenant that wait for their clients: for answers, or to be tried again. A human may take long, so they
-// give back their places among the requests in work, and have these instead.
+// Bounds of the calls of one tenant that wait for their clients: for answers, or until they are tried again. A human
+// may take long, so such a call gives back its place among the requests in work and takes one of these instead.
 const (
-	maxWaiting      = 256      // one user half of them
-	maxWaitingBytes = 16 << 20 // of their requests' bodies, which count among maxBodies all the while
+	maxWaiting      = 256      // of which one user may have half
+	maxWaitingBytes = 16 << 20 // of the bodies of their requests, which count towards maxBodies all the while
 )
 
-// waiting are the calls that wait for their clients. It is safe for concurrent use.
+// waiting counts the calls that wait for their clients. It is safe for concurrent use.
 type waiting struct {
 	mu    sync.Mutex     // guards the fields below
-	calls map[string]int // by tenant, and by tenant and user
+	calls map[string]int // by tenant, and by user
 	bytes map[string]int64
 }
 
@@ -24,8 +24,8 @@ func newWaiting() *waiting {
 	return &waiting{calls: make(map[string]int), bytes: make(map[string]int64)}
 }
 
-// enter takes a place for a call whose request has a body of that many bytes. leave gives it back and is called once;
-// it is nil when there is none.
+// enter takes a place for a call whose request has a body of that many bytes. leave gives the place back and is called
+// once; it is nil if there is no place.
 func (a *waiting) enter(c gateway.Caller, body int64) (leave func()) {
 	tenant := c.Tenant.ID
 	user := c.Principal.User().Key()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -54,8 +55,10 @@ type Error struct {
 	// Issuer is whose key signed the token, as it is configured. It is empty while no signature was verified: then
 	// nothing in the token is known to be true, and a caller that is told more than that learns by trying.
 	Issuer string
-	// Claimed is whose the token says it is, where Issuer is empty and the token has a form. Anybody may have written it:
-	// it is of any length, has any characters, and serves to find out what was sent, nothing else.
+	// Claimed is whose the token says it is, where Issuer is empty and the token has a form. An issuer that is not known is
+	// named only when it has the form of an address: any other text may be something that was not meant to be shown, a
+	// secret in the wrong place for instance. Anybody may have written it: it is of any length, has any characters, and
+	// serves to find out what was sent, nothing else.
 	Claimed string
 	// Audience is what a token with Reason audience says that it is for, and Expected what its issuer is configured with.
 	// Audience is the issuer's choice: of any length, and with any characters. Both are shared: do not modify.
@@ -76,6 +79,16 @@ func claiming(err error, issuer string) error {
 	claimed := *refused // others may share it
 	claimed.Claimed = issuer
 	return &claimed
+}
+
+// address returns an issuer that has the form of an address, and "" for any other text.
+// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
+func address(issuer string) string {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return ""
+	}
+	return issuer
 }
 
 // refuse returns an *Error with a cause of constant text.
@@ -177,7 +190,7 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	}
 	from := v.issuers[p.claims.issuer]
 	if from == nil {
-		return nil, &Error{Reason: "issuer", Claimed: p.claims.issuer}
+		return nil, &Error{Reason: "issuer", Claimed: address(p.claims.issuer)}
 	}
 	set, keys, err := from.find(ctx, p, v.now)
 	if err == nil {

@@ -134,7 +134,7 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 		n.forgotten = n.open[len(n.open)-1]
 	}
 	switch {
-	case key && strings.Contains(strings.TrimSpace(t.Origin), "\n"):
+	case key && len(n.open) == 0 && tokens[i+1].Position.Line > t.Position.Line, key && strings.Contains(strings.TrimSpace(t.Origin), "\n"):
 		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
 			return "the line below this is indented too far: this key has its value already"
 		}

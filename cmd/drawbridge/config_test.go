@@ -332,6 +332,25 @@ func TestPiecesSayWhatTheWholeSays(t *testing.T) {
 	}
 }
 
+// TestPiecesAreNoMoreLenientThanTheWhole: what the parser refuses in a small file is refused in a large one.
+func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
+	for _, text := range []string{"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n", "tenants:\n{\n a: 1\n}\n"} {
+		for _, most := range []int{1, len(text)} {
+			r := newReader("pieces.yaml", nil, nil, testEnvironment)
+			tokens, err := scan(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.checkTokens(tokens) {
+				r.block(tokens, most)
+			}
+			if len(r.problems) == 0 {
+				t.Errorf("%q in pieces of %d: no problem", text, most)
+			}
+		}
+	}
+}
+
 // TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
 func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	const many = 50_000

@@ -156,7 +156,8 @@ func (r *reader) block(tokens token.Tokens, most int) *node {
 // blockMember reads one key of a mapping with its value: key, colon and the rest.
 func (r *reader) blockMember(into *node, tokens token.Tokens, most int) bool {
 	key, rest := tokens[0], tokens[2:]
-	below := len(rest) > 0 && rest[0].Position.Line > key.Position.Line && rest[0].Position.Column >= key.Position.Column
+	below := len(rest) > 0 && rest[0].Position.Line > key.Position.Line &&
+		(rest[0].Position.Column > key.Position.Column || isEntry(rest, 0) && rest[0].Position.Column == key.Position.Column)
 	if len(tokens) > most && below {
 		value := r.block(rest, most)
 		into.members = append(into.members, member{name: key.Value, key: r.nodeAt(key), value: value})

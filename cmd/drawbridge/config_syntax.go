@@ -134,6 +134,8 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 		n.forgotten = n.open[len(n.open)-1]
 	}
 	switch {
+	case losesTab(t):
+		return `a tab in a text without quotes; write a space, or \t in double quotes`
 	case key && len(n.open) == 0 && tokens[i+1].Position.Line > t.Position.Line, key && strings.Contains(strings.TrimSpace(t.Origin), "\n"):
 		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
 			return "the line below this is indented too far: this key has its value already"
@@ -150,6 +152,13 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 		return "a colon and a value are missing after this; between { } stands key: value"
 	}
 	return ""
+}
+
+// losesTab tells whether the library leaves a tab out of a text without quotes, which would make another text of it: of
+// "deny<tab>_all" the name deny_all.
+func losesTab(t *token.Token) bool {
+	quoted := t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
+	return !quoted && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t")
 }
 
 // indent begins a level of indentation at t, or goes back to one.

@@ -351,6 +351,26 @@ func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
 	}
 }
 
+// TestTabsAreNotLostFromTexts: the library leaves them out of a text without quotes, and "read<tab>_all" was read_all.
+func TestTabsAreNotLostFromTexts(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"a: read\t_all\n", "tabs.yaml:1:4: a tab in a text without quotes; write a space, or \\t in double quotes"},
+		{"ten\tants: {}\n", "tabs.yaml:1:1: a tab in a text without quotes; write a space, or \\t in double quotes"},
+		{"a: [1\t2]\n", "tabs.yaml:1:5: a tab in a text without quotes; write a space, or \\t in double quotes"},
+		{"a: x\t# a comment\t\n", ""},
+		{"a:\tx\t\n", ""},
+		{"a: [x\t,\ty\t]\n", ""},
+		{"a: \"x\ty\"\n", ""},
+		{"a: |\n  x\ty\n", ""},
+	} {
+		r := newReader("tabs.yaml", nil, nil, testEnvironment)
+		r.parseYAML([]byte(test.text))
+		if got := errorText(r.problems); len(r.problems) > 0 && got != test.want || len(r.problems) == 0 && test.want != "" {
+			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
+		}
+	}
+}
+
 // TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
 func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	const many = 50_000

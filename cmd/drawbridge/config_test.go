@@ -371,6 +371,22 @@ func TestTabsAreNotLostFromTexts(t *testing.T) {
 	}
 }
 
+// TestLineBreaksOfWindowsMeanTheSame: the scanner keeps those in a text in quotes that are a space or nothing.
+func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
+	const text = "a: \"x\n  y\"\nb: 'x\n\n  y'\nc: x\n  y\nd: |\n  x\n  y\ne: >-\n  x\n  y\nf: [\"x\n  y\", {z: \"x\n  y\"}]\n"
+	read := func(text string) *node {
+		r := newReader("lines.yaml", nil, nil, testEnvironment)
+		n := r.parseYAML([]byte(text))
+		if len(r.problems) > 0 {
+			t.Fatal(r.problems)
+		}
+		return n
+	}
+	if diff := cmp.Diff(read(text), read(strings.ReplaceAll(text, "\n", "\r\n")), cmp.AllowUnexported(node{}, member{})); diff != "" {
+		t.Errorf("-LF +CRLF:\n%s", diff)
+	}
+}
+
 // TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
 func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	const many = 50_000

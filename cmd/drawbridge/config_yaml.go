@@ -45,6 +45,7 @@ func (r *reader) parseYAML(data []byte) *node {
 		return nil
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
+	text = strings.ReplaceAll(text, "\r\n", "\n") // the scanner would keep breaks in quotes that are folded to spaces
 	if line := tabbedLine(text); line > 0 {
 		r.fault(&node{file: r.file, line: line, col: 1}, "a tab in a line of more than 64 KiB; write spaces, or \\t in double quotes")
 		return nil

@@ -125,16 +125,25 @@ func (r *reader) pattern(n *node) string {
 	return filepath.Join(directory, n.text)
 }
 
-// matching returns the files that a pattern names, in order. A * matches no name that begins with a dot: editors leave
-// such files beside those that they write.
+// matching returns the files that a pattern names, in order. A * matches no name that begins with a dot, of a file or a
+// directory: editors leave such files beside those that they write, and a volume has a directory ..data of what it shows.
 func matching(pattern string) ([]string, error) {
+	pattern = filepath.Clean(pattern) // so that its parts are those of what it matches
 	files, err := filepath.Glob(pattern)
-	hidden := func(name string) bool { return strings.HasPrefix(filepath.Base(name), ".") }
-	if !hidden(pattern) {
-		files = slices.DeleteFunc(files, hidden)
-	}
+	parts := strings.Split(pattern, string(filepath.Separator))
+	files = slices.DeleteFunc(files, func(file string) bool { return hidden(parts, file) })
 	slices.Sort(files)
 	return files, err
+}
+
+// hidden tells whether a part of a file's name begins with a dot and that of the pattern does not.
+func hidden(pattern []string, file string) bool {
+	for i, name := range strings.Split(file, string(filepath.Separator)) {
+		if strings.HasPrefix(name, ".") && i < len(pattern) && !strings.HasPrefix(pattern[i], ".") {
+			return true
+		}
+	}
+	return false
 }
 
 func areOneFile(a, b string) bool {

@@ -106,3 +106,29 @@ func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 		}
 	}
 }
+
+// TestHiddenDirectoriesAreNotIncluded: a volume that shows a config has a directory ..data with all of it, and a checkout
+// has .git.
+func TestHiddenDirectoriesAreNotIncluded(t *testing.T) {
+	file := including(t, nil)
+	dir := filepath.Dir(file)
+	for _, name := range []string{"teams/globex", "teams/..data", ".hidden/acme"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name, "t.yaml"), "tenants: {}\n")
+	}
+	for _, test := range []struct{ pattern, want string }{
+		{"teams/*/t.yaml", "teams/globex/t.yaml"},
+		{"*/*/t.yaml", "teams/globex/t.yaml"},
+		{"teams/.*/t.yaml", "teams/..data/t.yaml"},
+		{".hidden/*/t.yaml", ".hidden/acme/t.yaml"},
+		{"teams//g*/t.yaml", "teams/globex/t.yaml"},
+	} {
+		r := newReader(file, nil, nil, testEnvironment)
+		got, err := matching(r.pattern(&node{file: file, text: test.pattern}))
+		if err != nil || len(got) != 1 || got[0] != filepath.Join(dir, test.want) {
+			t.Errorf("%s: got %q, %v, want %s", test.pattern, got, err, test.want)
+		}
+	}
+}

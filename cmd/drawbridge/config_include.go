@@ -63,11 +63,11 @@ func (r *reader) includes(root *node, known fields) bool {
 
 // include reads one file and reports whether that could be done.
 func (r *reader) include(root *node, file string, at *node, known fields) bool {
+	data, err := r.source(file) // also of one that is refused: when it is mended, that is to be noticed
 	if areOneFile(file, root.file) {
 		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
 		return false
 	}
-	data, err := r.source(file)
 	if err != nil {
 		r.fault(at, "%s", err)
 		return false

@@ -132,3 +132,30 @@ func TestHiddenDirectoriesAreNotIncluded(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkToTheConfigIsNoticedWhenItIsMended: what is refused for where it points may point elsewhere later.
+func TestLinkToTheConfigIsNoticedWhenItIsMended(t *testing.T) {
+	file := including(t, nil)
+	link := filepath.Join(filepath.Dir(file), "tenants", "a.yaml")
+	point := func(to string) {
+		t.Helper()
+		_ = os.Remove(link) // at first there is none
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	point(file)
+	_, read, err := readConfig(file, testEnvironment)
+	if err == nil {
+		t.Fatal("a config that includes itself is not refused")
+	}
+	w := newWatch(read)
+	if w.settled() || !w.settled() || w.changed() {
+		t.Error("changed before anything did")
+	}
+	write(t, filepath.Join(filepath.Dir(file), "globex"), "tenants:\n  globex: {servers: [files]}\n")
+	point("../globex")
+	if w.settled() || !w.settled() || !w.changed() {
+		t.Error("the mended link is not noticed")
+	}
+}

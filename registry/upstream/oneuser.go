@@ -15,6 +15,7 @@ import (
 //
 //	no call is open                 the session is lent to whichever client calls
 //	calls of the same client        run beside each other: a question is for that client, whichever call it came from
+//	those of one without a session  run one by one if it can be asked: it is but a name, which each of its windows has
 //	a call of another client        another child is started; it ends when it was idle for idleLimit
 //	who wants log lines, or a task  has a session for that, as without OneUser
 //	who has roots                   has a session of its own, if the server asks for roots when it starts: they hold for all calls
@@ -56,7 +57,8 @@ func (p *pool) lentOut() bool {
 func (p *pool) lentKey(c *registry.Call, method string) key {
 	logs := c.LogLevel > 0 && p.control.conn.has("logging")
 	roots := p.control.conn.rooted.Load() && c.Capabilities.Has("roots")
-	k := key{Owner: p.ownerOf(c), alone: logs, kept: roots}
+	solo := !c.InSession && c.Capabilities.Len() > 0 && mayAsk(method)
+	k := key{Owner: p.ownerOf(c), alone: logs, kept: roots, solo: solo}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.strict.Load():
 		k.capabilities = string(everything().JSON())
@@ -85,7 +87,7 @@ func (p *pool) findLent(k key) *pooled {
 		}
 		for _, s := range sessions {
 			switch {
-			case other == k && s.calls > 0 && !k.alone:
+			case other == k && s.calls > 0 && !k.alone && !k.solo:
 				return s
 			case s.lendable(k.Owner) && (free == nil || s == p.lent):
 				free = s

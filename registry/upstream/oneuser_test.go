@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -73,9 +74,15 @@ func TestOneClientsCallsShareAProcess(t *testing.T) {
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
-			asked, state, _, err := r.round(ctx, "who", of(t, "editor", formsOnly, "same", "", ""))
+			ask := func(responses, state string) (mcp.Object, string, error) {
+				c := of(t, "editor", formsOnly, "same", responses, state)
+				c.InSession = true
+				asked, state, _, err := r.round(ctx, "who", c)
+				return asked, state, err
+			}
+			asked, state, err := ask("", "")
 			for err == nil && state != "" {
-				asked, state, _, err = r.round(ctx, "who", of(t, "editor", formsOnly, "same", accept(asked, "same"), state))
+				asked, state, err = ask(accept(asked, "same"), state)
 			}
 			if err != nil {
 				t.Error(err)
@@ -109,6 +116,24 @@ func TestQuestionsOfTwoClientsOfOneUserStayApart(t *testing.T) {
 	}
 	if got := r.finish("answers", "terminal", "", ""); got != strings.Fields(first)[0] {
 		t.Errorf("a call when nobody else calls: got process %s, want that of the lists, so that the other becomes idle", got)
+	}
+}
+
+// TestQuestionOfOneWindowReachedAnother has two windows of a program call, which without sessions have one name.
+func TestQuestionOfOneWindowReachedAnother(t *testing.T) {
+	t.Parallel()
+	r := oneUser(t)
+	asked, state, _, err := r.round(t.Context(), "who", of(t, "editor", formsOnly, "first", "", ""))
+	if err != nil || state == "" {
+		t.Fatalf("the first: got %v, want a question", err)
+	}
+	second := r.finish("who", "editor", formsOnly, "second")
+	_, _, first, err := r.round(t.Context(), "who", of(t, "editor", formsOnly, "first", accept(asked, "first"), state))
+	if err != nil || strings.Fields(first)[0] == strings.Fields(second)[0] {
+		t.Errorf("got %s, %v, and %s in the other window, want answers from two processes", first, err, second)
+	}
+	if got := r.finish("who", "editor", formsOnly, "third"); strings.Fields(got)[0] != strings.Fields(first)[0] {
+		t.Errorf("one call after the other: got %s, want the process of the lists", got)
 	}
 }
 

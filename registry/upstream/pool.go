@@ -59,6 +59,7 @@ type key struct {
 	capabilities string // in canonical form; "" are none
 	alone        bool   // one call at a time, whether the server asks stray questions or not
 	kept         bool   // where one user is behind all: it is lent to no other client
+	solo         bool   // where one user is behind all: one call at a time, as nothing tells the windows of a program apart
 }
 
 // pooled is one session of a pool.

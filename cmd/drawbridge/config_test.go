@@ -425,6 +425,51 @@ func TestSlipsFindTheNearestWord(t *testing.T) {
 
 var placed = regexp.MustCompile(`^.+\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
 
+// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both are the same.
+func FuzzPieces(f *testing.F) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, "testdata/full.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	f.Add("a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 16<<10 {
+			return // the parser alone would take too long
+		}
+		read := func(most int) (*node, bool) {
+			r := newReader("fuzz.yaml", nil, nil, testEnvironment)
+			tokens, err := scan(text)
+			if err != nil || !r.checkTokens(tokens) {
+				return nil, false
+			}
+			if tokens = r.oneDocument(tokens); len(tokens) == 0 {
+				return nil, false
+			}
+			n := r.block(tokens, most)
+			return n, n != nil && len(r.problems) == 0
+		}
+		whole, taken := read(len(text))
+		pieces, inPieces := read(1)
+		if taken != inPieces {
+			t.Fatalf("taken as a whole: %t, in pieces: %t", taken, inPieces)
+		}
+		missing := cmp.FilterValues(func(a, b *node) bool { return a != nil && b != nil && a.kind == null && b.kind == null }, cmp.Ignore()) // it has no place of its own
+		if !taken {
+			return
+		}
+		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{}), missing); diff != "" {
+			t.Fatalf("-whole +pieces:\n%s", diff)
+		}
+	})
+}
+
 // FuzzConfig: whatever the file holds, reading it ends, and says either a config or problems that each have a place.
 func FuzzConfig(f *testing.F) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")

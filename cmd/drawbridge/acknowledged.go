@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -50,12 +51,12 @@ func idleRules(cfg *config, catalogue *registry.Registry) map[string][]int {
 			tenants[i].Rules[j].MayMatchNothing = false
 		}
 	}
-	desk := scratchGateway(catalogue)
-	if err := desk.SetTenants(tenants); err != nil {
+	unmatched, err := gateway.UnmatchedIn(catalogue, tenants)
+	if err != nil {
 		panic(err) // a config with such tenants is refused
 	}
 	idle := make(map[string][]int)
-	for _, u := range desk.Unmatched() {
+	for _, u := range unmatched {
 		idle[u.Tenant] = append(idle[u.Tenant], u.Rule)
 	}
 	return idle

@@ -133,18 +133,6 @@ func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {
 	}
 }
 
-// scratchGateway is a desk that judges tenants against a catalogue and serves nobody.
-func scratchGateway(catalogue *registry.Registry) *gateway.Gateway {
-	registerer := prometheus.NewRegistry()
-	return gateway.New(gateway.Config{
-		Registry: catalogue,
-		Limiter:  ratelimit.NewMemory(0),
-		Metrics:  metrics.New(registerer),
-		Seal:     seal.RandomRing(),
-		Logger:   slog.New(slog.DiscardHandler),
-	})
-}
-
 func newRing(cfg *config) (*seal.Ring, error) {
 	if len(cfg.sessions.keys) == 0 {
 		return seal.RandomRing(), nil

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // kind is what a node is.
@@ -69,12 +67,11 @@ type reader struct {
 	env      environment
 	problems problems
 	sources  sources
-	bytes    int              // of YAML that was read
-	included int              // files
-	root     *node            // of the file
-	later    []func()         // checks that need the whole config
-	index    index            // for those
-	judge    *gateway.Gateway // of what tenants say; made when it is first needed
+	bytes    int      // of YAML that was read
+	included int      // files
+	root     *node    // of the file
+	later    []func() // checks that need the whole config
+	index    index    // for those
 	warnings []warning
 
 	acknowledged []*node        // codes, wherever they stand

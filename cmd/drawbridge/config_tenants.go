@@ -7,7 +7,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 func (r *reader) tenants(cfg *config, n *node) {
@@ -30,10 +29,7 @@ func (r *reader) tenants(cfg *config, n *node) {
 
 // compileTenant lets the gateway judge what the checks here do not know.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
-	if r.judge == nil {
-		r.judge = scratchGateway(registry.New())
-	}
-	for _, e := range split(r.judge.SetTenants([]gateway.TenantConfig{t})) {
+	for _, e := range split(gateway.CheckTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
 	}
 }

@@ -89,12 +89,12 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 
 // unmatched returns a warning for each pattern that matches nothing in the catalogue.
 func unmatched(cfg *config, catalogue *registry.Registry) []warning {
-	desk := scratchGateway(catalogue)
-	if err := desk.SetTenants(cfg.tenants); err != nil {
+	found, err := gateway.UnmatchedIn(catalogue, cfg.tenants)
+	if err != nil {
 		panic(err) // a config with such tenants is refused
 	}
 	var out []warning
-	for _, u := range desk.Unmatched() {
+	for _, u := range found {
 		at := cfg.patterns[u.PatternPlace]
 		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
 		out = append(out, warning{at, codeNoMatch})

@@ -75,3 +75,26 @@ func unsureTenants(cfg *config, asked bool) map[string]bool {
 	}
 	return unsure
 }
+
+// unmatched returns a warning for each pattern that matches nothing in the catalogue.
+func unmatched(cfg *config, catalogue *registry.Registry) []warning {
+	found, err := gateway.UnmatchedIn(catalogue, cfg.tenants)
+	if err != nil {
+		panic(err) // a config with such tenants is refused
+	}
+	var out []warning
+	for _, u := range found {
+		at := cfg.patterns[u.PatternPlace]
+		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
+		out = append(out, warning{at, codeNoMatch})
+	}
+	return out
+}
+
+// allWarnings returns the warnings of the config in the order of its files, with those of patterns that match nothing in
+// the catalogue.
+func (c *config) allWarnings(catalogue *registry.Registry) []warning {
+	all := append(slices.Clone(c.warnings), unmatched(c, catalogue)...)
+	sortWarnings(all)
+	return all
+}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,10 +108,10 @@ func (p *parts) auditChanged(problem error) {
 func (p *parts) auditMoved(err error) {
 	if err != nil {
 		p.log.ErrorContext(context.Background(), "the audit file is not at its place, and no other can be opened there; the old one is still written",
-			slog.String("file", p.started.auditPlace()), slog.Any("error", err))
+			slog.String("file", auditPlace(p.started)), slog.Any("error", err))
 		return
 	}
-	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", p.started.auditPlace()))
+	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", auditPlace(p.started)))
 }
 
 func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {
@@ -186,4 +188,21 @@ func allowedHosts(cfg *config, public, address string) []string {
 	hosts = append(hosts, cfg.allowedHosts...)
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
+}
+
+// isServer tells whether an issuer may be an authorization server that clients can go to: an https address without query
+// and fragment, or an http one on this machine, for trials. Any other is just a name, and a client that is sent there
+// fails with an error of its own. Whether anybody answers, nobody has asked.
+// https://www.rfc-editor.org/rfc/rfc8414#section-2
+func isServer(issuer string) bool {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "0"))
 }

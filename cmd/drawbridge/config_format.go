@@ -2,12 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -372,30 +370,6 @@ func (r *reader) limits(l *limitsConfig, n *node) {
 	})
 }
 
-// auditPlace says where the audit records go.
-func (c *config) auditPlace() string {
-	if c.audit.File == "-" {
-		return "standard output"
-	}
-	whole, err := filepath.Abs(c.audit.File)
-	if err != nil {
-		return c.audit.File // as good as is known
-	}
-	return whole
-}
-
-// summary says in a few words what the config holds.
-func (c *config) summary() string {
-	parts := []string{count(len(c.issuers), "issuer"), count(len(c.tenants), "tenant"), count(len(c.servers), "server")}
-	if c.included > 0 {
-		parts = append(parts, count(c.included, "included file"))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+// place returns where something stands in the config, as a problem without a text: "server NAME" or "issuer NAME". It is
+// zero for what stands nowhere in it.
+func (c *config) place(name string) problem { return c.places[name] }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -16,8 +14,12 @@ import (
 type issuerConfig struct {
 	auth.Issuer
 	private bool // its key set may be on a loopback or private address
+}
+
+// issuerPlaces are the nodes of an issuer that are looked at again when the whole config is known.
+type issuerPlaces struct {
+	name    *node // nil: the issuer has none
 	tenants []*node
-	at      *node
 }
 
 // algorithms are the JWS names that a config may list.
@@ -32,28 +34,29 @@ func (r *reader) issuers(cfg *config, n *node) {
 	seen := make(map[string]*node, len(n.items))
 	r.sequence(n, "issuers", func(item *node) {
 		before := len(r.problems)
-		iss := r.issuer(item)
+		iss, at := r.issuer(item)
 		if first, repeated := seen[iss.Issuer.Issuer]; repeated && iss.Issuer.Issuer != "" {
-			r.fault(iss.at, "a second issuer %q, first %s", iss.at.raw, first.seenFrom(iss.at))
+			r.fault(at.name, "a second issuer %q, first %s", at.name.raw, first.seenFrom(at.name))
 			return
 		}
-		if iss.at != nil {
-			seen[iss.Issuer.Issuer] = iss.at
-			cfg.places["issuer "+iss.Issuer.Issuer] = problem{File: iss.at.file, Line: iss.at.line, Column: iss.at.col}
+		if at.name != nil {
+			seen[iss.Issuer.Issuer] = at.name
+			cfg.places["issuer "+iss.Issuer.Issuer] = problem{File: at.name.file, Line: at.name.line, Column: at.name.col}
 		}
 		whole := len(r.problems) == before
-		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, whole) })
+		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
 	})
 }
 
 // issuer reads one issuer.
-func (r *reader) issuer(n *node) issuerConfig {
+func (r *reader) issuer(n *node) (issuerConfig, issuerPlaces) {
 	var iss issuerConfig
+	var at issuerPlaces
 	known := fields{
-		"issuer":            func(n *node) { iss.Issuer.Issuer, iss.at = r.text(n), n },
+		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
 		"algorithms":        func(n *node) { iss.Algorithms = r.algorithms(n) },
 		"audiences":         func(n *node) { iss.Audiences = r.audiences(n) },
-		"tenant":            func(n *node) { iss.Tenant, iss.tenants = r.text(n), append(iss.tenants, n) },
+		"tenant":            func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
 		"tenant_claim":      func(n *node) { iss.TenantClaim = r.text(n) },
 		"scope_claim":       func(n *node) { iss.ScopeClaim = r.text(n) },
 		"private_addresses": func(n *node) { iss.private = r.boolean(n) },
@@ -62,20 +65,20 @@ func (r *reader) issuer(n *node) issuerConfig {
 		"public_key_file":   func(n *node) { iss.Keys = r.keys(n) },
 		"hmac_secret_file":  func(n *node) { iss.Keys = r.secret(n) },
 		"tenants_allowed": func(n *node) {
-			r.eachText(n, "tenants_allowed", func(at *node, id string) {
-				iss.TenantsAllowed, iss.tenants = append(iss.TenantsAllowed, id), append(iss.tenants, at)
+			r.eachText(n, "tenants_allowed", func(item *node, id string) {
+				iss.TenantsAllowed, at.tenants = append(iss.TenantsAllowed, id), append(at.tenants, item)
 			})
 		},
 	}
 	if !r.object(n, "an issuer", known) || !r.need(n, "the issuer", "issuer", "algorithms") {
-		return iss
+		return iss, at
 	}
 	source := r.oneOf(n, "the issuer", "jwks_url", "jwks_file", "public_key_file", "hmac_secret_file")
 	if value := n.member(source); source != "" && value != nil {
 		r.checkSource(&iss, source, value, n.member("algorithms"))
 	}
 	r.checkTenantSource(n)
-	return iss
+	return iss, at
 }
 
 // checkTenantSource: a tenant comes from the issuer, or from a claim within a list; a claim alone would let the issuer name any tenant.
@@ -165,8 +168,8 @@ func (r *reader) secret(n *node) []auth.Key {
 }
 
 // finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of tenants.
-func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
-	for _, at := range iss.tenants {
+func (r *reader) finishIssuer(cfg *config, iss issuerConfig, places issuerPlaces, whole bool) {
+	for _, at := range places.tenants {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
 			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
 		}
@@ -177,7 +180,7 @@ func (r *reader) finishIssuer(cfg *config, iss issuerConfig, whole bool) {
 	if whole {
 		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}, Client: dial.Client(dial.Config{})})
 		for _, e := range split(err) {
-			r.fault(iss.at, "%s", e)
+			r.fault(places.name, "%s", e)
 		}
 	}
 	cfg.issuers = append(cfg.issuers, iss)
@@ -193,23 +196,6 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 		}
 	}
 	return audiences
-}
-
-// isServer tells whether an issuer may be an authorization server that clients can go to: an https address without query
-// and fragment, or an http one on this machine, for trials. Any other is just a name, and a client that is sent there
-// fails with an error of its own. Whether anybody answers, nobody has asked.
-// https://www.rfc-editor.org/rfc/rfc8414#section-2
-func isServer(issuer string) bool {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
-		return false
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
-	}
-	return u.Scheme == "https" || u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "0"))
 }
 
 // publicAddress is what clients type, without /mcp.
@@ -230,4 +216,19 @@ func split(err error) []error {
 		return nil
 	}
 	return []error{err}
+}
+
+// keepAddress makes tokens be for the address that is listened on, which only a restart changes.
+func (c *config) keepAddress(started *config) {
+	if c.publicURL != "" {
+		return
+	}
+	wrong, right := c.publicAddress()+"/", started.publicAddress()+"/"
+	for i := range c.issuers {
+		for j, audience := range c.issuers[i].Audiences {
+			if rest, ok := strings.CutPrefix(audience, wrong); ok {
+				c.issuers[i].Audiences[j] = right + rest
+			}
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,14 +84,4 @@ func openAPIConfig(s serverConfig) openapi.Config {
 		Client:        dial.Client(dial.Config{PrivateAddresses: s.private}),
 		Timeout:       s.timeout,
 	}
-}
-
-// startOpenAPI offers the operations of a document. It connects to nothing: whether the API is there shows at each call.
-func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) {
-	loaded, err := openapi.Load(openAPIConfig(s))
-	if err != nil {
-		return f.fail(ctx, s, err)
-	}
-	f.offer(ctx, s, loaded.Offers, loaded.Refusals)
-	return func() { f.catalogue.Lose(s.name, s.prefix) }
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
@@ -336,3 +337,18 @@ func checkHeader(name, value string) string {
 	}
 	return ""
 }
+
+func builtinConfig(s serverConfig) builtin.Config {
+	return builtin.Config{
+		Tools:        s.builtin,
+		CSVRoot:      s.csvRoot,
+		WeatherURL:   s.weatherURL,
+		GeocodingURL: s.geocodingURL,
+		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
+		Now:          time.Now,
+		Timeout:      s.timeout,
+	}
+}
+
+// isElsewhere tells whether what the server offers is known only when it is connected to.
+func (s serverConfig) isElsewhere() bool { return s.command != "" || s.url != "" }

@@ -195,31 +195,6 @@ func TestT19SecretsAreNotInWarnings(t *testing.T) {
 	}
 }
 
-// TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a connection says of others.
-func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"api__list": "", "api__*": "", "files__anything": "", "*": "",
-		"api__lsit": "api__list", "api__create": "-", "prompt:api__x": "-",
-	} {
-		text := strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
-		cfg := parse(t, text+"  api: {openapi: issues.yaml, base_url: \"https://api.example.com\"}\n")
-		found := findings{}
-		found.judge(t.Context(), cfg, false)
-		got := ""
-		for _, w := range found.Warnings {
-			if w.Code == codeNoMatch {
-				got = w.Hint
-				if got == "" {
-					got = "-"
-				}
-			}
-		}
-		if got != want {
-			t.Errorf("%s: got a warning with %q, want %q", pattern, got, want)
-		}
-	}
-}
-
 // TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is between.
 func TestCredentialsOverPlainHTTP(t *testing.T) {
 	for server, want := range map[string]bool{

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -148,8 +147,4 @@ func orList(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-func readLimited(from io.Reader, limit int64) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(from, limit))
 }

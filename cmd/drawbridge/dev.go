@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,11 +90,7 @@ func devServers(file string, env environment) (imported, error) {
 	if file == "" {
 		return imported{servers: servers}, nil
 	}
-	data, err := readFile(file)
-	if err != nil {
-		return imported{}, err
-	}
-	found, err := importServers(file, data, []string{devToolbox}, env)
+	found, err := importFile(file, []string{devToolbox}, env)
 	found.servers = append(servers, found.servers...)
 	return found, err
 }
@@ -136,8 +131,8 @@ func (t *trial) text(l listeners) string {
 	row("endpoint", "%s", url)
 	row("operator", "http://%s/readyz and /metrics", l.operator.Addr())
 	row("audit", "%s (until you stop)", t.config.audit.File)
-	for _, s := range t.config.servers {
-		row("tools", "%s", s.describe())
+	for i := range t.config.servers {
+		row("tools", "%s", describe(&t.config.servers[i]))
 	}
 	for _, p := range t.found.skipped {
 		row("skipped", "%s", p)
@@ -152,21 +147,6 @@ func (t *trial) text(l listeners) string {
 	t.snippet(&b, url)
 	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)
 	return b.String()
-}
-
-// describe says in one line what a server is, without its secrets.
-func (s serverConfig) describe() string {
-	switch {
-	case len(s.builtin) > 0:
-		tools := slices.Clone(s.builtin)
-		for i := range tools {
-			tools[i] = s.name + "__" + tools[i]
-		}
-		return strings.Join(tools, " ")
-	case s.command != "":
-		return s.name + "__* from the command " + s.command
-	}
-	return s.name + "__* from an address"
 }
 
 // curl is one line that works in a shell as it stands: one request, without a session.

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -171,18 +172,6 @@ func (f *fleet) offer(ctx context.Context, s serverConfig, offers []registry.Off
 	f.note(ctx, upstream.Status{
 		Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(left), Refused: append(refused, left...),
 	})
-}
-
-func builtinConfig(s serverConfig) builtin.Config {
-	return builtin.Config{
-		Tools:        s.builtin,
-		CSVRoot:      s.csvRoot,
-		WeatherURL:   s.weatherURL,
-		GeocodingURL: s.geocodingURL,
-		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
-		Now:          time.Now,
-		Timeout:      s.timeout,
-	}
 }
 
 func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
@@ -372,4 +361,14 @@ func leftOut(r registry.Refusal) string {
 		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
 	}
 	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, r.Reason)
+}
+
+// startOpenAPI offers the operations of a document. It connects to nothing: whether the API is there shows at each call.
+func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) {
+	loaded, err := openapi.Load(openAPIConfig(s))
+	if err != nil {
+		return f.fail(ctx, s, err)
+	}
+	f.offer(ctx, s, loaded.Offers, loaded.Refusals)
+	return func() { f.catalogue.Lose(s.name, s.prefix) }
 }

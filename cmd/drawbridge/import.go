@@ -24,6 +24,16 @@ type clientFile struct {
 	env  environment
 }
 
+// importFile reads the servers of a client's JSON file. A problems error says why none can be had from it; any other
+// error says that it cannot be read.
+func importFile(file string, taken []string, env environment) (imported, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return imported{}, err
+	}
+	return importServers(file, data, taken, env)
+}
+
 // importServers reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A
 // server that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and
 // reason. Names are made valid and kept apart from taken. The error is problems.

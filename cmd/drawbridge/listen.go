@@ -77,3 +77,8 @@ func (l listeners) close() {
 
 // closeQuietly closes what has nothing left to lose: something read to its end, or closed already.
 func closeQuietly(c io.Closer) { _ = c.Close() }
+
+// readLimited reads no more than limit bytes.
+func readLimited(from io.Reader, limit int64) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(from, limit))
+}

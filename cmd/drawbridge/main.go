@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Exit codes.
@@ -82,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		names = append(names, c.name)
 	}
 	hint := ""
-	if near := nearest(args[0], names); near != "" {
+	if near := registry.Nearest(args[0], names); near != "" {
 		hint = fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	s.complain("drawbridge: no command %q%s\n\n", args[0], hint)

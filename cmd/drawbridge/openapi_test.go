@@ -127,13 +127,3 @@ func TestAChangedDocumentIsNoticed(t *testing.T) {
 		}
 	}
 }
-
-func TestValidateNamesWhatIsLeftOut(t *testing.T) {
-	found := findings{OK: true, File: "x.yaml", Notes: []string{"server api: no"}}
-	if got := found.text("1 server"); got != "note: server api: no\nx.yaml: ok (1 server)\n" {
-		t.Errorf("got %q", got)
-	}
-	if got := found.json(""); !strings.Contains(got, `"notes": [`) {
-		t.Errorf("got %s", got)
-	}
-}

@@ -111,8 +111,8 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()), slog.String("operator", l.operator.Addr().String()),
-		slog.String("version", thisBuild().version), slog.String("config", p.started.summary()),
-		slog.String("audit", p.started.auditPlace()))
+		slog.String("version", thisBuild().version), slog.String("config", summary(p.started)),
+		slog.String("audit", auditPlace(p.started)))
 	if o.up != nil {
 		o.up()
 	}
@@ -180,4 +180,20 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// tellWarnings logs the warnings of a config that comes into force, and counts them. What patterns match is the
+// gateway's to tell, which knows it.
+func tellWarnings(ctx context.Context, cfg *config, log *slog.Logger, m *metrics.Metrics) {
+	counts := make(map[string]int)
+	for _, w := range cfg.warnings {
+		counts[w.Code]++
+		log.WarnContext(ctx, "config warning", slog.String("code", w.Code), slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
+			slog.String("warning", w.Text))
+	}
+	for _, code := range codes() {
+		if code != codeNoMatch {
+			m.ConfigWarnings(code, counts[code])
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // tokenRequest is what a token shall say.
@@ -68,13 +69,13 @@ func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuer
 	}
 	if !slices.Contains(tenants, request.tenant) {
 		hint := ""
-		if near := nearest(request.tenant, tenants); near != "" {
+		if near := registry.Nearest(request.tenant, tenants); near != "" {
 			hint = fmt.Sprintf(" (did you mean %s?)", near)
 		}
 		return "", issuerConfig{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint)
 	}
 	for _, iss := range cfg.issuers {
-		if request.issuer != "" && request.issuer != iss.Issuer.Issuer || !iss.serves(request.tenant) {
+		if request.issuer != "" && request.issuer != iss.Issuer.Issuer || !serves(&iss, request.tenant) {
 			continue
 		}
 		for _, key := range iss.Keys {
@@ -88,7 +89,7 @@ func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuer
 }
 
 // serves tells whether tokens of the issuer can be for the tenant.
-func (iss *issuerConfig) serves(tenant string) bool {
+func serves(iss *issuerConfig, tenant string) bool {
 	return iss.Tenant == tenant || slices.Contains(iss.TenantsAllowed, tenant)
 }
 

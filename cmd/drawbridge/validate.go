@@ -52,17 +52,13 @@ func (f *findings) judge(ctx context.Context, cfg *config, online bool) {
 	if online {
 		f.Online = tryOnline(ctx, cfg, catalogue)
 	}
-	f.Warnings = append(slices.Clone(cfg.warnings), unmatched(cfg, catalogue)...)
-	sortWarnings(f.Warnings)
+	f.Warnings = cfg.allWarnings(catalogue)
 	reached := !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK })
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
 	for _, p := range needless(cfg, catalogue, online && reached) {
 		f.Notes = append(f.Notes, p.String())
 	}
 }
-
-// isElsewhere tells whether what the server offers is known only when it is connected to.
-func (s serverConfig) isElsewhere() bool { return s.command != "" || s.url != "" }
 
 // check is one thing tried over the network.
 type check struct {
@@ -104,15 +100,15 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		found.judge(ctx, cfg, *online)
 	}
-	summary := ""
+	described := ""
 	if cfg != nil {
-		summary, found.Audit = cfg.summary(), cfg.auditPlace()
+		described, found.Audit = summary(cfg), auditPlace(cfg)
 	}
 	show := found.text
 	if *asJSON {
 		show = found.json
 	}
-	s.say("%s", show(summary))
+	s.say("%s", show(described))
 	if !found.OK {
 		return exitFailure
 	}
@@ -198,7 +194,7 @@ func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) [
 	}
 	all.Wait()
 	for i := range checks {
-		at := cfg.places[checks[i].Name]
+		at := cfg.place(checks[i].Name)
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks

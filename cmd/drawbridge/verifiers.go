@@ -17,19 +17,13 @@ import (
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 
-	changing sync.Mutex // held while one verifier takes the place of another
-	known    []knownIssuer
+	changing sync.Mutex     // held while one verifier takes the place of another
+	known    []issuerConfig // of that verifier
 	running  *task
 }
 
-// knownIssuer is what a verifier depends on of one issuer.
-type knownIssuer struct {
-	auth.Issuer
-	private bool
-}
-
 func newVerifiers(issuers []issuerConfig, log *slog.Logger) (*verifiers, error) {
-	v := &verifiers{known: knownIssuers(issuers)}
+	v := &verifiers{known: issuers}
 	verifier, err := newVerifier(issuers, log)
 	if err != nil {
 		return nil, err
@@ -53,13 +47,12 @@ func (v *verifiers) start(ctx context.Context) {
 func (v *verifiers) replace(ctx context.Context, issuers []issuerConfig, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
-	known := knownIssuers(issuers)
-	if reflect.DeepEqual(known, v.known) {
+	if reflect.DeepEqual(issuers, v.known) {
 		return
 	}
 	before := v.running
 	v.current.Store(next)
-	v.known, v.running = known, startTask(ctx, next.Run)
+	v.known, v.running = issuers, startTask(ctx, next.Run)
 	before.stop()
 }
 
@@ -68,14 +61,6 @@ func (v *verifiers) wait() {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	v.running.stop()
-}
-
-func knownIssuers(issuers []issuerConfig) []knownIssuer {
-	known := make([]knownIssuer, len(issuers))
-	for i := range issuers {
-		known[i] = knownIssuer{issuers[i].Issuer, issuers[i].private}
-	}
-	return known
 }
 
 func newVerifier(issuers []issuerConfig, log *slog.Logger) (*auth.Verifier, error) {

@@ -2,15 +2,11 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // The codes of warnings. Configs acknowledge them and scripts read them, so they never change.
@@ -84,36 +80,5 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 	}
 	if len(r.warnings) < maxProblems && len(meant) == 0 {
 		r.warnings = append(r.warnings, warning{problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
-	}
-}
-
-// unmatched returns a warning for each pattern that matches nothing in the catalogue.
-func unmatched(cfg *config, catalogue *registry.Registry) []warning {
-	found, err := gateway.UnmatchedIn(catalogue, cfg.tenants)
-	if err != nil {
-		panic(err) // a config with such tenants is refused
-	}
-	var out []warning
-	for _, u := range found {
-		at := cfg.patterns[u.PatternPlace]
-		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
-		out = append(out, warning{at, codeNoMatch})
-	}
-	return out
-}
-
-// tellWarnings logs the warnings of a config that comes into force, and counts them. What patterns match is the
-// gateway's to tell, which knows it.
-func tellWarnings(ctx context.Context, cfg *config, log *slog.Logger, m *metrics.Metrics) {
-	counts := make(map[string]int)
-	for _, w := range cfg.warnings {
-		counts[w.Code]++
-		log.WarnContext(ctx, "config warning", slog.String("code", w.Code), slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
-			slog.String("warning", w.Text))
-	}
-	for _, code := range codes() {
-		if code != codeNoMatch {
-			m.ConfigWarnings(code, counts[code])
-		}
 	}
 }

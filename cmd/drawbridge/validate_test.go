@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a connection says of others.
+func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"api__list": "", "api__*": "", "files__anything": "", "*": "",
+		"api__lsit": "api__list", "api__create": "-", "prompt:api__x": "-",
+	} {
+		text := strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
+		cfg := parse(t, text+"  api: {openapi: issues.yaml, base_url: \"https://api.example.com\"}\n")
+		found := findings{}
+		found.judge(t.Context(), cfg, false)
+		got := ""
+		for _, w := range found.Warnings {
+			if w.Code == codeNoMatch {
+				got = w.Hint
+				if got == "" {
+					got = "-"
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got a warning with %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+func TestValidateNamesWhatIsLeftOut(t *testing.T) {
+	found := findings{OK: true, File: "x.yaml", Notes: []string{"server api: no"}}
+	if got := found.text("1 server"); got != "note: server api: no\nx.yaml: ok (1 server)\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := found.json(""); !strings.Contains(got, `"notes": [`) {
+		t.Errorf("got %s", got)
+	}
+}

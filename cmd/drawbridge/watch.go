@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"os"
+	"slices"
+)
+
+// fileWatch notices changes of the config file and of the files it includes and names, be they written in place or put
+// there anew, themselves or through a symbolic link, and files that are to be included and come or go.
+type fileWatch struct {
+	sources               // as they were read last
+	seen    []os.FileInfo // when last looked at; nil for one that is not there
+	matched []string      // what the patterns of files to include matched then
+	moved   bool          // something differed then: it may be half written
+}
+
+func newWatch(read sources) *fileWatch {
+	w := &fileWatch{}
+	w.follow(read)
+	return w
+}
+
+// follow watches the files that were read. The next look finds all of them touched, because they may have changed since.
+func (w *fileWatch) follow(read sources) {
+	w.sources, w.seen, w.matched = read, nil, nil
+}
+
+func (w *fileWatch) look() []os.FileInfo {
+	seen := make([]os.FileInfo, len(w.files))
+	for i, file := range w.files {
+		seen[i], _ = os.Stat(file) // one that is not there differs from one that is
+	}
+	return seen
+}
+
+// settled tells whether files were touched and are quiet since the last look: an editor or a volume update makes several
+// changes.
+func (w *fileWatch) settled() bool {
+	seen, matched := w.look(), w.match()
+	before := w.moved
+	w.moved = !slices.EqualFunc(seen, w.seen, sameFile) || !slices.Equal(matched, w.matched)
+	w.seen, w.matched = seen, matched
+	return before && !w.moved
+}
+
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// match returns the files that are to be included.
+func (w *fileWatch) match() []string {
+	var names []string
+	for _, pattern := range w.patterns {
+		files, _ := matching(pattern) // a bad pattern is reported by the reader, and matches nothing
+		names = append(names, files...)
+	}
+	return names
+}
+
+// changed tells whether the content of a file differs from what was read last, or other files are to be included.
+func (w *fileWatch) changed() bool {
+	sum, names := w.digest(), w.match()
+	differs := !bytes.Equal(sum, w.sum) || !slices.Equal(names, w.names)
+	w.sum, w.names = sum, names
+	return differs
+}
+
+func (w *fileWatch) digest() []byte {
+	var sum []byte
+	for _, file := range w.files {
+		data, err := readFile(file)
+		sum = chain(sum, data, err)
+	}
+	return sum
+}
+
+// chain adds a file's content, or why there is none, to a digest of the files before it.
+func chain(sum, data []byte, err error) []byte {
+	if err != nil {
+		data = []byte(err.Error())
+	}
+	content := sha256.Sum256(data)
+	next := sha256.Sum256(append(slices.Clip(sum), content[:]...))
+	return next[:]
+}

@@ -48,8 +48,8 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 // TestSizingNamesWhatExists looks up the metrics, alerts and settings that the page on sizing names.
 func TestSizingNamesWhatExists(t *testing.T) {
 	page, settings := read(t, "../docs/sizing.md"), ""
-	for _, file := range []string{"config_format.go", "config_servers.go", "config_tenants.go"} {
-		settings += read(t, "../cmd/drawbridge/"+file)
+	for _, file := range []string{"format.go", "servers.go", "tenants.go"} {
+		settings += read(t, "../cmd/drawbridge/internal/config/"+file)
 	}
 	named := 0
 	for _, match := range regexp.MustCompile("`(drawbridge_[a-z_]+|Drawbridge[A-Za-z]+|[a-z_]+(?:\\.[a-z_]+)*(?:: [a-z0-9-]+)?)[`{]").FindAllStringSubmatch(page, -1) {

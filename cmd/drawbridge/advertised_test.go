@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // TestOnlyAddressesAreAdvertised shows which issuers clients are sent to. To any other they would fail with an error of
@@ -24,16 +25,16 @@ func TestOnlyAddressesAreAdvertised(t *testing.T) {
 		"https://login.acme.example/#x", "https://login.acme.example/#", "https://login.acme.example:99999/", "https://login.acme.example:0/",
 		"https://:443/", "https://a b/", "https://[::1/", "https://%zz/", "https://login.acme.example/\n", "urn:acme:issuer", "mailto:a@login.acme.example",
 	}
-	cfg := defaultConfig()
+	cfg := config.Default()
 	for _, issuer := range slices.Concat(names, advertised) {
-		cfg.issuers = append(cfg.issuers, issuerConfig{Issuer: auth.Issuer{Issuer: issuer}})
+		cfg.Issuers = append(cfg.Issuers, config.Issuer{Issuer: auth.Issuer{Issuer: issuer}})
 	}
 	got := settingsOf(cfg, "127.0.0.1:8080")
 	if !slices.Equal(got.AuthorizationServers, advertised) {
 		t.Errorf("got %q, want %q", got.AuthorizationServers, advertised)
 	}
-	if len(got.Issuers) != len(cfg.issuers) {
-		t.Errorf("got %d issuers in force, want all %d", len(got.Issuers), len(cfg.issuers))
+	if len(got.Issuers) != len(cfg.Issuers) {
+		t.Errorf("got %d issuers in force, want all %d", len(got.Issuers), len(cfg.Issuers))
 	}
 }
 
@@ -44,13 +45,13 @@ func TestDevAdvertisedItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer clients.Close()
-	cfg := defaultConfig()
+	cfg := config.Default()
 	trial, err := newTrial(cfg, listeners{clients: clients}, time.Now())
 	if err != nil || trial.token == "" {
 		t.Fatalf("got %+v, %v", trial, err)
 	}
-	if _, ok := cfg.issuers[0].Keys[0].Private.(ed25519.PrivateKey); !ok {
-		t.Fatalf("got %+v, want an issuer that signs", cfg.issuers)
+	if _, ok := cfg.Issuers[0].Keys[0].Private.(ed25519.PrivateKey); !ok {
+		t.Fatalf("got %+v, want an issuer that signs", cfg.Issuers)
 	}
 	if got := settingsOf(cfg, clients.Addr().String()); len(got.Issuers) != 1 || len(got.AuthorizationServers) != 0 {
 		t.Errorf("got %+v, want one issuer that is not advertised", got)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -27,8 +28,8 @@ import (
 
 // parts is the whole gateway, put together.
 type parts struct {
-	started *config // what the process was started with; some of it only a restart changes
-	inForce *config // what was read last and not refused; for reload alone
+	started *config.Config // what the process was started with; some of it only a restart changes
+	inForce *config.Config // what was read last and not refused; for reload alone
 	log     *slog.Logger
 	level   *slog.LevelVar
 	address string // that clients reach, as bound
@@ -45,7 +46,7 @@ type parts struct {
 }
 
 // build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known to be good.
-func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
+func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
 	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
@@ -56,7 +57,7 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 	if err != nil {
 		return nil, err
 	}
-	auditConfig := cfg.audit
+	auditConfig := cfg.Audit
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved
 	p.audit, err = audit.Open(auditConfig)
@@ -67,7 +68,7 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 		return nil, err
 	}
 	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
-	if p.issuers, err = newVerifiers(cfg.issuers, log); err != nil {
+	if p.issuers, err = newVerifiers(cfg.Issuers, log); err != nil {
 		return nil, err
 	}
 	catalogue := registry.New()
@@ -79,10 +80,10 @@ func build(cfg *config, log *slog.Logger, level *slog.LevelVar, l listeners) (*p
 		Metrics:  p.metrics,
 		Seal:     ring,
 		Logger:   log,
-		PageSize: cfg.pageSize,
+		PageSize: cfg.PageSize,
 		Version:  thisBuild().version,
 	})
-	if err := p.gateway.SetTenants(cfg.tenants); err != nil {
+	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		return nil, err
 	}
 	p.settings.Store(settingsOf(cfg, p.address))
@@ -98,7 +99,7 @@ func (p *parts) auditChanged(problem error) {
 		return
 	}
 	meanwhile := "calls are refused"
-	if p.started.audit.Drop {
+	if p.started.Audit.Drop {
 		meanwhile = "calls go on, and records beyond 4096 are lost"
 	}
 	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
@@ -114,47 +115,47 @@ func (p *parts) auditMoved(err error) {
 	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", auditPlace(p.started)))
 }
 
-func (p *parts) serverConfig(cfg *config, ring *seal.Ring) server.Config {
+func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config {
 	return server.Config{
 		Gateway:       p.gateway,
 		Verify:        p.issuers.verify,
 		Seal:          ring,
-		Log:           newSessionLog(cfg.sessions),
+		Log:           newSessionLog(cfg.Sessions),
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Version:       thisBuild().version,
 		Settings:      func() server.Settings { return *p.settings.Load() },
-		LegacySSE:     cfg.legacySSE,
-		SessionIdle:   cfg.sessions.idle,
-		SessionMaxAge: cfg.sessions.maxAge,
-		MaxBody:       cfg.limits.maxBody,
-		MaxCalls:      cfg.limits.maxCalls,
-		MaxStreams:    cfg.limits.maxStreams,
-		ReadTimeout:   cfg.limits.readTimeout,
-		Heartbeat:     cfg.limits.heartbeat,
+		LegacySSE:     cfg.LegacySSE,
+		SessionIdle:   cfg.Sessions.Idle,
+		SessionMaxAge: cfg.Sessions.MaxAge,
+		MaxBody:       cfg.Limits.MaxBody,
+		MaxCalls:      cfg.Limits.MaxCalls,
+		MaxStreams:    cfg.Limits.MaxStreams,
+		ReadTimeout:   cfg.Limits.ReadTimeout,
+		Heartbeat:     cfg.Limits.Heartbeat,
 	}
 }
 
-func newRing(cfg *config) (*seal.Ring, error) {
-	if len(cfg.sessions.keys) == 0 {
+func newRing(cfg *config.Config) (*seal.Ring, error) {
+	if len(cfg.Sessions.Keys) == 0 {
 		return seal.RandomRing(), nil
 	}
-	return seal.NewRing(cfg.sessions.keys...)
+	return seal.NewRing(cfg.Sessions.Keys...)
 }
 
-func newSessionLog(s sessionsConfig) session.Log {
-	return session.NewMemory(session.MemoryConfig{Count: s.eventCount, Bytes: int(s.eventBytes), Age: s.eventAge})
+func newSessionLog(s config.Sessions) session.Log {
+	return session.NewMemory(session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge})
 }
 
 // settingsOf is what the front door takes from the config at every request.
-func settingsOf(cfg *config, address string) *server.Settings {
-	public := cfg.publicAddress()
-	if cfg.publicURL == "" {
+func settingsOf(cfg *config.Config, address string) *server.Settings {
+	public := cfg.PublicAddress()
+	if cfg.PublicURL == "" {
 		public = "http://" + address
 	}
 	var issuers, servers []string
-	for i := range cfg.issuers {
-		name := cfg.issuers[i].Issuer.Issuer
+	for i := range cfg.Issuers {
+		name := cfg.Issuers[i].Issuer.Issuer
 		issuers = append(issuers, name)
 		if isServer(name) {
 			servers = append(servers, name)
@@ -164,15 +165,15 @@ func settingsOf(cfg *config, address string) *server.Settings {
 		PublicURL:            public,
 		Issuers:              issuers,
 		AuthorizationServers: servers,
-		AllowedOrigins:       cfg.allowedOrigins,
+		AllowedOrigins:       cfg.AllowedOrigins,
 		AllowedHosts:         allowedHosts(cfg, public, address),
-		TrustedProxies:       cfg.trustedProxies,
+		TrustedProxies:       cfg.TrustedProxies,
 	}
 }
 
 // allowedHosts are the Host values that clients may send: what public_url and listen say, loopback under its names (no foreign page can make
 // a browser send those), and what the config adds.
-func allowedHosts(cfg *config, public, address string) []string {
+func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {
 		hosts = append(hosts, u.Host)
@@ -185,7 +186,7 @@ func allowedHosts(cfg *config, public, address string) []string {
 			hosts = append(hosts, net.JoinHostPort(name, port))
 		}
 	}
-	hosts = append(hosts, cfg.allowedHosts...)
+	hosts = append(hosts, cfg.AllowedHosts...)
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
 }
@@ -204,5 +205,5 @@ func isServer(issuer string) bool {
 			return false
 		}
 	}
-	return u.Scheme == "https" || u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "0"))
+	return u.Scheme == "https" || u.Scheme == "http" && config.IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
@@ -14,17 +15,17 @@ const maxChangesShown = 20
 
 // changes says for the log in what one config differs from the one before it: what came, went or changed, by names of
 // the config. None of its values is told, because it may be a secret.
-func changes(before, after *config) string {
+func changes(before, after *config.Config) string {
 	var all []string
-	all = append(all, compared("server", before.servers, after.servers, func(s *serverConfig) string { return s.name }, serverChanges)...)
-	all = append(all, compared("tenant", before.tenants, after.tenants, func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
-	all = append(all, compared("issuer", before.issuers, after.issuers, func(i *issuerConfig) string { return i.Issuer.Issuer }, issuerChanges)...)
+	all = append(all, compared("server", before.Servers, after.Servers, func(s *config.Server) string { return s.Name }, serverChanges)...)
+	all = append(all, compared("tenant", before.Tenants, after.Tenants, func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
+	all = append(all, compared("issuer", before.Issuers, after.Issuers, func(i *config.Issuer) string { return i.Issuer.Issuer }, issuerChanges)...)
 	for _, name := range differing(map[string]bool{
-		"public_url":      before.publicURL == after.publicURL,
-		"allowed_origins": slices.Equal(before.allowedOrigins, after.allowedOrigins),
-		"allowed_hosts":   slices.Equal(before.allowedHosts, after.allowedHosts),
-		"trusted_proxies": slices.Equal(before.trustedProxies, after.trustedProxies),
-		"log.level":       before.logLevel == after.logLevel,
+		"public_url":      before.PublicURL == after.PublicURL,
+		"allowed_origins": slices.Equal(before.AllowedOrigins, after.AllowedOrigins),
+		"allowed_hosts":   slices.Equal(before.AllowedHosts, after.AllowedHosts),
+		"trusted_proxies": slices.Equal(before.TrustedProxies, after.TrustedProxies),
+		"log.level":       before.LogLevel == after.LogLevel,
 	}) {
 		all = append(all, name+" changed")
 	}
@@ -81,27 +82,27 @@ func differing(same map[string]bool) []string {
 
 // serverChanges names the keys in which two states of a server differ. Any other difference restarts it too, and is
 // called settings.
-func serverChanges(a, b *serverConfig) []string {
+func serverChanges(a, b *config.Server) []string {
 	if reflect.DeepEqual(a, b) {
 		return nil
 	}
 	names := differing(map[string]bool{
-		"builtin":       slices.Equal(a.builtin, b.builtin),
-		"command":       a.command == b.command,
-		"args":          slices.Equal(a.args, b.args),
-		"cwd":           a.cwd == b.cwd,
-		"env":           reflect.DeepEqual(a.env, b.env),
-		"max_children":  a.maxChildren == b.maxChildren,
-		"start_timeout": a.startTimeout == b.startTimeout,
-		"url":           a.url == b.url,
-		"type":          a.transport == b.transport,
-		"headers":       reflect.DeepEqual(a.headers, b.headers),
-		"revision":      a.revision == b.revision,
-		"shared":        a.shared == b.shared,
-		"prefix":        a.prefix == b.prefix,
-		"openapi":       reflect.DeepEqual(a.api, b.api),
-		"timeout":       a.timeout == b.timeout && reflect.DeepEqual(a.toolTimeouts, b.toolTimeouts),
-		"idempotent":    slices.Equal(a.idempotent, b.idempotent),
+		"builtin":       slices.Equal(a.Builtin, b.Builtin),
+		"command":       a.Command == b.Command,
+		"args":          slices.Equal(a.Args, b.Args),
+		"cwd":           a.Dir == b.Dir,
+		"env":           reflect.DeepEqual(a.Env, b.Env),
+		"max_children":  a.MaxChildren == b.MaxChildren,
+		"start_timeout": a.StartTimeout == b.StartTimeout,
+		"url":           a.URL == b.URL,
+		"type":          a.Transport == b.Transport,
+		"headers":       reflect.DeepEqual(a.Headers, b.Headers),
+		"revision":      a.Revision == b.Revision,
+		"shared":        a.Shared == b.Shared,
+		"prefix":        a.Prefix == b.Prefix,
+		"openapi":       reflect.DeepEqual(a.API, b.API),
+		"timeout":       a.Timeout == b.Timeout && reflect.DeepEqual(a.ToolTimeouts, b.ToolTimeouts),
+		"idempotent":    slices.Equal(a.Idempotent, b.Idempotent),
 	})
 	if len(names) == 0 {
 		return []string{"settings"}
@@ -122,7 +123,7 @@ func tenantChanges(a, b *gateway.TenantConfig) []string {
 
 // issuerChanges names the keys in which two states of an issuer differ; keys are those of its files, whose names may be
 // the same.
-func issuerChanges(a, b *issuerConfig) []string {
+func issuerChanges(a, b *config.Issuer) []string {
 	return differing(map[string]bool{
 		"keys":              reflect.DeepEqual(a.Keys, b.Keys) && slices.Equal(a.JWKS, b.JWKS),
 		"jwks_url":          a.JWKSURL == b.JWKSURL,
@@ -130,6 +131,6 @@ func issuerChanges(a, b *issuerConfig) []string {
 		"audiences":         slices.Equal(a.Audiences, b.Audiences),
 		"tenant":            a.Tenant == b.Tenant && a.TenantClaim == b.TenantClaim && slices.Equal(a.TenantsAllowed, b.TenantsAllowed),
 		"scope_claim":       a.ScopeClaim == b.ScopeClaim,
-		"private_addresses": a.private == b.private,
+		"private_addresses": a.PrivateAddresses == b.PrivateAddresses,
 	})
 }

@@ -5,25 +5,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // summary says in a few words what the config holds.
-func summary(c *config) string {
-	parts := []string{count(len(c.issuers), "issuer"), count(len(c.tenants), "tenant"), count(len(c.servers), "server")}
-	if c.included > 0 {
-		parts = append(parts, count(c.included, "included file"))
+func summary(c *config.Config) string {
+	parts := []string{count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"), count(len(c.Servers), "server")}
+	if c.Included > 0 {
+		parts = append(parts, count(c.Included, "included file"))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // auditPlace says where the audit records go.
-func auditPlace(c *config) string {
-	if c.audit.File == "-" {
+func auditPlace(c *config.Config) string {
+	if c.Audit.File == "-" {
 		return "standard output"
 	}
-	whole, err := filepath.Abs(c.audit.File)
+	whole, err := filepath.Abs(c.Audit.File)
 	if err != nil {
-		return c.audit.File // as good as is known
+		return c.Audit.File // as good as is known
 	}
 	return whole
 }
@@ -37,16 +39,16 @@ func count(n int, noun string) string {
 }
 
 // describe says in one line what a server is, without its secrets.
-func describe(s *serverConfig) string {
+func describe(s *config.Server) string {
 	switch {
-	case len(s.builtin) > 0:
-		tools := slices.Clone(s.builtin)
+	case len(s.Builtin) > 0:
+		tools := slices.Clone(s.Builtin)
 		for i := range tools {
-			tools[i] = s.name + "__" + tools[i]
+			tools[i] = s.Name + "__" + tools[i]
 		}
 		return strings.Join(tools, " ")
-	case s.command != "":
-		return s.name + "__* from the command " + s.command
+	case s.Command != "":
+		return s.Name + "__* from the command " + s.Command
 	}
-	return s.name + "__* from an address"
+	return s.Name + "__* from an address"
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
@@ -27,34 +28,34 @@ const (
 
 // trial is what dev runs and prints.
 type trial struct {
-	config  *config
+	config  *config.Config
 	token   string
 	expires time.Time
-	found   imported // in the file of -servers
+	found   config.Imported // in the file of -servers
 }
 
 func runDev(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
 		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
-	cfg := defaultConfig()
-	flags.StringVar(&cfg.listen, "listen", cfg.listen, "`address` for clients; port 0 takes a free one")
-	flags.StringVar(&cfg.operator, "operator", cfg.operator, "`address` of /metrics, /healthz and /readyz")
+	cfg := config.Default()
+	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` for clients; port 0 takes a free one")
+	flags.StringVar(&cfg.Operator, "operator", cfg.Operator, "`address` of /metrics, /healthz and /readyz")
 	file := flags.String("servers", "", "also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
-	for _, address := range []string{cfg.listen, cfg.operator} {
-		if !loopback(address) {
+	for _, address := range []string{cfg.Listen, cfg.Operator} {
+		if !config.IsLoopback(address) {
 			s.complain("drawbridge dev: %s is not a loopback address; dev has a token for everything and is for this machine only. For others there is drawbridge serve.\n", address)
 			return exitRefused
 		}
 	}
-	found, err := devServers(*file, processEnvironment())
+	found, err := devServers(*file, config.ProcessEnvironment())
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitRefused
 	}
-	cfg.servers = found.servers
+	cfg.Servers = found.Servers
 	l, err := bind(ctx, cfg)
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", devBindError(err))
@@ -68,7 +69,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	}
 	closeQuietly(record)                            // only its name is needed
 	defer func() { _ = os.Remove(record.Name()) }() // it lies in the directory for temporary files
-	cfg.audit = audit.Config{File: record.Name()}
+	cfg.Audit = audit.Config{File: record.Name()}
 	t, err := newTrial(cfg, l, time.Now())
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", err)
@@ -82,40 +83,40 @@ func runDev(ctx context.Context, args []string, s streams) int {
 }
 
 // devServers are the built-in tools and the servers of a client's file.
-func devServers(file string, env environment) (imported, error) {
-	servers := []serverConfig{{
-		name: devToolbox, prefix: devToolbox, builtin: builtin.Names(),
-		csvRoot: ".", weatherURL: forecasts, geocodingURL: geocoding,
+func devServers(file string, env config.Environment) (config.Imported, error) {
+	servers := []config.Server{{
+		Name: devToolbox, Prefix: devToolbox, Builtin: builtin.Names(),
+		CSVRoot: ".", WeatherURL: forecasts, GeocodingURL: geocoding,
 	}}
 	if file == "" {
-		return imported{servers: servers}, nil
+		return config.Imported{Servers: servers}, nil
 	}
-	found, err := importFile(file, []string{devToolbox}, env)
-	found.servers = append(servers, found.servers...)
+	found, err := config.Import(file, []string{devToolbox}, env)
+	found.Servers = append(servers, found.Servers...)
 	return found, err
 }
 
 // newTrial completes the config with a fresh key and the tenant, and signs a token.
-func newTrial(cfg *config, l listeners, now time.Time) (*trial, error) {
-	cfg.publicURL = "http://" + l.clients.Addr().String()
-	cfg.logLevel, cfg.logFormat = slog.LevelWarn, "text"
+func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
+	cfg.PublicURL = "http://" + l.clients.Addr().String()
+	cfg.LogLevel, cfg.LogFormat = slog.LevelWarn, "text"
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
-	cfg.issuers = []issuerConfig{{Issuer: auth.Issuer{
+	cfg.Issuers = []config.Issuer{{Issuer: auth.Issuer{
 		Issuer:     devIssuer,
 		Algorithms: []string{"EdDSA"},
-		Audiences:  []string{cfg.publicURL + "/mcp"},
+		Audiences:  []string{cfg.PublicURL + "/mcp"},
 		Tenant:     devTenant,
 		Keys:       []auth.Key{{Public: public, Private: private}},
 	}}}
-	names := make([]string, len(cfg.servers))
-	for i := range cfg.servers {
-		cfg.servers[i].oneUser = true
-		names[i] = cfg.servers[i].name
+	names := make([]string, len(cfg.Servers))
+	for i := range cfg.Servers {
+		cfg.Servers[i].OneUser = true
+		names[i] = cfg.Servers[i].Name
 	}
-	cfg.tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}}
+	cfg.Tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}}
 	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
 	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
 }
@@ -126,18 +127,18 @@ func (t *trial) text(l listeners) string {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...)
 	}
-	url := t.config.publicURL + "/mcp"
+	url := t.config.PublicURL + "/mcp"
 	fmt.Fprintf(&b, "drawbridge %s, dev mode: only this machine can connect\n\n", thisBuild().version)
 	row("endpoint", "%s", url)
 	row("operator", "http://%s/readyz and /metrics", l.operator.Addr())
-	row("audit", "%s (until you stop)", t.config.audit.File)
-	for i := range t.config.servers {
-		row("tools", "%s", describe(&t.config.servers[i]))
+	row("audit", "%s (until you stop)", t.config.Audit.File)
+	for i := range t.config.Servers {
+		row("tools", "%s", describe(&t.config.Servers[i]))
 	}
-	for _, p := range t.found.skipped {
+	for _, p := range t.found.Skipped {
 		row("skipped", "%s", p)
 	}
-	for _, p := range t.found.ignored {
+	for _, p := range t.found.Ignored {
 		row("ignored", "%s", p)
 	}
 	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))

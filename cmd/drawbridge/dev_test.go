@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // TestDevHasOneUser shows that dev's servers are told so, and those of a config are not.
@@ -14,17 +16,17 @@ func TestDevHasOneUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer clients.Close()
-	cfg := defaultConfig()
-	cfg.servers = []serverConfig{{name: "files", prefix: "files", command: "npx"}}
+	cfg := config.Default()
+	cfg.Servers = []config.Server{{Name: "files", Prefix: "files", Command: "npx"}}
 	if _, err := newTrial(cfg, listeners{clients: clients}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if got := upstreamConfig(cfg.servers[0], log); !got.OneUser || got.Shared {
+	if got := upstreamConfig(cfg.Servers[0], log); !got.OneUser || got.Shared {
 		t.Errorf("dev: got one user %v, shared %v, want one user and not shared", got.OneUser, got.Shared)
 	}
 	served := parse(t, minimal+"  tested: {command: npx, shared: true}\n")
-	if got := upstreamConfig(served.servers[1], log); got.OneUser || !got.Shared {
+	if got := upstreamConfig(served.Servers[1], log); got.OneUser || !got.Shared {
 		t.Errorf("serve: got one user %v, shared %v, want shared alone", got.OneUser, got.Shared)
 	}
 }

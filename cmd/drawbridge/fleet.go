@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -45,7 +46,7 @@ type outage struct {
 }
 
 type runningServer struct {
-	config serverConfig
+	config config.Server
 	stop   func()
 }
 
@@ -61,12 +62,12 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 
 // apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new and leaves the rest
 // connected. Servers run until they are stopped or ctx ends. One that cannot start is down, with its reason, and costs the others nothing.
-func (f *fleet) apply(ctx context.Context, servers []serverConfig) {
+func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	wanted := make(map[string]serverConfig, len(servers))
+	wanted := make(map[string]config.Server, len(servers))
 	for _, s := range servers {
-		wanted[s.name] = s
+		wanted[s.Name] = s
 	}
 	var stopping []runningServer
 	for name, r := range f.running {
@@ -85,14 +86,14 @@ func (f *fleet) apply(ctx context.Context, servers []serverConfig) {
 
 // stopAll stops servers side by side. The series and the items of those that do not come back go. What those offered
 // that do stays known, so that a restart is no change to clients, unless it will have other names.
-func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverConfig) {
+func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Server) {
 	var all sync.WaitGroup
 	for _, r := range stopping {
 		all.Go(r.stop)
 	}
 	all.Wait()
 	for _, r := range stopping {
-		name := r.config.name
+		name := r.config.Name
 		f.mu.Lock()
 		before := f.statuses[name]
 		delete(f.statuses, name)
@@ -104,7 +105,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]serverCon
 		if !returns {
 			f.metrics.UpstreamRemoved(name)
 		}
-		if !returns || next.prefix != r.config.prefix {
+		if !returns || next.Prefix != r.config.Prefix {
 			f.catalogue.Remove(name)
 		}
 	}
@@ -118,83 +119,83 @@ func (f *fleet) close() {
 	clear(f.running)
 }
 
-func (f *fleet) start(ctx context.Context, s serverConfig) (stop func()) {
-	if len(s.builtin) > 0 {
+func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
+	if len(s.Builtin) > 0 {
 		return f.startBuiltin(ctx, s)
 	}
-	if s.api.document != nil {
+	if s.API.Document != nil {
 		return f.startOpenAPI(ctx, s)
 	}
-	outage := f.catalogue.Lose(s.name, s.prefix) // before anybody can call
-	f.note(ctx, upstream.Status{Server: s.name, Since: outage.Since})
+	outage := f.catalogue.Lose(s.Name, s.Prefix) // before anybody can call
+	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
-	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.name, string(kind), n) }
+	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
 	u := upstream.New(cfg, f.catalogue)
 	f.mu.Lock()
-	f.loads[s.name] = u.Load
+	f.loads[s.Name] = u.Load
 	f.mu.Unlock()
 	return startTask(ctx, u.Run).stop
 }
 
-func (f *fleet) startBuiltin(ctx context.Context, s serverConfig) (stop func()) {
-	offers, release, err := builtin.New(builtinConfig(s))
+func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
+	offers, release, err := builtin.New(s.BuiltinConfig())
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, offers, nil)
 	return func() {
-		f.catalogue.Lose(s.name, s.prefix)
+		f.catalogue.Lose(s.Name, s.Prefix)
 		if err := release(); err != nil {
-			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.name), slog.Any("error", err))
+			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.Name), slog.Any("error", err))
 		}
 	}
 }
 
 // fail notes that a server that is not connected to cannot start. Only another config mends that, so that there is
 // nothing to wait for.
-func (f *fleet) fail(ctx context.Context, s serverConfig, err error) (stop func()) {
-	outage := f.catalogue.Lose(s.name, s.prefix)
-	f.catalogue.Unlist(s.name, outage)
-	f.note(ctx, upstream.Status{Server: s.name, Tried: true, Problem: err.Error(), Since: outage.Since})
+func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func()) {
+	outage := f.catalogue.Lose(s.Name, s.Prefix)
+	f.catalogue.Unlist(s.Name, outage)
+	f.note(ctx, upstream.Status{Server: s.Name, Tried: true, Problem: err.Error(), Since: outage.Since})
 	return func() {}
 }
 
 // offer puts the tools of a server that is not connected to into the catalogue, and notes which were left out with those
 // that were before.
-func (f *fleet) offer(ctx context.Context, s serverConfig, offers []registry.Offer, refused []registry.Refusal) {
+func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, refused []registry.Refusal) {
 	for i := range offers {
-		if own := s.toolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
+		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
 			offers[i].Timeout = own
 		}
 	}
-	left := f.catalogue.Replace(registry.Source{Name: s.name, Prefix: s.prefix, Tools: offers})
+	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers})
 	f.note(ctx, upstream.Status{
-		Server: s.name, Up: true, Tried: true, Tools: len(offers) - len(left), Refused: append(refused, left...),
+		Server: s.Name, Up: true, Tried: true, Tools: len(offers) - len(left), Refused: append(refused, left...),
 	})
 }
 
-func upstreamConfig(s serverConfig, log *slog.Logger) upstream.Config {
+func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	return upstream.Config{
-		Name:         s.name,
-		Prefix:       s.prefix,
-		Command:      s.command,
-		Args:         s.args,
-		Dir:          s.cwd,
-		Env:          s.env,
-		StartTimeout: s.startTimeout,
-		MaxChildren:  s.maxChildren,
-		URL:          s.url,
-		Type:         s.transport,
-		Revision:     s.revision,
-		Headers:      s.headers,
-		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
-		Shared:       s.shared,
-		OneUser:      s.oneUser,
-		Grace:        s.grace,
-		Timeout:      s.timeout,
-		ToolTimeouts: s.toolTimeouts,
-		Idempotent:   s.idempotent,
+		Name:         s.Name,
+		Prefix:       s.Prefix,
+		Command:      s.Command,
+		Args:         s.Args,
+		Dir:          s.Dir,
+		Env:          s.Env,
+		StartTimeout: s.StartTimeout,
+		MaxChildren:  s.MaxChildren,
+		URL:          s.URL,
+		Type:         s.Transport,
+		Revision:     s.Revision,
+		Headers:      s.Headers,
+		Client:       dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
+		Shared:       s.Shared,
+		OneUser:      s.OneUser,
+		Grace:        s.Grace,
+		Timeout:      s.Timeout,
+		ToolTimeouts: s.ToolTimeouts,
+		Idempotent:   s.Idempotent,
 		Version:      thisBuild().version,
 		Logger:       log,
 	}
@@ -364,11 +365,11 @@ func leftOut(r registry.Refusal) string {
 }
 
 // startOpenAPI offers the operations of a document. It connects to nothing: whether the API is there shows at each call.
-func (f *fleet) startOpenAPI(ctx context.Context, s serverConfig) (stop func()) {
-	loaded, err := openapi.Load(openAPIConfig(s))
+func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
+	loaded, err := openapi.Load(s.OpenAPIConfig())
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, loaded.Offers, loaded.Refusals)
-	return func() { f.catalogue.Lose(s.name, s.prefix) }
+	return func() { f.catalogue.Lose(s.Name, s.Prefix) }
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -24,9 +25,9 @@ func TestToolTimeoutsGoForBuiltInToolsToo(t *testing.T) {
 	catalogue := registry.New()
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
-	f.apply(t.Context(), []serverConfig{{
-		name: "box", prefix: "box", builtin: []string{"calculate", "current_time"},
-		timeout: 5 * time.Second, toolTimeouts: map[string]time.Duration{"calculate": time.Second},
+	f.apply(t.Context(), []config.Server{{
+		Name: "box", Prefix: "box", Builtin: []string{"calculate", "current_time"},
+		Timeout: 5 * time.Second, ToolTimeouts: map[string]time.Duration{"calculate": time.Second},
 	}})
 	view := catalogue.Catalogue().View([]string{"box"})
 	for name, want := range map[string]time.Duration{"box__calculate": time.Second, "box__current_time": 5 * time.Second} {
@@ -44,14 +45,14 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	registerer := prometheus.NewRegistry()
 	f := newFleet(registry.New(), metrics.New(registerer), slog.New(slog.DiscardHandler))
 	defer f.close()
-	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
-	f.apply(t.Context(), []serverConfig{box})
+	box := config.Server{Name: "box", Prefix: "box", Builtin: []string{"calculate"}}
+	f.apply(t.Context(), []config.Server{box})
 	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
 	if got := itemsRefused(t, registerer); got != 1 {
 		t.Fatalf("%v items refused before, want 1", got)
 	}
-	box.timeout = time.Second
-	f.apply(t.Context(), []serverConfig{box})
+	box.Timeout = time.Second
+	f.apply(t.Context(), []config.Server{box})
 	if got := itemsRefused(t, registerer); got != 0 {
 		t.Errorf("%v items refused after the server came back whole, want 0", got)
 	}
@@ -121,7 +122,7 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 func TestServerIsStartingUntilItWasTried(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
-	f.apply(t.Context(), []serverConfig{{name: "slow", prefix: "slow", command: "sh", args: []string{"-c", "read line; read never"}}})
+	f.apply(t.Context(), []config.Server{{Name: "slow", Prefix: "slow", Command: "sh", Args: []string{"-c", "read line; read never"}}})
 	got := f.warnings()
 	if len(got) != 1 || !regexp.MustCompile(`^server slow is starting \(since [0-9T:-]+Z\)$`).MatchString(got[0]) {
 		t.Errorf("got %q, want that it is starting", got)
@@ -136,9 +137,9 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 	registerer := prometheus.NewRegistry()
 	f := newFleet(registry.New(), metrics.New(registerer), slog.New(slog.DiscardHandler))
 	defer f.close()
-	f.apply(t.Context(), []serverConfig{
-		{name: "slow", prefix: "slow", command: "sh", args: []string{"-c", "read line; read never"}},
-		{name: "box", prefix: "box", builtin: []string{"calculate"}},
+	f.apply(t.Context(), []config.Server{
+		{Name: "slow", Prefix: "slow", Command: "sh", Args: []string{"-c", "read line; read never"}},
+		{Name: "box", Prefix: "box", Builtin: []string{"calculate"}},
 	})
 	one := map[string]admin.Server{"slow": {Processes: 1}}
 	eventually(t, "the child counts", func() bool { return maps.Equal(f.loadsForView(), one) })
@@ -245,7 +246,7 @@ func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 	}
 	for _, test := range tests {
 		cfg := parse(t, minimal+"  tested: "+test.server+"\n")
-		got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler))
+		got := upstreamConfig(cfg.Servers[1], slog.New(slog.DiscardHandler))
 		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared || got.Grace != test.grace {
 			t.Errorf("%s: got type %q, %d children, shared %v, grace %v", test.server, got.Type, got.MaxChildren, got.Shared, got.Grace)
 		}
@@ -262,13 +263,9 @@ func TestStartTimeoutReachesUpstreams(t *testing.T) {
 		`{command: npx, start_timeout: 2m30s}`: 150 * time.Second,
 	} {
 		cfg := parse(t, minimal+"  tested: "+server+"\n")
-		if got := upstreamConfig(cfg.servers[1], slog.New(slog.DiscardHandler)).StartTimeout; got != want {
+		if got := upstreamConfig(cfg.Servers[1], slog.New(slog.DiscardHandler)).StartTimeout; got != want {
 			t.Errorf("%s: got %v, want %v", server, got, want)
 		}
-	}
-	found, err := importServers("servers.json", []byte(`{"mcpServers": {"a": {"command": "npx"}}}`), nil, testEnvironment)
-	if err != nil || found.servers[0].startTimeout != time.Minute {
-		t.Errorf("of a client's file: got %+v, %v, want a minute", found, err)
 	}
 }
 
@@ -285,25 +282,25 @@ func TestNamesStayTakenAsLongAsTheConfigSays(t *testing.T) {
 		}
 		return view.Unreached(registry.KindTool, tool) != nil
 	}
-	far := serverConfig{name: "far", prefix: "far", url: "http://127.0.0.1:1/mcp", grace: time.Hour}
-	box := serverConfig{name: "box", prefix: "box", builtin: []string{"calculate"}}
+	far := config.Server{Name: "far", Prefix: "far", URL: "http://127.0.0.1:1/mcp", Grace: time.Hour}
+	box := config.Server{Name: "box", Prefix: "box", Builtin: []string{"calculate"}}
 	broken := box
-	broken.builtin = []string{"there is none of this name"}
+	broken.Builtin = []string{"there is none of this name"}
 	other := far
-	other.prefix = "other"
+	other.Prefix = "other"
 	mended := far
-	mended.timeout = time.Second
+	mended.Timeout = time.Second
 	for _, step := range []struct {
 		name    string
-		servers []serverConfig
+		servers []config.Server
 		down    []string // of the tools below
 	}{
-		{"at once after the start", []serverConfig{far, box}, []string{"far__x"}},
-		{"with another setting", []serverConfig{mended, box}, []string{"far__x"}},
-		{"with another prefix", []serverConfig{other, box}, []string{"other__x"}},
-		{"without one server", []serverConfig{box}, nil},
-		{"with one that cannot start", []serverConfig{broken}, []string{"box__calculate"}},
-		{"with one that can again", []serverConfig{box}, nil},
+		{"at once after the start", []config.Server{far, box}, []string{"far__x"}},
+		{"with another setting", []config.Server{mended, box}, []string{"far__x"}},
+		{"with another prefix", []config.Server{other, box}, []string{"other__x"}},
+		{"without one server", []config.Server{box}, nil},
+		{"with one that cannot start", []config.Server{broken}, []string{"box__calculate"}},
+		{"with one that can again", []config.Server{box}, nil},
 		{"without any", nil, nil},
 	} {
 		f.apply(t.Context(), step.servers)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
@@ -17,7 +18,7 @@ const healthTimeout = 3 * time.Second
 
 func runHealthcheck(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("healthcheck", "[-addr host:port]", "Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
-	address := flags.String("addr", defaultConfig().operator, "`address` of the operator's listener")
+	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"syscall"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // listeners are the two addresses, bound before anything else runs.
@@ -16,11 +18,11 @@ type listeners struct {
 
 // bind binds both addresses or none. It tries both whatever becomes of the first, so that the errors.Join of *bindError
 // that it returns names every address that is not to be had.
-func bind(ctx context.Context, cfg *config) (listeners, error) {
+func bind(ctx context.Context, cfg *config.Config) (listeners, error) {
 	var l listeners
 	var clients, operator error
-	l.clients, clients = listen(ctx, "listen", cfg.listen)
-	l.operator, operator = listen(ctx, "operator", cfg.operator)
+	l.clients, clients = listen(ctx, "listen", cfg.Listen)
+	l.operator, operator = listen(ctx, "operator", cfg.Operator)
 	err := errors.Join(clients, operator)
 	if err != nil {
 		l.close()
@@ -54,8 +56,8 @@ func (e *bindError) Error() string {
 func (e *bindError) Unwrap() error { return e.err }
 
 // serveBindError says what helps in a config whose addresses cannot be bound.
-func serveBindError(err error, cfg *config) error {
-	return fmt.Errorf("%w\nend the program that has it (it may be another gateway), or change listen or operator in %s", err, cfg.file)
+func serveBindError(err error, cfg *config.Config) error {
+	return fmt.Errorf("%w\nend the program that has it (it may be another gateway), or change listen or operator in %s", err, cfg.File)
 }
 
 // devBindError says what helps where dev's addresses cannot be bound: one that is taken is often followed by the other.

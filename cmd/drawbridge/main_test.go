@@ -99,7 +99,7 @@ func TestHangupDuringStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + strings.Replace(minimal, "bad/secret", "secret", 1)
+	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + minimal
 	for i := range 300 {
 		text += fmt.Sprintf("  box%d: {builtin: [calculate, current_time]}\n", i)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -25,12 +26,12 @@ import (
 func issuesConfig(t *testing.T, address, include string) string {
 	t.Helper()
 	dir := t.TempDir()
-	document, err := os.ReadFile("testdata/issues.yaml")
+	document, err := os.ReadFile("internal/config/testdata/issues.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const secret = "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"
-	text := strings.Replace(minimal, "bad/secret", "secret", 1) +
+	text := minimal +
 		"  api: {openapi: api.yaml, base_url: \"" + address + "\", include: " + include +
 		", headers: {Authorization: \"Bearer ${SECRET}\"}, timeout: 5s, tool_timeouts: {create: 9s}, private_addresses: true}\n"
 	for name, data := range map[string][]byte{"drawbridge.yaml": []byte(text), "secret": []byte(secret), "api.yaml": document} {
@@ -52,21 +53,21 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 		).JSON())
 	}))
 	t.Cleanup(api.Close)
-	cfg, err := loadConfig(issuesConfig(t, api.URL+"/v1", `["*"]`), testEnvironment)
+	cfg, err := config.Load(issuesConfig(t, api.URL+"/v1", `["*"]`), testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := cfg.servers[1]
+	s := cfg.Servers[1]
 	want := []string{
 		`server api: operation "list": cookie parameter "session" is left out: no argument may set a cookie`,
 		`server api: operation "attach" cannot be a tool: its body is neither JSON nor a form`,
 	}
-	if !slices.Equal(s.api.notes, want) {
-		t.Errorf("left out: got %q, want %q", s.api.notes, want)
+	if !slices.Equal(s.API.Notes, want) {
+		t.Errorf("left out: got %q, want %q", s.API.Notes, want)
 	}
 	catalogue := registry.New()
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	f.apply(t.Context(), []serverConfig{s})
+	f.apply(t.Context(), []config.Server{s})
 	if warnings := f.warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], `"attach" is left out`) || !f.tried() {
 		t.Errorf("got warnings %q", warnings)
 	}
@@ -92,21 +93,21 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 // offered.
 func TestAChangedDocumentIsNoticed(t *testing.T) {
 	file := issuesConfig(t, "https://api.example.com", `["*"]`)
-	before, read, err := readConfig(file, testEnvironment)
+	before, read, err := config.LoadWatched(file, testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := newWatch(read)
+	watch := config.NewWatch(read)
 	document := filepath.Join(filepath.Dir(file), "api.yaml")
-	text := strings.Replace(string(before.servers[1].api.document), "operationId: list", "operationId: search", 1)
+	text := strings.Replace(string(before.Servers[1].API.Document), "operationId: list", "operationId: search", 1)
 	text += "# " + strings.Repeat("x", 1<<20) + "\n" // larger than most configs
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if watch.settled() || !watch.settled() || !watch.changed() {
+	if watch.Settled() || !watch.Settled() || !watch.Changed() {
 		t.Error("the change was not noticed")
 	}
-	after, err := loadConfig(file, testEnvironment)
+	after, err := config.Load(file, testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +115,10 @@ func TestAChangedDocumentIsNoticed(t *testing.T) {
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
 	for _, step := range []struct {
-		cfg  *config
+		cfg  *config.Config
 		want []string
 	}{{before, []string{"create", "list"}}, {after, []string{"create", "search"}}} {
-		f.apply(t.Context(), step.cfg.servers[1:])
+		f.apply(t.Context(), step.cfg.Servers[1:])
 		var got []string
 		for _, tool := range catalogue.Catalogue().View([]string{"api"}).Tools {
 			got = append(got, tool.Name)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -55,7 +56,7 @@ func startRecorder(t *testing.T, audit string, wire func(*recorder)) *recorder {
 		}
 		ports[i] = address
 	}
-	document, err := os.ReadFile("testdata/issues.yaml")
+	document, err := os.ReadFile("internal/config/testdata/issues.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func (r *recorder) path(name string) string { return filepath.Join(r.directory, 
 
 func (r *recorder) sign(t *testing.T) {
 	t.Helper()
-	cfg, err := loadConfig(r.path("drawbridge.yaml"), testEnvironment)
+	cfg, err := config.Load(r.path("drawbridge.yaml"), testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"reflect"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // look is how often the files of the config are looked at. Watching their directory instead would wake the process at
@@ -15,8 +17,8 @@ const look = 250 * time.Millisecond
 
 // reloads reads the config again after a hangup and after a change of the file, or of a file it names, until ctx ends.
 // What it starts lives until work ends.
-func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env environment) error {
-	watch := newWatch(p.started.sources)
+func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env config.Environment) error {
+	watch := config.NewWatch(p.started.Sources)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -27,10 +29,10 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env
 			return nil
 		case <-hangups:
 			p.reopenAudit(ctx)
-			watch.follow(p.reload(ctx, work, env))
+			watch.Follow(p.reload(ctx, work, env))
 		case <-tick.C:
-			if watch.settled() && watch.changed() {
-				watch.follow(p.reload(ctx, work, env))
+			if watch.Settled() && watch.Changed() {
+				watch.Follow(p.reload(ctx, work, env))
 			}
 		}
 	}
@@ -44,16 +46,16 @@ func (p *parts) reopenAudit(ctx context.Context) {
 }
 
 // reload checks the whole new config first and only then changes anything. It returns what it read, also of a config that it refused.
-func (p *parts) reload(ctx, work context.Context, env environment) sources {
-	cfg, read, err := readConfig(p.started.file, env)
+func (p *parts) reload(ctx, work context.Context, env config.Environment) config.Sources {
+	cfg, read, err := config.LoadWatched(p.started.File, env)
 	if err == nil {
-		cfg.keepAddress(p.started)
+		cfg.KeepAddress(p.started)
 		err = p.replace(work, cfg)
 	}
 	p.metrics.Reloaded(err == nil)
 	if err != nil {
 		p.status.setRefused(firstLine(err))
-		p.log.ErrorContext(ctx, "config refused; the one before it stays in force", slog.String("file", p.started.file), slog.String("problems", err.Error()))
+		p.log.ErrorContext(ctx, "config refused; the one before it stays in force", slog.String("file", p.started.File), slog.String("problems", err.Error()))
 		return read
 	}
 	p.status.setRefused("")
@@ -69,39 +71,39 @@ func (p *parts) reload(ctx, work context.Context, env environment) sources {
 }
 
 // replace puts a checked config in force. Whatever can fail comes before the first change.
-func (p *parts) replace(work context.Context, cfg *config) error {
-	verifier, err := newVerifier(cfg.issuers, p.log)
+func (p *parts) replace(work context.Context, cfg *config.Config) error {
+	verifier, err := newVerifier(cfg.Issuers, p.log)
 	if err != nil {
 		return err
 	}
 	before := p.settings.Swap(settingsOf(cfg, p.address)) // first, because new tenants wake the streams, which ask whose tokens count
-	if err := p.gateway.SetTenants(cfg.tenants); err != nil {
+	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
 	}
-	p.issuers.replace(work, cfg.issuers, verifier)
-	p.level.Set(cfg.logLevel)
-	p.fleet.apply(work, cfg.servers)
+	p.issuers.replace(work, cfg.Issuers, verifier)
+	p.level.Set(cfg.LogLevel)
+	p.fleet.apply(work, cfg.Servers)
 	return nil
 }
 
 // restartNeeded names the settings that differ from those the process runs with and that only a restart changes.
-func restartNeeded(started, next *config) []string {
+func restartNeeded(started, next *config.Config) []string {
 	return differing(map[string]bool{
-		"listen":               started.listen == next.listen,
-		"operator":             started.operator == next.operator,
-		"revisions.legacy_sse": started.legacySSE == next.legacySSE,
-		"audit":                reflect.DeepEqual(started.audit, next.audit),
-		"limits":               started.limits == next.limits,
-		"lists.page_size":      started.pageSize == next.pageSize,
-		"sessions":             reflect.DeepEqual(started.sessions, next.sessions),
-		"log.format":           started.logFormat == next.logFormat,
+		"listen":               started.Listen == next.Listen,
+		"operator":             started.Operator == next.Operator,
+		"revisions.legacy_sse": started.LegacySSE == next.LegacySSE,
+		"audit":                reflect.DeepEqual(started.Audit, next.Audit),
+		"limits":               started.Limits == next.Limits,
+		"lists.page_size":      started.PageSize == next.PageSize,
+		"sessions":             reflect.DeepEqual(started.Sessions, next.Sessions),
+		"log.format":           started.LogFormat == next.LogFormat,
 	})
 }
 
 // firstLine is the first problem, with a word about how many more there are.
 func firstLine(err error) string {
-	var all problems
+	var all config.RefusedError
 	if !errors.As(err, &all) || len(all) < 2 {
 		return err.Error()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 func TestWhatNeedsARestartIsNamed(t *testing.T) {
@@ -35,14 +36,14 @@ trusted_proxies: [10.0.0.0/8]
 }
 
 func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
-	issuer := issuerConfig{Issuer: auth.Issuer{
+	issuer := config.Issuer{Issuer: auth.Issuer{
 		Issuer: "a", Algorithms: []string{"ES256"}, Audiences: []string{"b"}, Tenant: "c", JWKSURL: "http://127.0.0.1:1/keys",
-	}, private: true}
+	}, PrivateAddresses: true}
 	public := issuer
-	public.private = false
+	public.PrivateAddresses = false
 	for _, test := range []struct {
 		name     string
-		next     issuerConfig
+		next     config.Issuer
 		replaced bool
 	}{
 		{"the same", issuer, false},
@@ -50,17 +51,17 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
-			v, err := newVerifiers([]issuerConfig{issuer}, log)
+			v, err := newVerifiers([]config.Issuer{issuer}, log)
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := v.current.Load()
 			v.start(t.Context())
-			next, err := newVerifier([]issuerConfig{test.next}, log)
+			next, err := newVerifier([]config.Issuer{test.next}, log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.replace(t.Context(), []issuerConfig{test.next}, next)
+			v.replace(t.Context(), []config.Issuer{test.next}, next)
 			v.wait()
 			if got := v.current.Load() != before; got != test.replaced {
 				t.Errorf("another verifier: got %v, want %v", got, test.replaced)
@@ -72,8 +73,8 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 func TestReloadWithAnotherListenKeepsTheAudience(t *testing.T) {
 	started := parse(t, minimal)
 	next := parse(t, "listen: 127.0.0.1:8081\n"+minimal)
-	next.keepAddress(started)
-	if diff := cmp.Diff(started.issuers[0].Audiences, next.issuers[0].Audiences); diff != "" {
+	next.KeepAddress(started)
+	if diff := cmp.Diff(started.Issuers[0].Audiences, next.Issuers[0].Audiences); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -101,11 +102,10 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 
 // TestNoSettingOfAServerChangesUnseen changes each field of a server by itself: whatever restarts it is named.
 func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
-	fields := reflect.TypeFor[serverConfig]()
+	fields := reflect.TypeFor[config.Server]()
 	for i := range fields.NumField() {
-		var before, after serverConfig
+		var before, after config.Server
 		field := reflect.ValueOf(&after).Elem().Field(i)
-		field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem() // it is not exported
 		switch field.Kind() {
 		case reflect.String:
 			field.SetString("other")

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -36,7 +38,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
-	cfg, err := loadConfig(*file, processEnvironment())
+	cfg, err := config.Load(*file, config.ProcessEnvironment())
 	if err != nil {
 		s.complain("%v\n", err)
 		return exitRefused
@@ -50,28 +52,28 @@ func runServe(ctx context.Context, args []string, s streams) int {
 		return exitFailure
 	}
 	defer l.close()
-	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, env: processEnvironment()}, s)
+	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, env: config.ProcessEnvironment()}, s)
 }
 
 // options are how the two commands that serve differ.
 type options struct {
 	delay   time.Duration
 	hangups <-chan os.Signal // ask for a reload; nil: the config is not reloaded at all
-	env     environment
+	env     config.Environment
 	up      func() // called when everything runs; may be nil
 
 	serverLevel slog.Leveler // from which on is logged how the servers are; nil: the level of the config, as for all else
 }
 
 // serve runs the gateway until ctx ends or a part fails.
-func serve(ctx context.Context, cfg *config, l listeners, o options, s streams) int {
+func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) int {
 	brokenPipes := make(chan os.Signal, 1) // so that a reader of standard output or error who leaves ends a write, not the process
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	defer signal.Stop(brokenPipes)
 	buffer := newLineBuffer(s.err)
 	level := new(slog.LevelVar)
-	level.Set(cfg.logLevel)
-	log := newLogger(buffer, level, cfg.logFormat)
+	level.Set(cfg.LogLevel)
+	log := newLogger(buffer, level, cfg.LogFormat)
 	flushing := startTask(context.WithoutCancel(ctx), buffer.Run)
 	defer flushing.stopWithin(logPatience)
 	p, err := build(cfg, log, level, l)
@@ -80,7 +82,7 @@ func serve(ctx context.Context, cfg *config, l listeners, o options, s streams) 
 		return exitFailure
 	}
 	if o.serverLevel != nil {
-		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.logFormat)
+		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.LogFormat)
 	}
 	p.metrics.LogLost(buffer.lost.Load)
 	if err := p.run(ctx, l, o); err != nil {
@@ -102,7 +104,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 
 	group.Go(func() error { return serveHTTP(operator, l.operator) })
 	p.issuers.start(work)
-	p.fleet.apply(work, p.started.servers)
+	p.fleet.apply(work, p.started.Servers)
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return serveHTTP(clients, l.clients) })
@@ -184,15 +186,15 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 
 // tellWarnings logs the warnings of a config that comes into force, and counts them. What patterns match is the
 // gateway's to tell, which knows it.
-func tellWarnings(ctx context.Context, cfg *config, log *slog.Logger, m *metrics.Metrics) {
+func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
 	counts := make(map[string]int)
-	for _, w := range cfg.warnings {
+	for _, w := range cfg.Warnings {
 		counts[w.Code]++
 		log.WarnContext(ctx, "config warning", slog.String("code", w.Code), slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
 			slog.String("warning", w.Text))
 	}
-	for _, code := range codes() {
-		if code != codeNoMatch {
+	for _, code := range config.Codes() {
+		if code != gateway.CodeNoMatch {
 			m.ConfigWarnings(code, counts[code])
 		}
 	}

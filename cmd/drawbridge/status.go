@@ -53,7 +53,7 @@ func (s *status) judgeAudit(view *admin.View) {
 	problem := s.parts.audit.Problem()
 	switch {
 	case problem == nil:
-	case s.parts.started.audit.Drop:
+	case s.parts.started.Audit.Drop:
 		view.Warnings = append(view.Warnings, "audit records cannot be written; calls go on, and records beyond 4096 are lost: "+problem.Error())
 	default:
 		view.Problems = append(view.Problems, "audit records cannot be written, so calls are refused: "+problem.Error())

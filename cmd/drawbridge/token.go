@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -46,7 +47,7 @@ func runToken(_ context.Context, args []string, s streams) int {
 		return exitRefused
 	}
 	request.scopes = strings.FieldsFunc(*scopes, func(c rune) bool { return c == ',' || c == ' ' })
-	cfg, err := loadSigners(*file, processEnvironment())
+	cfg, err := config.LoadSigners(*file, config.ProcessEnvironment())
 	if err != nil {
 		s.complain("%v\n", err)
 		return exitRefused
@@ -62,9 +63,9 @@ func runToken(_ context.Context, args []string, s streams) int {
 }
 
 // signToken signs what is asked with the first issuer that can.
-func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuerConfig, error) {
+func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
 	var tenants []string
-	for _, t := range cfg.tenants {
+	for _, t := range cfg.Tenants {
 		tenants = append(tenants, t.ID)
 	}
 	if !slices.Contains(tenants, request.tenant) {
@@ -72,9 +73,9 @@ func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuer
 		if near := registry.Nearest(request.tenant, tenants); near != "" {
 			hint = fmt.Sprintf(" (did you mean %s?)", near)
 		}
-		return "", issuerConfig{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint)
+		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint)
 	}
-	for _, iss := range cfg.issuers {
+	for _, iss := range cfg.Issuers {
 		if request.issuer != "" && request.issuer != iss.Issuer.Issuer || !serves(&iss, request.tenant) {
 			continue
 		}
@@ -85,15 +86,15 @@ func signToken(cfg *config, request tokenRequest, now time.Time) (string, issuer
 			}
 		}
 	}
-	return "", issuerConfig{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
+	return "", config.Issuer{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
 }
 
 // serves tells whether tokens of the issuer can be for the tenant.
-func serves(iss *issuerConfig, tenant string) bool {
+func serves(iss *config.Issuer, tenant string) bool {
 	return iss.Tenant == tenant || slices.Contains(iss.TenantsAllowed, tenant)
 }
 
-func claimsOf(iss issuerConfig, request tokenRequest, now time.Time) auth.Claims {
+func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) auth.Claims {
 	extra := map[string]any{}
 	if iss.TenantClaim != "" {
 		extra[iss.TenantClaim] = request.tenant

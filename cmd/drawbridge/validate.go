@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -29,33 +30,33 @@ const maxAnswerBytes = 1 << 20
 
 // findings is what validate found; with -json it is the output.
 type findings struct {
-	OK       bool      `json:"ok"`
-	File     string    `json:"file"`
-	Problems problems  `json:"problems"`
-	Warnings []warning `json:"warnings,omitempty"` // what works and may not be meant
-	Notes    []string  `json:"notes,omitempty"`    // what is left out or changed, and no problem
-	Online   []check   `json:"online,omitempty"`
-	Audit    string    `json:"audit,omitempty"` // where the records of a good config go
+	OK       bool             `json:"ok"`
+	File     string           `json:"file"`
+	Problems []config.Problem `json:"problems"`
+	Warnings []config.Warning `json:"warnings,omitempty"` // what works and may not be meant
+	Notes    []string         `json:"notes,omitempty"`    // what is left out or changed, and no problem
+	Online   []check          `json:"online,omitempty"`
+	Audit    string           `json:"audit,omitempty"` // where the records of a good config go
 
 	strict bool // warnings count like problems
 }
 
 // judge says what is wrong with a config that can be read, and what may be.
-func (f *findings) judge(ctx context.Context, cfg *config, online bool) {
-	for i := range cfg.servers {
-		f.Notes = append(f.Notes, cfg.servers[i].api.notes...)
+func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
+	for i := range cfg.Servers {
+		f.Notes = append(f.Notes, cfg.Servers[i].API.Notes...)
 	}
 	catalogue := registry.New()
 	fleet := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer fleet.close()
-	fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.servers), serverConfig.isElsewhere))
+	fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
 	if online {
 		f.Online = tryOnline(ctx, cfg, catalogue)
 	}
-	f.Warnings = cfg.allWarnings(catalogue)
+	f.Warnings = cfg.AllWarnings(catalogue)
 	reached := !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK })
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
-	for _, p := range needless(cfg, catalogue, online && reached) {
+	for _, p := range cfg.Needless(catalogue, online && reached) {
 		f.Notes = append(f.Notes, p.String())
 	}
 }
@@ -91,17 +92,18 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
-	cfg, err := loadConfig(*file, processEnvironment())
-	found := findings{File: *file, Problems: problems{}, strict: *strict}
-	if err != nil && !errors.As(err, &found.Problems) {
+	cfg, err := config.Load(*file, config.ProcessEnvironment())
+	found := findings{File: *file, Problems: []config.Problem{}, strict: *strict}
+	refused, isRefused := errors.AsType[config.RefusedError](err)
+	if err != nil && !isRefused {
 		s.complain("drawbridge validate: %v\n", err)
 		return exitRefused
 	}
-	if err == nil {
-		found.judge(ctx, cfg, *online)
-	}
 	described := ""
-	if cfg != nil {
+	if isRefused {
+		found.Problems = refused
+	} else {
+		found.judge(ctx, cfg, *online)
 		described, found.Audit = summary(cfg), auditPlace(cfg)
 	}
 	show := found.text
@@ -166,22 +168,22 @@ func (f *findings) json(string) string {
 }
 
 // tryOnline connects to everything at once and waits for the answers. What the servers offer goes into the catalogue.
-func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) []check {
+func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
-	for _, iss := range cfg.issuers {
+	for _, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
 			tries = append(tries, func() check { return tryKeySet(limited, iss) })
 		}
 	}
-	for _, srv := range cfg.servers {
-		if srv.isElsewhere() { // an API has no question that is sure to be harmless
+	for _, srv := range cfg.Servers {
+		if srv.IsElsewhere() { // an API has no question that is sure to be harmless
 			tries = append(tries, func() check {
-				if srv.command == "" {
+				if srv.Command == "" {
 					return tryServer(limited, srv, catalogue)
 				}
-				limited, cancel := context.WithTimeout(ctx, srv.startTimeout+onlineTimeout) // it starts first
+				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout) // it starts first
 				defer cancel()
 				return tryServer(limited, srv, catalogue)
 			})
@@ -194,14 +196,14 @@ func tryOnline(ctx context.Context, cfg *config, catalogue *registry.Registry) [
 	}
 	all.Wait()
 	for i := range checks {
-		at := cfg.place(checks[i].Name)
+		at := cfg.Place(checks[i].Name)
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks
 }
 
-func tryServer(ctx context.Context, srv serverConfig, catalogue *registry.Registry) check {
-	c := check{Name: "server " + srv.name}
+func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Registry) check {
+	c := check{Name: "server " + srv.Name}
 	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), catalogue).Probe(ctx)
 	if err != nil {
 		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
@@ -233,14 +235,14 @@ func offered(s upstream.Status) string {
 }
 
 // tryKeySet fetches the key set and reads it.
-func tryKeySet(ctx context.Context, iss issuerConfig) check {
+func tryKeySet(ctx context.Context, iss config.Issuer) check {
 	c := check{Name: "issuer " + iss.Issuer.Issuer}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, iss.JWKSURL, http.NoBody)
 	if err != nil {
 		c.Message = "jwks_url is not an address"
 		return c
 	}
-	response, err := dial.Client(dial.Config{PrivateAddresses: iss.private}).Do(request)
+	response, err := dial.Client(dial.Config{PrivateAddresses: iss.PrivateAddresses}).Do(request)
 	if err != nil {
 		c.Message = err.Error()
 		return c
@@ -259,7 +261,7 @@ func tryKeySet(ctx context.Context, iss issuerConfig) check {
 }
 
 // checkKeySet reads a key set as if it stood in a file.
-func checkKeySet(iss issuerConfig, body []byte) (ok bool, message string) {
+func checkKeySet(iss config.Issuer, body []byte) (ok bool, message string) {
 	fromFile := iss.Issuer
 	fromFile.JWKSURL, fromFile.JWKS = "", body
 	if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{fromFile}}); err != nil {

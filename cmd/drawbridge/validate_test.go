@@ -2,23 +2,30 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a connection says of others.
 func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
+	document, err := filepath.Abs("internal/config/testdata/issues.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for pattern, want := range map[string]string{
 		"api__list": "", "api__*": "", "files__anything": "", "*": "",
 		"api__lsit": "api__list", "api__create": "-", "prompt:api__x": "-",
 	} {
 		text := strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
-		cfg := parse(t, text+"  api: {openapi: issues.yaml, base_url: \"https://api.example.com\"}\n")
+		cfg := parse(t, fmt.Sprintf("%s  api: {openapi: %q, base_url: \"https://api.example.com\"}\n", text, document))
 		found := findings{}
 		found.judge(t.Context(), cfg, false)
 		got := ""
 		for _, w := range found.Warnings {
-			if w.Code == codeNoMatch {
+			if w.Code == gateway.CodeNoMatch {
 				got = w.Hint
 				if got == "" {
 					got = "-"

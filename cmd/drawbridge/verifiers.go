@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -17,12 +18,12 @@ import (
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 
-	changing sync.Mutex     // held while one verifier takes the place of another
-	known    []issuerConfig // of that verifier
+	changing sync.Mutex      // held while one verifier takes the place of another
+	known    []config.Issuer // of that verifier
 	running  *task
 }
 
-func newVerifiers(issuers []issuerConfig, log *slog.Logger) (*verifiers, error) {
+func newVerifiers(issuers []config.Issuer, log *slog.Logger) (*verifiers, error) {
 	v := &verifiers{known: issuers}
 	verifier, err := newVerifier(issuers, log)
 	if err != nil {
@@ -44,7 +45,7 @@ func (v *verifiers) start(ctx context.Context) {
 }
 
 // replace puts next in place of the present verifier, unless the issuers are the same.
-func (v *verifiers) replace(ctx context.Context, issuers []issuerConfig, next *auth.Verifier) {
+func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	if reflect.DeepEqual(issuers, v.known) {
@@ -63,12 +64,12 @@ func (v *verifiers) wait() {
 	v.running.stop()
 }
 
-func newVerifier(issuers []issuerConfig, log *slog.Logger) (*auth.Verifier, error) {
+func newVerifier(issuers []config.Issuer, log *slog.Logger) (*auth.Verifier, error) {
 	private := map[string]bool{}
 	plain := make([]auth.Issuer, 0, len(issuers))
 	for _, iss := range issuers {
 		plain = append(plain, iss.Issuer)
-		if iss.private {
+		if iss.PrivateAddresses {
 			private[iss.JWKSURL] = true
 		}
 	}

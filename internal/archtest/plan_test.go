@@ -9,8 +9,11 @@ const module = "github.com/drawbridge-mcp/drawbridge"
 // sideways, never up. Test files may import what they like.
 func floors() [][]string {
 	return [][]string{
-		{"cmd/drawbridge"}, // config in, parts wired, lifecycle, the operator's commands
-		{"server"},         // front door: HTTP, transports, eras of clients
+		{"cmd/drawbridge"}, // parts wired, lifecycle, the operator's commands
+		{
+			"cmd/drawbridge/internal/config", // what the config says: read, checked, judged
+			"server",                         // front door: HTTP, transports, eras of clients
+		},
 		{
 			"internal/gateway",  // the desk: one request, one path
 			"registry/builtin",  // tools that run here
@@ -58,7 +61,7 @@ func doors() []door {
 		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
 		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
 		{"github.com/oasdiff/yaml", []string{"registry/openapi"}, "documents are read as the OpenAPI library reads them"},
-		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge"}, "only the config is YAML"},
+		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge/internal/config"}, "only the config is YAML"},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},

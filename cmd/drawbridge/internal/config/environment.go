@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 
 // This file is the only door to the environment.
 
-// environment looks up one variable.
-type environment func(name string) (string, bool)
+// Environment looks up one variable.
+type Environment func(name string) (string, bool)
 
-// processEnvironment is the environment of this process.
-func processEnvironment() environment { return os.LookupEnv }
+// ProcessEnvironment is the environment of this process.
+func ProcessEnvironment() Environment { return os.LookupEnv }
 
 // expand replaces ${VAR} and ${VAR:-x} in text by the variable's value, or by x when the variable is unset or empty. What it puts in is not
 // looked at again.
-func expand(text string, env environment) (out string, defaulted bool, err error) {
+func expand(text string, env Environment) (out string, defaulted bool, err error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"os"
@@ -38,22 +38,22 @@ func TestSwappedVolumeIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg, err := loadConfig(filepath.Join(dir, "drawbridge.yaml"), testEnvironment)
+	cfg, err := Load(filepath.Join(dir, "drawbridge.yaml"), testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatch(cfg.sources)
-	if w.settled() || !w.settled() || w.changed() {
+	w := NewWatch(cfg.Sources)
+	if w.Settled() || !w.Settled() || w.Changed() {
 		t.Error("changed before anything did")
 	}
 	onDisk(t, dir, "2", text) // the config is the same, the secret is another
-	if w.settled() {
+	if w.Settled() {
 		t.Error("settled at the look that saw the change")
 	}
-	if !w.settled() || !w.changed() {
+	if !w.Settled() || !w.Changed() {
 		t.Error("the swapped secret was not noticed")
 	}
-	if w.changed() {
+	if w.Changed() {
 		t.Error("one change was noticed twice")
 	}
 }
@@ -69,11 +69,11 @@ func TestRefusedConfigIsWatchedWithTheFilesItNames(t *testing.T) {
 	}
 	missing := func(what string) (noticed func() bool) {
 		t.Helper()
-		w := newWatch(refused(t, file))
-		if w.settled() || !w.settled() || w.changed() {
+		w := NewWatch(refused(t, file))
+		if w.Settled() || !w.Settled() || w.Changed() {
 			t.Errorf("%s: changed before anything did", what)
 		}
-		return func() bool { return !w.settled() && w.settled() && w.changed() }
+		return func() bool { return !w.Settled() && w.Settled() && w.Changed() }
 	}
 	noticed := missing("the config")
 	write(file, strings.Replace(minimal, "bad/secret", "secret", 1))
@@ -88,9 +88,9 @@ func TestRefusedConfigIsWatchedWithTheFilesItNames(t *testing.T) {
 }
 
 // refused reads a config that must be refused.
-func refused(t *testing.T, file string) sources {
+func refused(t *testing.T, file string) Sources {
 	t.Helper()
-	_, read, err := readConfig(file, testEnvironment)
+	_, read, err := LoadWatched(file, testEnvironment)
 	if err == nil {
 		t.Fatal("the config was not refused")
 	}
@@ -105,8 +105,8 @@ func TestFileThatIsWrittenOrGoesOrComesSettlesOnce(t *testing.T) {
 		}
 	}
 	write("a")
-	w := newWatch(sources{files: []string{file}})
-	if w.settled() || !w.settled() {
+	w := NewWatch(Sources{files: []string{file}})
+	if w.Settled() || !w.Settled() {
 		t.Error("the first look does not find the file touched")
 	}
 	for _, step := range []struct {
@@ -122,7 +122,7 @@ func TestFileThatIsWrittenOrGoesOrComesSettlesOnce(t *testing.T) {
 		{"back", func() { write("b") }},
 	} {
 		step.change()
-		if got := []bool{w.settled(), w.settled(), w.settled()}; !slices.Equal(got, []bool{false, true, false}) {
+		if got := []bool{w.Settled(), w.Settled(), w.Settled()}; !slices.Equal(got, []bool{false, true, false}) {
 			t.Errorf("%s: settled at three looks = %v, want at the second alone", step.name, got)
 		}
 	}

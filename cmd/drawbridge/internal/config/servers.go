@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"net/url"
@@ -14,37 +14,37 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// serverConfig is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is
+// Server is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is
 // plain data, so that two states of the config can be compared.
-type serverConfig struct {
-	name, prefix string
+type Server struct {
+	Name, Prefix string
 
-	builtin                           []string
-	csvRoot, weatherURL, geocodingURL string
+	Builtin                           []string
+	CSVRoot, WeatherURL, GeocodingURL string
 
-	command     string
-	args        []string
-	cwd         string // where it runs; "": where the gateway runs
-	env         map[string]string
-	maxChildren int // at once; 0: what upstreams do by themselves
+	Command     string
+	Args        []string
+	Dir         string // where it runs; "": where the gateway runs
+	Env         map[string]string
+	MaxChildren int // at once; 0: what upstreams do by themselves
 
-	startTimeout time.Duration // of the command, until it answers
+	StartTimeout time.Duration // of the command, until it answers
 
-	url       string
-	transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
-	headers   map[string]string
+	URL       string
+	Transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
+	Headers   map[string]string
 
-	revision string // that the server is spoken to in, as upstream.Config.Revision; "": what is found
-	shared   bool   // one session may serve every tenant and user
-	oneUser  bool   // one user is behind all calls, as in dev; no config says so
+	Revision string // that the server is spoken to in, as upstream.Config.Revision; "": what is found
+	Shared   bool   // one session may serve every tenant and user
+	OneUser  bool   // one user is behind all calls, as in dev; no config says so
 
-	api apiConfig
+	API API
 
-	grace        time.Duration // how long the lists keep the items of a lost server
-	timeout      time.Duration
-	idempotent   []string // patterns of tools
-	toolTimeouts map[string]time.Duration
-	private      bool // may be on a loopback or private address
+	Grace            time.Duration // how long the lists keep the items of a lost server
+	Timeout          time.Duration
+	Idempotent       []string // patterns of tools
+	ToolTimeouts     map[string]time.Duration
+	PrivateAddresses bool // may be on a loopback or private address
 }
 
 const (
@@ -52,15 +52,15 @@ const (
 	defaultStartTimeout = time.Minute      // long enough for npx and the like to fetch the program first
 )
 
-func (r *reader) servers(cfg *config, n *node) {
+func (r *reader) servers(cfg *Config, n *node) {
 	r.entries(n, "servers", func(m member) {
-		s := serverConfig{name: m.name, prefix: m.name, grace: defaultGrace, startTimeout: defaultStartTimeout}
+		s := Server{Name: m.name, Prefix: m.name, Grace: defaultGrace, StartTimeout: defaultStartTimeout}
 		if !registry.ValidServerName(m.name) {
 			r.faultHint(m.key, validServerName(m.name), "%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
 		}
 		r.server(&s, m.value)
-		cfg.servers = append(cfg.servers, s)
-		cfg.places["server "+m.name] = problem{File: m.key.file, Line: m.key.line, Column: m.key.col}
+		cfg.Servers = append(cfg.Servers, s)
+		cfg.places["server "+m.name] = Problem{File: m.key.file, Line: m.key.line, Column: m.key.col}
 	})
 }
 
@@ -76,7 +76,7 @@ func validServerName(text string) string {
 	return strings.TrimRight(name[:min(16, len(name))], "-")
 }
 
-func (r *reader) server(s *serverConfig, n *node) {
+func (r *reader) server(s *Server, n *node) {
 	if !r.object(n, "a server", r.apiFields(s, r.serverFields(s))) {
 		return
 	}
@@ -111,12 +111,12 @@ func (r *reader) server(s *serverConfig, n *node) {
 			}
 		}
 	}
-	if s.maxChildren == 1 && !s.shared {
+	if s.MaxChildren == 1 && !s.Shared {
 		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
 	}
 	for _, name := range []string{"url", "base_url", "weather_url", "geocoding_url"} {
 		if value := n.member(name); value != nil {
-			r.checkReachable(value, s.private)
+			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
 	switch kind {
@@ -130,37 +130,37 @@ func (r *reader) server(s *serverConfig, n *node) {
 	r.checkType(s, n, kind)
 }
 
-func (r *reader) serverFields(s *serverConfig) fields {
+func (r *reader) serverFields(s *Server) fields {
 	return fields{
-		"builtin":           func(n *node) { s.builtin = r.nonEmptyBuiltin(n) },
-		"csv_root":          func(n *node) { s.csvRoot = r.directory(n) },
-		"weather_url":       func(n *node) { s.weatherURL = r.text(n); r.checkServerURL(n) },
-		"geocoding_url":     func(n *node) { s.geocodingURL = r.text(n); r.checkServerURL(n) },
-		"command":           func(n *node) { s.command = r.text(n) },
-		"args":              func(n *node) { s.args = r.arguments(n) },
-		"cwd":               func(n *node) { s.cwd = r.directory(n) },
-		"env":               func(n *node) { s.env = r.pairs(n, "env", checkVariable) },
-		"max_children":      func(n *node) { s.maxChildren = r.integer(n, 1, 1000) },
-		"start_timeout":     func(n *node) { s.startTimeout = r.duration(n) },
-		"url":               func(n *node) { s.url = r.text(n) },
-		"headers":           func(n *node) { s.headers = r.pairs(n, "headers", checkHeader) },
-		"grace":             func(n *node) { s.grace = r.duration(n) },
-		"timeout":           func(n *node) { s.timeout = r.duration(n) },
-		"private_addresses": func(n *node) { s.private = r.boolean(n) },
+		"builtin":           func(n *node) { s.Builtin = r.nonEmptyBuiltin(n) },
+		"csv_root":          func(n *node) { s.CSVRoot = r.directory(n) },
+		"weather_url":       func(n *node) { s.WeatherURL = r.text(n); r.checkServerURL(n) },
+		"geocoding_url":     func(n *node) { s.GeocodingURL = r.text(n); r.checkServerURL(n) },
+		"command":           func(n *node) { s.Command = r.text(n) },
+		"args":              func(n *node) { s.Args = r.arguments(n) },
+		"cwd":               func(n *node) { s.Dir = r.directory(n) },
+		"env":               func(n *node) { s.Env = r.pairs(n, "env", checkVariable) },
+		"max_children":      func(n *node) { s.MaxChildren = r.integer(n, 1, 1000) },
+		"start_timeout":     func(n *node) { s.StartTimeout = r.duration(n) },
+		"url":               func(n *node) { s.URL = r.text(n) },
+		"headers":           func(n *node) { s.Headers = r.pairs(n, "headers", checkHeader) },
+		"grace":             func(n *node) { s.Grace = r.duration(n) },
+		"timeout":           func(n *node) { s.Timeout = r.duration(n) },
+		"private_addresses": func(n *node) { s.PrivateAddresses = r.boolean(n) },
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
-		"revision":          func(n *node) { s.revision = r.revision(n) },
-		"prefix":            func(n *node) { s.prefix = r.prefix(n) },
+		"revision":          func(n *node) { s.Revision = r.revision(n) },
+		"prefix":            func(n *node) { s.Prefix = r.prefix(n) },
 		"acknowledge":       r.acknowledge,
-		"shared":            func(n *node) { s.shared = r.boolean(n) },
-		"idempotent":        func(n *node) { s.idempotent = r.toolPatterns(n) },
+		"shared":            func(n *node) { s.Shared = r.boolean(n) },
+		"idempotent":        func(n *node) { s.Idempotent = r.toolPatterns(n) },
 		"tool_timeouts": func(n *node) {
-			s.toolTimeouts = map[string]time.Duration{}
-			r.entries(n, "tool_timeouts", func(m member) { s.toolTimeouts[m.name] = r.duration(m.value) })
+			s.ToolTimeouts = map[string]time.Duration{}
+			r.entries(n, "tool_timeouts", func(m member) { s.ToolTimeouts[m.name] = r.duration(m.value) })
 		},
 	}
 }
 
-func (r *reader) checkType(s *serverConfig, n *node, kind string) {
+func (r *reader) checkType(s *Server, n *node, kind string) {
 	at := n.member("type")
 	if at == nil {
 		return
@@ -170,14 +170,14 @@ func (r *reader) checkType(s *serverConfig, n *node, kind string) {
 	case wanted[at.text] != "" && wanted[at.text] != kind:
 		r.fault(at, "type %s goes with %s, and this server has %s", at.text, wanted[at.text], kind)
 	case kind == "url":
-		s.transport = at.text
+		s.Transport = at.text
 	}
-	if s.transport == "sse" && mcp.EraOf(s.revision) == mcp.Modern {
-		r.fault(n.member("revision"), "%s is not spoken over HTTP+SSE, which type: sse says", s.revision)
+	if s.Transport == "sse" && mcp.EraOf(s.Revision) == mcp.Modern {
+		r.fault(n.member("revision"), "%s is not spoken over HTTP+SSE, which type: sse says", s.Revision)
 	}
 }
 
-// revision is one of those that are spoken to servers, "" where it is to be found out.
+// Revision is one of those that are spoken to servers, "" where it is to be found out.
 func (r *reader) revision(n *node) string {
 	const found = "auto"
 	named := r.choice(n, append([]string{found}, mcp.Revisions()...)...)
@@ -237,9 +237,9 @@ func (r *reader) nonEmptyBuiltin(n *node) []string {
 	return out
 }
 
-func (r *reader) checkBuiltin(s *serverConfig, n *node) {
+func (r *reader) checkBuiltin(s *Server, n *node) {
 	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
-	for _, tool := range s.builtin {
+	for _, tool := range s.Builtin {
 		for _, name := range wants[tool] {
 			if n.member(name) == nil {
 				r.fault(n.member("builtin"), "%s needs %s", tool, name)
@@ -249,7 +249,7 @@ func (r *reader) checkBuiltin(s *serverConfig, n *node) {
 	if len(r.problems) > 0 {
 		return
 	}
-	_, release, err := builtin.New(builtinConfig(*s))
+	_, release, err := builtin.New(s.BuiltinConfig())
 	if err != nil {
 		r.fault(n.member("builtin"), "%s", err)
 		return
@@ -338,17 +338,18 @@ func checkHeader(name, value string) string {
 	return ""
 }
 
-func builtinConfig(s serverConfig) builtin.Config {
+// BuiltinConfig is what package builtin makes the tools of a server with built-in tools from.
+func (s Server) BuiltinConfig() builtin.Config {
 	return builtin.Config{
-		Tools:        s.builtin,
-		CSVRoot:      s.csvRoot,
-		WeatherURL:   s.weatherURL,
-		GeocodingURL: s.geocodingURL,
-		Client:       dial.Client(dial.Config{PrivateAddresses: s.private}),
+		Tools:        s.Builtin,
+		CSVRoot:      s.CSVRoot,
+		WeatherURL:   s.WeatherURL,
+		GeocodingURL: s.GeocodingURL,
+		Client:       dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
 		Now:          time.Now,
-		Timeout:      s.timeout,
+		Timeout:      s.Timeout,
 	}
 }
 
-// isElsewhere tells whether what the server offers is known only when it is connected to.
-func (s serverConfig) isElsewhere() bool { return s.command != "" || s.url != "" }
+// IsElsewhere tells whether what the server offers is known only when it is connected to.
+func (s Server) IsElsewhere() bool { return s.Command != "" || s.URL != "" }

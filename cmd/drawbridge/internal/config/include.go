@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"maps"
@@ -61,7 +61,7 @@ func (r *reader) includes(root *node, known fields) bool {
 	return whole && patterns.kind == list && matched == len(patterns.items)
 }
 
-// include reads one file and reports whether that could be done.
+// Include reads one file and reports whether that could be done.
 func (r *reader) include(root *node, file string, at *node, known fields) bool {
 	data, err := r.source(file) // also of one that is refused: when it is mended, that is to be noticed
 	if areOneFile(file, root.file) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,30 +19,30 @@ import (
 func TestClientFilesAreRead(t *testing.T) {
 	tests := []struct {
 		name, text string
-		want       serverConfig
+		want       Server
 	}{
-		{"command", `{"mcpServers": {"files": {"command": "npx", "args": ["-y", "x"]}}}`, serverConfig{name: "files", command: "npx"}},
-		{"vs code", `{"inputs": [], "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, serverConfig{name: "web", url: "https://example.com/mcp"}},
-		{"httpUrl", `{"mcpServers": {"web": {"httpUrl": "https://example.com/mcp"}}}`, serverConfig{name: "web", url: "https://example.com/mcp"}},
-		{"serverUrl", `{"mcpServers": {"web": {"serverUrl": "https://example.com/${env:LEVEL}"}}}`, serverConfig{name: "web", url: "https://example.com/debug"}},
-		{"both lists", `{"mcpServers": {}, "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, serverConfig{name: "web", url: "https://example.com/mcp"}},
-		{"input", `{"servers": {"web": {"url": "https://example.com/${input:level}"}}}`, serverConfig{name: "web", url: "https://example.com/info"}},
-		{"claude's default", `{"mcpServers": {"web": {"url": "https://example.com/${UNSET:-a}"}}}`, serverConfig{name: "web", url: "https://example.com/a"}},
-		{"sse", `{"mcpServers": {"old": {"type": "sse", "url": "https://example.com/sse"}}}`, serverConfig{name: "old", url: "https://example.com/sse", transport: "sse"}},
-		{"sse, spelled otherwise", `{"mcpServers": {"old": {"transport": "sse", "url": "https://example.com/sse"}}}`, serverConfig{name: "old", url: "https://example.com/sse", transport: "sse"}},
-		{"type without effect", `{"mcpServers": {"files": {"type": "sse", "command": "x"}}}`, serverConfig{name: "files", command: "x"}},
-		{"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`, serverConfig{name: "my-long-server-n", command: "x"}},
-		{"name without a letter", `{"mcpServers": {"日本": {"command": "x"}}}`, serverConfig{name: "server", command: "x"}},
-		{"name taken", `{"mcpServers": {"Toolbox": {"command": "x"}}}`, serverConfig{name: "toolbox-2", command: "x"}},
+		{"command", `{"mcpServers": {"files": {"command": "npx", "args": ["-y", "x"]}}}`, Server{Name: "files", Command: "npx"}},
+		{"vs code", `{"inputs": [], "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
+		{"httpUrl", `{"mcpServers": {"web": {"httpUrl": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
+		{"serverUrl", `{"mcpServers": {"web": {"serverUrl": "https://example.com/${env:LEVEL}"}}}`, Server{Name: "web", URL: "https://example.com/debug"}},
+		{"both lists", `{"mcpServers": {}, "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
+		{"input", `{"servers": {"web": {"url": "https://example.com/${input:level}"}}}`, Server{Name: "web", URL: "https://example.com/info"}},
+		{"claude's default", `{"mcpServers": {"web": {"url": "https://example.com/${UNSET:-a}"}}}`, Server{Name: "web", URL: "https://example.com/a"}},
+		{"sse", `{"mcpServers": {"old": {"type": "sse", "url": "https://example.com/sse"}}}`, Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"}},
+		{"sse, spelled otherwise", `{"mcpServers": {"old": {"transport": "sse", "url": "https://example.com/sse"}}}`, Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"}},
+		{"type without effect", `{"mcpServers": {"files": {"type": "sse", "command": "x"}}}`, Server{Name: "files", Command: "x"}},
+		{"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`, Server{Name: "my-long-server-n", Command: "x"}},
+		{"name without a letter", `{"mcpServers": {"日本": {"command": "x"}}}`, Server{Name: "server", Command: "x"}},
+		{"name taken", `{"mcpServers": {"Toolbox": {"command": "x"}}}`, Server{Name: "toolbox-2", Command: "x"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := importServers("servers.json", []byte(test.text), []string{"toolbox"}, testEnvironment)
-			if err != nil || len(found.servers) != 1 || len(found.skipped) != 0 {
+			if err != nil || len(found.Servers) != 1 || len(found.Skipped) != 0 {
 				t.Fatalf("got %+v, error %v", found, err)
 			}
-			got := found.servers[0]
-			if got.name != test.want.name || got.prefix != test.want.name || got.command != test.want.command || got.url != test.want.url || got.transport != test.want.transport || !got.private {
+			got := found.Servers[0]
+			if got.Name != test.want.Name || got.Prefix != test.want.Name || got.Command != test.want.Command || got.URL != test.want.URL || got.Transport != test.want.Transport || !got.PrivateAddresses {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -69,10 +70,10 @@ func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := importServers("servers.json", []byte("{\"mcpServers\": {\n \"a\": "+test.entry+"}}"), nil, testEnvironment)
-			if err != nil || len(found.servers) != 0 || len(found.skipped) != 1 {
+			if err != nil || len(found.Servers) != 0 || len(found.Skipped) != 1 {
 				t.Fatalf("got %+v, error %v, want one problem", found, err)
 			}
-			got := found.skipped[0].String()
+			got := found.Skipped[0].String()
 			if !strings.HasPrefix(got, "servers.json:2:") || !strings.Contains(got, `: "a": `) || !strings.Contains(got, test.want) {
 				t.Errorf("got %s, want its place, its name and: %s", got, test.want)
 			}
@@ -112,14 +113,14 @@ func TestCommentsAndLastCommasAreRead(t *testing.T) {
 		"\t\t\t\"url\": \"https://example.com/a//b\", \"headers\": {\"X\": \"/* \\\" , ] */\",},\r\n\t\t},\r\n" +
 		"\t\t\"kid\": {\"command\": \"x\", \"args\": [\"a,]\", \"//\", /**/ 1 , /**/ // b\n]},\r\n\t},\r\n}\r\n// end"
 	found, err := importServers("servers.json", []byte(text), nil, testEnvironment)
-	if err != nil || len(found.servers) != 2 || len(found.ignored) != 0 {
+	if err != nil || len(found.Servers) != 2 || len(found.Ignored) != 0 {
 		t.Fatalf("got %+v, error %v, want two servers", found, err)
 	}
-	if web := found.servers[0]; web.url != "https://example.com/a//b" || web.headers["X"] != `/* " , ] */` {
+	if web := found.Servers[0]; web.URL != "https://example.com/a//b" || web.Headers["X"] != `/* " , ] */` {
 		t.Errorf("got %+v", web)
 	}
-	if kid := found.servers[1]; !slices.Equal(kid.args, []string{"a,]", "//", "1"}) {
-		t.Errorf("arguments: got %q", kid.args)
+	if kid := found.Servers[1]; !slices.Equal(kid.Args, []string{"a,]", "//", "1"}) {
+		t.Errorf("arguments: got %q", kid.Args)
 	}
 }
 
@@ -135,7 +136,7 @@ func TestWhatHasNoEffectIsSaid(t *testing.T) {
   }
 }`
 	found, err := importServers("s.json", []byte(text), nil, testEnvironment)
-	if err != nil || len(found.servers) != 2 || len(found.skipped) != 0 {
+	if err != nil || len(found.Servers) != 2 || len(found.Skipped) != 0 {
 		t.Fatalf("got %+v, error %v, want two servers", found, err)
 	}
 	want := `s.json:3:3: "theme", "a", "b", "c", "d" and 1 more: servers are read from mcpServers and servers only
@@ -147,7 +148,7 @@ s.json:6:49: "A" is null and has no effect
 s.json:7:21: "stdio" has no effect: this server has url, and what it speaks is found out
 s.json:7:64: cwd has no effect: this server has url
 s.json:7:76: env has no effect: this server has url`
-	if diff := cmp.Diff(want, found.ignored.sorted().Error()); diff != "" {
+	if diff := cmp.Diff(want, RefusedError(sorted(found.Ignored)).Error()); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 }
@@ -169,15 +170,15 @@ func TestCommandsRunWhereTheFileSays(t *testing.T) {
 	} {
 		text := fmt.Sprintf(`{"servers": {"kid": {"command": "x", "cwd": %q, "args": ["${workspaceFolderBasename}"]}}}`, test.cwd)
 		found, err := importServers(filepath.Join(root, test.file), []byte(text), nil, testEnvironment)
-		if err != nil || len(found.servers) != 1 {
+		if err != nil || len(found.Servers) != 1 {
 			t.Fatalf("%+v: got %+v, error %v", test, found, err)
 		}
-		kid := found.servers[0]
-		if want := filepath.Join(root, test.want); upstreamConfig(kid, nil).Dir != want {
-			t.Errorf("%+v: got %s, want %s", test, kid.cwd, want)
+		kid := found.Servers[0]
+		if want := filepath.Join(root, test.want); kid.Dir != want {
+			t.Errorf("%+v: got %s, want %s", test, kid.Dir, want)
 		}
-		if want := filepath.Base(root); kid.args[0] != want {
-			t.Errorf("%+v: name of the workspace: got %s, want %s", test, kid.args[0], want)
+		if want := filepath.Base(root); kid.Args[0] != want {
+			t.Errorf("%+v: name of the workspace: got %s, want %s", test, kid.Args[0], want)
 		}
 	}
 }
@@ -193,11 +194,11 @@ func FuzzClientFile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := importServers("fuzz.yaml", data, nil, testEnvironment)
-		said := slices.Concat(found.skipped, found.ignored)
+		said := slices.Concat(found.Skipped, found.Ignored)
 		if err != nil {
-			refused, ok := errors.AsType[problems](err)
+			refused, ok := errors.AsType[RefusedError](err)
 			if !ok {
-				t.Fatalf("got %T, want problems", err)
+				t.Fatalf("got %T, want a RefusedError", err)
 			}
 			said = refused
 		}
@@ -220,4 +221,11 @@ func FuzzClientFile(f *testing.F) {
 			t.Fatalf("%q became %q, then %q", data, plain, again)
 		}
 	})
+}
+
+func TestCommandsOfAClientsFileHaveTimeToStart(t *testing.T) {
+	found, err := importServers("servers.json", []byte(`{"mcpServers": {"a": {"command": "npx"}}}`), nil, testEnvironment)
+	if err != nil || found.Servers[0].StartTimeout != time.Minute {
+		t.Errorf("got %+v, %v, want a minute", found, err)
+	}
 }

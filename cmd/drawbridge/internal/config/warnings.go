@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"net"
@@ -14,18 +14,18 @@ import (
 // This file looks at a good config for what works and may not be what was meant.
 
 // warnAll collects the warnings of a config without problems.
-func (r *reader) warnAll(cfg *config) {
+func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
 	serving := make(map[string][]string) // the issuers of each tenant
-	for _, iss := range cfg.issuers {
+	for _, iss := range cfg.Issuers {
 		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
 			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
 		}
 	}
 	reached := make(map[string]bool)
-	for i := range cfg.tenants {
-		for _, server := range cfg.tenants[i].Servers {
+	for i := range cfg.Tenants {
+		for _, server := range cfg.Tenants[i].Servers {
 			reached[server] = true
 		}
 	}
@@ -33,20 +33,20 @@ func (r *reader) warnAll(cfg *config) {
 		r.warnTenant(serving[m.name], m)
 	}
 	for i, m := range r.root.member("servers").members {
-		r.warnServer(&cfg.servers[i], reached[m.name], m)
+		r.warnServer(&cfg.Servers[i], reached[m.name], m)
 	}
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
-			cfg.needless = append(cfg.needless, problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
+			cfg.idle = append(cfg.idle, Problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
 		}
 	}
 	sortWarnings(r.warnings)
-	cfg.warnings = r.warnings
+	cfg.Warnings = r.warnings
 }
 
 // warnOperator: who reaches the operator's page learns what there is.
-func (r *reader) warnOperator(cfg *config) {
-	host, _, err := net.SplitHostPort(cfg.operator)
+func (r *reader) warnOperator(cfg *Config) {
+	host, _, err := net.SplitHostPort(cfg.Operator)
 	address, _ := netip.ParseAddr(host)
 	if err == nil && address.Unmap().IsUnspecified() {
 		r.warn(codeOpenOperator, r.at("operator"), nil,
@@ -55,12 +55,12 @@ func (r *reader) warnOperator(cfg *config) {
 }
 
 // warnAudit: the file that is taken by default lies beside the config, where there is a directory.
-func (r *reader) warnAudit(cfg *config) {
+func (r *reader) warnAudit(cfg *Config) {
 	file := r.root.child("audit").member("file")
-	if file == nil || cfg.audit.File == "-" {
+	if file == nil || cfg.Audit.File == "-" {
 		return
 	}
-	if info, err := os.Stat(filepath.Dir(cfg.audit.File)); err != nil || !info.IsDir() {
+	if info, err := os.Stat(filepath.Dir(cfg.Audit.File)); err != nil || !info.IsDir() {
 		r.warn(codeNoAudit, file, nil, "%q cannot be written here: its directory is not there", file.raw)
 	}
 }
@@ -89,12 +89,12 @@ func (r *reader) warnTenant(serving []string, m member) {
 }
 
 // warnServer looks at a server; reached tells whether a tenant reaches it.
-func (r *reader) warnServer(s *serverConfig, reached bool, m member) {
+func (r *reader) warnServer(s *Server, reached bool, m member) {
 	within := []*node{m.value}
 	if !reached {
-		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.name)
+		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.Name)
 	}
-	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.command, s.cwd) != nil {
+	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
 		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH", at.raw)
 	}
 	for _, name := range []string{"url", "base_url"} {
@@ -106,15 +106,15 @@ func (r *reader) warnServer(s *serverConfig, reached bool, m member) {
 
 // exposesCredentials tells whether requests to the address carry credentials over the internet unencrypted. A name
 // stands for a public address unless the server may have a private one: to others it would not be connected.
-func (s serverConfig) exposesCredentials(address string) bool {
+func (s Server) exposesCredentials(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" {
 		return false
 	}
-	if ip, ok := addressOf(address); !ok && s.private || ok && (dial.Config{}).Check(ip) != nil {
+	if ip, ok := addressOf(address); !ok && s.PrivateAddresses || ok && (dial.Config{}).Check(ip) != nil {
 		return false
 	}
-	for name := range s.headers {
+	for name := range s.Headers {
 		if secretName(name) {
 			return true
 		}

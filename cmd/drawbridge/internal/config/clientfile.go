@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -9,65 +9,65 @@ import (
 	"strings"
 )
 
-// imported is what a client's file of servers says.
-type imported struct {
-	servers []serverConfig
-	skipped problems // why servers of the file cannot run here
-	ignored problems // what else in the file has no effect
+// Imported is what a client's file of servers says.
+type Imported struct {
+	Servers []Server
+	Skipped []Problem // why servers of the file cannot run here
+	Ignored []Problem // what else in the file has no effect
 }
 
 // clientFile reads the file in which a client lists its servers.
 type clientFile struct {
-	imported
+	Imported
 
 	file string // as the operator wrote it
-	env  environment
+	env  Environment
 }
 
-// importFile reads the servers of a client's JSON file. A problems error says why none can be had from it; any other
+// Import reads the servers of a client's JSON file. A RefusedError says why none can be had from it; any other
 // error says that it cannot be read.
-func importFile(file string, taken []string, env environment) (imported, error) {
+func Import(file string, taken []string, env Environment) (Imported, error) {
 	data, err := readFile(file)
 	if err != nil {
-		return imported{}, err
+		return Imported{}, err
 	}
 	return importServers(file, data, taken, env)
 }
 
 // importServers reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A
 // server that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and
-// reason. Names are made valid and kept apart from taken. The error is problems.
-func importServers(file string, data []byte, taken []string, env environment) (imported, error) {
+// reason. Names are made valid and kept apart from taken. The error is a RefusedError.
+func importServers(file string, data []byte, taken []string, env Environment) (Imported, error) {
 	root, err := parseJSONC(file, data)
 	if err != nil {
-		return imported{}, err
+		return Imported{}, err
 	}
 	f := &clientFile{file: file, env: env}
 	listed, err := f.listed(root)
 	if err != nil {
-		return imported{}, err
+		return Imported{}, err
 	}
 	for _, m := range listed {
 		s, faults := f.server(m.value)
 		for _, p := range faults {
 			p.Text = strconv.Quote(m.name) + ": " + p.Text
-			f.skipped = append(f.skipped, p)
+			f.Skipped = append(f.Skipped, p)
 		}
 		if len(faults) > 0 {
 			continue
 		}
-		s.name = freeName(m.name, taken)
-		s.prefix = s.name
-		taken = append(taken, s.name)
-		f.servers = append(f.servers, s)
+		s.Name = freeName(m.name, taken)
+		s.Prefix = s.Name
+		taken = append(taken, s.Name)
+		f.Servers = append(f.Servers, s)
 	}
-	return f.imported, nil
+	return f.Imported, nil
 }
 
 // listed returns the servers of the file. What a client keeps beside them is ignored.
 func (f *clientFile) listed(root *node) ([]member, error) {
 	refuse := func(at *node, text string) error {
-		return problems{{f.file, at.line, at.col, text + `; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
+		return RefusedError{{f.file, at.line, at.col, text + `; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
 	}
 	if root.kind != mapping {
 		return nil, refuse(root, "this is no object")
@@ -111,8 +111,8 @@ func (f *clientFile) ignoreOthers(others []member) {
 
 // ignore records that something in the file has no effect.
 func (f *clientFile) ignore(at *node, format string, args ...any) {
-	if len(f.ignored) < maxProblems {
-		f.ignored = append(f.ignored, problem{f.file, at.line, at.col, fmt.Sprintf(format, args...), ""})
+	if len(f.Ignored) < maxProblems {
+		f.Ignored = append(f.Ignored, Problem{f.file, at.line, at.col, fmt.Sprintf(format, args...), ""})
 	}
 }
 
@@ -131,8 +131,8 @@ func freeName(name string, taken []string) string {
 }
 
 // server reads one server. It cannot run here when there are problems.
-func (f *clientFile) server(n *node) (serverConfig, problems) {
-	s := serverConfig{private: true, grace: defaultGrace, startTimeout: defaultStartTimeout, env: map[string]string{}, headers: map[string]string{}}
+func (f *clientFile) server(n *node) (Server, []Problem) {
+	s := Server{PrivateAddresses: true, Grace: defaultGrace, StartTimeout: defaultStartTimeout, Env: map[string]string{}, Headers: map[string]string{}}
 	r := &reader{}
 	switch {
 	case n.kind != mapping:
@@ -146,18 +146,18 @@ func (f *clientFile) server(n *node) (serverConfig, problems) {
 		return s, r.problems
 	}
 	address := func(at *node) {
-		if s.url != "" {
+		if s.URL != "" {
 			r.fault(at, "it has two addresses; keep one")
 		}
-		s.url = f.text(r, at)
-		r.checkServerURL(&node{kind: scalar, text: s.url, file: at.file, line: at.line, col: at.col})
+		s.URL = f.text(r, at)
+		r.checkServerURL(&node{kind: scalar, text: s.URL, file: at.file, line: at.line, col: at.col})
 	}
 	read := fields{
-		"command": func(at *node) { s.command = f.text(r, at) },
-		"args":    func(at *node) { r.sequence(at, "args", func(item *node) { s.args = append(s.args, f.text(r, item)) }) },
-		"cwd":     func(at *node) { s.cwd = f.directory(r, at) },
-		"env":     func(at *node) { f.pairs(r, at, s.env, checkVariable) },
-		"headers": func(at *node) { f.pairs(r, at, s.headers, checkHeader) },
+		"command": func(at *node) { s.Command = f.text(r, at) },
+		"args":    func(at *node) { r.sequence(at, "args", func(item *node) { s.Args = append(s.Args, f.text(r, item)) }) },
+		"cwd":     func(at *node) { s.Dir = f.directory(r, at) },
+		"env":     func(at *node) { f.pairs(r, at, s.Env, checkVariable) },
+		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeader) },
 		"url":     address, "httpUrl": address, "serverUrl": address,
 		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {}, "enabled": func(*node) {}, // read on their own
 	}
@@ -173,18 +173,18 @@ func (f *clientFile) server(n *node) (serverConfig, problems) {
 }
 
 // checkKind says what a server is, a command or an address, and ignores what goes with the other.
-func (f *clientFile) checkKind(r *reader, s *serverConfig, n *node) {
+func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	kind, idle := "command", []string{"headers"}
 	switch {
 	case len(r.problems) > 0:
 		return
-	case s.command != "" && s.url != "":
+	case s.Command != "" && s.URL != "":
 		r.fault(n, "it has both a command and an address; keep one")
 		return
-	case s.command == "" && s.url == "":
+	case s.Command == "" && s.URL == "":
 		r.fault(n, "it has neither a command nor an address; add command or url")
 		return
-	case s.url != "":
+	case s.URL != "":
 		kind, idle = "url", []string{"args", "cwd", "env"}
 	}
 	for _, m := range n.members {
@@ -199,14 +199,14 @@ func (f *clientFile) checkKind(r *reader, s *serverConfig, n *node) {
 
 // transport takes the word of the file for HTTP+SSE only: other words mean different things to different clients, and
 // what they name is found out.
-func (f *clientFile) transport(s *serverConfig, at *node, kind string) {
+func (f *clientFile) transport(s *Server, at *node, kind string) {
 	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
 	wanted := map[string]string{"stdio": "command", "http": "url", "streamablehttp": "url", "sse": "url"}[word]
 	switch {
 	case wanted != kind:
 		f.ignore(at, "%.40q has no effect: this server has %s, and what it speaks is found out", at.text, kind)
 	case word == "sse":
-		s.transport = word
+		s.Transport = word
 	}
 }
 

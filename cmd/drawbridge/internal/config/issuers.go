@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// issuerConfig is one issuer, and what only this command needs of it.
-type issuerConfig struct {
+// Issuer is one issuer, and what only this command needs of it.
+type Issuer struct {
 	auth.Issuer
-	private bool // its key set may be on a loopback or private address
+	PrivateAddresses bool // its key set may be on a loopback or private address
 }
 
 // issuerPlaces are the nodes of an issuer that are looked at again when the whole config is known.
@@ -27,7 +27,7 @@ func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
 }
 
-func (r *reader) issuers(cfg *config, n *node) {
+func (r *reader) issuers(cfg *Config, n *node) {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "without an issuer nobody can log in")
 	}
@@ -41,7 +41,7 @@ func (r *reader) issuers(cfg *config, n *node) {
 		}
 		if at.name != nil {
 			seen[iss.Issuer.Issuer] = at.name
-			cfg.places["issuer "+iss.Issuer.Issuer] = problem{File: at.name.file, Line: at.name.line, Column: at.name.col}
+			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{File: at.name.file, Line: at.name.line, Column: at.name.col}
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
@@ -49,8 +49,8 @@ func (r *reader) issuers(cfg *config, n *node) {
 }
 
 // issuer reads one issuer.
-func (r *reader) issuer(n *node) (issuerConfig, issuerPlaces) {
-	var iss issuerConfig
+func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
+	var iss Issuer
 	var at issuerPlaces
 	known := fields{
 		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
@@ -59,7 +59,7 @@ func (r *reader) issuer(n *node) (issuerConfig, issuerPlaces) {
 		"tenant":            func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
 		"tenant_claim":      func(n *node) { iss.TenantClaim = r.text(n) },
 		"scope_claim":       func(n *node) { iss.ScopeClaim = r.text(n) },
-		"private_addresses": func(n *node) { iss.private = r.boolean(n) },
+		"private_addresses": func(n *node) { iss.PrivateAddresses = r.boolean(n) },
 		"jwks_url":          func(n *node) { iss.JWKSURL = r.text(n) },
 		"jwks_file":         func(n *node) { iss.JWKS = r.read(n) },
 		"public_key_file":   func(n *node) { iss.Keys = r.keys(n) },
@@ -118,7 +118,7 @@ func (r *reader) audiences(n *node) []string {
 }
 
 // checkSource checks what a source of keys and the algorithms say about each other.
-func (r *reader) checkSource(iss *issuerConfig, source string, value, algs *node) {
+func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	shared := source == "hmac_secret_file"
 	for _, item := range algs.items {
 		if slices.Contains(algorithms(), item.text) && strings.HasPrefix(item.text, "HS") != shared {
@@ -136,10 +136,10 @@ func (r *reader) checkSource(iss *issuerConfig, source string, value, algs *node
 		r.fault(value, "jwks_url: %s", errPort)
 	case u.User != nil:
 		r.fault(value, "jwks_url must not hold a user name or password")
-	case u.Scheme == "http" && !iss.private:
+	case u.Scheme == "http" && !iss.PrivateAddresses:
 		r.fault(value, "jwks_url must be https; plain http is only for an issuer with private_addresses: true")
 	default:
-		r.checkReachable(value, iss.private)
+		r.checkReachable(value, iss.PrivateAddresses)
 	}
 }
 
@@ -168,14 +168,14 @@ func (r *reader) secret(n *node) []auth.Key {
 }
 
 // finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of tenants.
-func (r *reader) finishIssuer(cfg *config, iss issuerConfig, places issuerPlaces, whole bool) {
+func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
 	for _, at := range places.tenants {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
 			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
 		}
 	}
 	if len(iss.Audiences) == 0 {
-		iss.Audiences = audiencesOf(cfg.publicAddress(), iss.Issuer)
+		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}
 	if whole {
 		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}, Client: dial.Client(dial.Config{})})
@@ -183,7 +183,7 @@ func (r *reader) finishIssuer(cfg *config, iss issuerConfig, places issuerPlaces
 			r.fault(places.name, "%s", e)
 		}
 	}
-	cfg.issuers = append(cfg.issuers, iss)
+	cfg.Issuers = append(cfg.Issuers, iss)
 }
 
 // audiencesOf returns what the metadata calls this gateway: the endpoint, and the paths of the tenants that the issuer's
@@ -198,12 +198,12 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 	return audiences
 }
 
-// publicAddress is what clients type, without /mcp.
-func (c *config) publicAddress() string {
-	if c.publicURL != "" {
-		return c.publicURL
+// PublicAddress is what clients type, without /mcp.
+func (c *Config) PublicAddress() string {
+	if c.PublicURL != "" {
+		return c.PublicURL
 	}
-	return "http://" + c.listen
+	return "http://" + c.Listen
 }
 
 // split returns the single errors of a joined one.
@@ -218,16 +218,16 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// keepAddress makes tokens be for the address that is listened on, which only a restart changes.
-func (c *config) keepAddress(started *config) {
-	if c.publicURL != "" {
+// KeepAddress makes tokens be for the address that is listened on, which only a restart changes.
+func (c *Config) KeepAddress(started *Config) {
+	if c.PublicURL != "" {
 		return
 	}
-	wrong, right := c.publicAddress()+"/", started.publicAddress()+"/"
-	for i := range c.issuers {
-		for j, audience := range c.issuers[i].Audiences {
+	wrong, right := c.PublicAddress()+"/", started.PublicAddress()+"/"
+	for i := range c.Issuers {
+		for j, audience := range c.Issuers[i].Audiences {
 			if rest, ok := strings.CutPrefix(audience, wrong); ok {
-				c.issuers[i].Audiences[j] = right + rest
+				c.Issuers[i].Audiences[j] = right + rest
 			}
 		}
 	}

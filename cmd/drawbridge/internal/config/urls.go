@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func validPort(port string) bool {
 var errPort = errors.New("the port is not from 1 to 65535")
 
 // checkReachable reports an address that is never connected to: special ones, and loopback and private ones unless
-// private is set. Where a name leads shows when it is connected to.
+// PrivateAddresses is set. Where a name leads shows when it is connected to.
 func (r *reader) checkReachable(n *node, private bool) {
 	address, ok := addressOf(n.text)
 	switch {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// problem is one thing wrong with a file, with its place. Its text never holds a secret: values that came out of the environment or of a
+// Problem is one thing wrong with a file, with its place. Its text never holds a secret: values that came out of the environment or of a
 // secret field are not quoted.
-type problem struct {
+type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
@@ -19,7 +19,7 @@ type problem struct {
 	Hint   string `json:"did_you_mean,omitempty"`
 }
 
-func (p problem) String() string {
+func (p Problem) String() string {
 	text := fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 	if p.Hint != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", p.Hint)
@@ -27,23 +27,23 @@ func (p problem) String() string {
 	return text
 }
 
-// problems is an error that lists everything wrong with a config.
-type problems []problem
+// RefusedError lists everything wrong with a file that is refused, by place.
+type RefusedError []Problem
 
-func (p problems) Error() string {
-	lines := make([]string, len(p))
-	for i := range p {
-		lines[i] = p[i].String()
+func (e RefusedError) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].String()
 	}
 	return strings.Join(lines, "\n")
 }
 
 // sorted returns the problems by file and place, each once.
-func (p problems) sorted() problems {
-	slices.SortStableFunc(p, func(a, b problem) int {
+func sorted(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return slices.Compact(p)
+	return slices.Compact(problems)
 }
 
 // nearest returns the one of known that looks most like word, "" when none looks like a slip of it.

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -65,15 +65,15 @@ const maxProblems = 100
 // reader turns nodes into values and collects every problem on the way.
 type reader struct {
 	file     string // as the operator wrote it
-	env      environment
-	problems problems
-	sources  sources
+	env      Environment
+	problems []Problem
+	sources  Sources
 	bytes    int      // of YAML that was read
 	included int      // files
 	root     *node    // of the file
 	later    []func() // checks that need the whole config
 	index    index    // for those
-	warnings []warning
+	warnings []Warning
 
 	acknowledged []*node        // codes, wherever they stand
 	needed       map[*node]bool // those of them that acknowledge something, or may
@@ -83,25 +83,25 @@ type reader struct {
 type index struct {
 	tenants, issuers, servers []string // their names, in the order of the file
 	tenant                    map[string]bool
-	server                    map[string]*serverConfig
+	server                    map[string]*Server
 }
 
-func (r *reader) newIndex(cfg *config) index {
-	x := index{tenant: make(map[string]bool, len(cfg.tenants)), server: make(map[string]*serverConfig, len(cfg.servers)), issuers: r.issuerNames()}
-	for i := range cfg.tenants {
-		x.tenants = append(x.tenants, cfg.tenants[i].ID)
-		x.tenant[cfg.tenants[i].ID] = true
+func (r *reader) newIndex(cfg *Config) index {
+	x := index{tenant: make(map[string]bool, len(cfg.Tenants)), server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames()}
+	for i := range cfg.Tenants {
+		x.tenants = append(x.tenants, cfg.Tenants[i].ID)
+		x.tenant[cfg.Tenants[i].ID] = true
 	}
-	for i := range cfg.servers {
-		x.servers = append(x.servers, cfg.servers[i].name)
-		x.server[cfg.servers[i].name] = &cfg.servers[i]
+	for i := range cfg.Servers {
+		x.servers = append(x.servers, cfg.Servers[i].Name)
+		x.server[cfg.Servers[i].Name] = &cfg.Servers[i]
 	}
 	return x
 }
 
 // newReader returns a reader of a config file that was read with that outcome.
-func newReader(path string, data []byte, err error, env environment) *reader {
-	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: sources{files: []string{path}, sum: chain(nil, data, err)}}
+func newReader(path string, data []byte, err error, env Environment) *reader {
+	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: Sources{files: []string{path}, sum: chain(nil, data, err)}}
 }
 
 // fault records a problem at a node.
@@ -122,7 +122,7 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	if r.full() {
 		return
 	}
-	r.problems = append(r.problems, problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
+	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
 // full tells that there are as many problems as anybody reads, so that looking for another, and for what was meant, is

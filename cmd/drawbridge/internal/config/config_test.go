@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -45,10 +45,10 @@ func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 					want = append(want, file+":"+text)
 				}
 			}
-			_, err = loadConfig(file, testEnvironment)
-			var got problems
+			_, err = Load(file, testEnvironment)
+			var got RefusedError
 			if !errors.As(err, &got) {
-				t.Fatalf("got error %v, want problems", err)
+				t.Fatalf("got error %v, want a RefusedError", err)
 			}
 			if diff := cmp.Diff(strings.Join(want, "\n"), got.Error()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
@@ -58,7 +58,7 @@ func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 }
 
 // parseConfig checks the text of a config file.
-func parseConfig(path string, data []byte, env environment) (*config, error) {
+func parseConfig(path string, data []byte, env Environment) (*Config, error) {
 	return newReader(path, data, nil, env).parse(data)
 }
 
@@ -71,7 +71,7 @@ servers:
   files: {command: mcp-files}
 `
 
-func parse(t *testing.T, text string) *config {
+func parse(t *testing.T, text string) *Config {
 	t.Helper()
 	cfg, err := parseConfig("testdata/inline.yaml", []byte(text), testEnvironment)
 	if err != nil {
@@ -82,33 +82,33 @@ func parse(t *testing.T, text string) *config {
 
 func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	cfg := parse(t, minimal)
-	if cfg.listen != "127.0.0.1:8080" || cfg.operator != "127.0.0.1:9090" || !cfg.legacySSE || cfg.logFormat != "json" {
+	if cfg.Listen != "127.0.0.1:8080" || cfg.Operator != "127.0.0.1:9090" || !cfg.LegacySSE || cfg.LogFormat != "json" {
 		t.Errorf("got %+v", cfg)
 	}
-	if got, want := cfg.issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8080/t/acme/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.Issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8080/t/acme/mcp"}; !cmp.Equal(got, want) {
 		t.Errorf("audiences: got %v, want %v", got, want)
 	}
-	if got, want := cfg.audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
+	if got, want := cfg.Audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
 		t.Errorf("audit file: got %q, want %q", got, want)
 	}
-	if got := cfg.tenants[0].Limits; got.Calls != nil || got.Concurrency != nil || got.Sessions != nil || got.UserSessions != nil {
+	if got := cfg.Tenants[0].Limits; got.Calls != nil || got.Concurrency != nil || got.Sessions != nil || got.UserSessions != nil {
 		t.Errorf("limits that the file leaves out: got %+v, want nil", got)
 	}
-	if got := cfg.servers[0].prefix; got != "files" {
+	if got := cfg.Servers[0].Prefix; got != "files" {
 		t.Errorf("prefix: got %q, want the server's name", got)
 	}
 }
 
 func TestAudienceFollowsPublicURL(t *testing.T) {
 	cfg := parse(t, "public_url: https://mcp.example.com/\n"+minimal)
-	if got, want := cfg.issuers[0].Audiences, []string{"https://mcp.example.com/mcp", "https://mcp.example.com/t/acme/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.Issuers[0].Audiences, []string{"https://mcp.example.com/mcp", "https://mcp.example.com/t/acme/mcp"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestZeroLimitLetsNothingThrough(t *testing.T) {
 	cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0, sessions: 0, user_sessions: 0}", 1))
-	got, none := cfg.tenants[0].Limits, 0
+	got, none := cfg.Tenants[0].Limits, 0
 	want := gateway.Limits{Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3}, Concurrency: &none, Sessions: &none, UserSessions: &none}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -117,7 +117,7 @@ func TestZeroLimitLetsNothingThrough(t *testing.T) {
 
 func TestEmptyPrefixIsKept(t *testing.T) {
 	cfg := parse(t, minimal+"  web: {url: \"https://example.com/mcp\", prefix: \"\", timeout: 1m30s}\n")
-	if got := cfg.servers[1]; got.prefix != "" || got.timeout != 90*time.Second {
+	if got := cfg.Servers[1]; got.Prefix != "" || got.Timeout != 90*time.Second {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -182,7 +182,7 @@ func TestT19SecretsAreNotInWarnings(t *testing.T) {
   c: {url: "http://mcp.example.com/", headers: {X-Key: "${SECRET}"}}
 `)
 	var all strings.Builder
-	for _, w := range append(cfg.warnings, unmatched(cfg, registry.New())...) {
+	for _, w := range append(cfg.Warnings, unmatched(cfg, registry.New())...) {
 		fmt.Fprintln(&all, w)
 	}
 	for _, code := range []string{codeNoAudit, codeNoCommand, codePlainHTTP, codeUnused} {
@@ -211,7 +211,7 @@ func TestCredentialsOverPlainHTTP(t *testing.T) {
 		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [unserved-tenant]}`: true,
 	} {
 		cfg := parse(t, strings.Replace(minimal, "[files]", "[files, web]", 1)+"  web: "+server+"\n")
-		got := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codePlainHTTP })
+		got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codePlainHTTP })
 		if got != want {
 			t.Errorf("%s: warned %v, want %v", server, got, want)
 		}
@@ -223,7 +223,7 @@ func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
 		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false, "localhost:9090": false, "10.0.0.1:9090": false,
 	} {
 		cfg := parse(t, "operator: '"+address+"'\n"+minimal)
-		if got := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codeOpenOperator }); got != want {
+		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeOpenOperator }); got != want {
 			t.Errorf("%s: warned %v, want %v", address, got, want)
 		}
 	}
@@ -262,7 +262,7 @@ func TestNestingIsCountedInLevels(t *testing.T) {
 		fmt.Fprintf(&list, "x%d.example, ", i)
 	}
 	cfg := parse(t, "allowed_hosts: ["+list.String()+"]\n"+minimal)
-	if got := len(cfg.allowedHosts); got != 10_000 {
+	if got := len(cfg.AllowedHosts); got != 10_000 {
 		t.Errorf("a list on one long line: got %d hosts, want 10,000", got)
 	}
 	for levels := range 40 {
@@ -285,7 +285,7 @@ func TestPiecesSayWhatTheWholeSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read := func(most int) (*node, problems) {
+		read := func(most int) (*node, []Problem) {
 			r := newReader(file, data, nil, testEnvironment)
 			tokens, err := scan(string(data))
 			if err != nil {
@@ -340,7 +340,7 @@ func TestTabsAreNotLostFromTexts(t *testing.T) {
 	} {
 		r := newReader("tabs.yaml", nil, nil, testEnvironment)
 		r.parseYAML([]byte(test.text))
-		if got := errorText(r.problems); len(r.problems) > 0 && got != test.want || len(r.problems) == 0 && test.want != "" {
+		if got := errorText(RefusedError(r.problems)); len(r.problems) > 0 && got != test.want || len(r.problems) == 0 && test.want != "" {
 			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
 		}
 	}
@@ -459,23 +459,23 @@ func FuzzConfig(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte("include: [testdata/good.yaml, testdata/bad/*.yaml]\n" + minimal))
-	f.Add([]byte("include: ['[', '', no*, testdata]\n" + minimal))
+	f.Add([]byte("include: ['[', '', nothing*, testdata]\n" + minimal))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := parseConfig("fuzz.yaml", data, testEnvironment)
 		if (cfg == nil) == (err == nil) {
 			t.Fatalf("got config %v and error %v", cfg, err)
 		}
 		if err == nil {
-			for _, w := range cfg.warnings {
+			for _, w := range cfg.Warnings {
 				if !placed.MatchString(w.String()) {
 					t.Fatalf("a warning without a place: %q", w)
 				}
 			}
 			return
 		}
-		var found problems
+		var found RefusedError
 		if !errors.As(err, &found) {
-			t.Fatalf("got %T, want problems", err)
+			t.Fatalf("got %T, want a RefusedError", err)
 		}
 		for _, p := range found {
 			if !placed.MatchString(strings.ReplaceAll(p.String(), "\n", " ")) {
@@ -495,7 +495,7 @@ func errorText(err error) string {
 func TestReferencesAreInlinedOnlyWhereAsked(t *testing.T) {
 	for value, want := range map[string]bool{"": false, ", inline_refs: true": true, ", inline_refs: false": false} {
 		cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files]"+value, 1))
-		if got := cfg.tenants[0].InlineRefs; got != want {
+		if got := cfg.Tenants[0].InlineRefs; got != want {
 			t.Errorf("%q: got %v, want %v", value, got, want)
 		}
 	}
@@ -543,10 +543,10 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := upstreamConfig(cfg.servers[0], nil).Dir; got != want {
+		if got := cfg.Servers[0].Dir; got != want {
 			t.Errorf("%q: runs in %q, want %q", cwd, got, want)
 		}
-		missing := slices.ContainsFunc(cfg.warnings, func(w warning) bool { return w.Code == codeNoCommand })
+		missing := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNoCommand })
 		if found := want != ""; missing == found {
 			t.Errorf("%q: warned of a missing program: %t, want %t", cwd, missing, !found)
 		}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -38,15 +38,15 @@ func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
 		parts[fmt.Sprintf("%d.yaml", i)] = fmt.Sprintf("tenants:\n  t%d: {servers: [files]}\n", i)
 	}
 	file := including(t, parts)
-	cfg, err := loadConfig(file, testEnvironment)
+	cfg, err := Load(file, testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(cfg.tenants); got != maxIncluded+1 {
+	if got := len(cfg.Tenants); got != maxIncluded+1 {
 		t.Errorf("got %d tenants, want %d", got, maxIncluded+1)
 	}
 	write(t, filepath.Join(filepath.Dir(file), "tenants", "more.yaml"), "tenants:\n  more: {servers: [files]}\n")
-	_, err = loadConfig(file, testEnvironment)
+	_, err = Load(file, testEnvironment)
 	if got, want := errorText(err), file+":1:11: more than 1000 files are included"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -55,7 +55,7 @@ func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
 func TestIncludedFilesAreBoundedTogether(t *testing.T) {
 	half := string(bytes.Repeat([]byte("# x\n"), maxConfigBytes/8)) + "tenants: {}\n"
 	file := including(t, map[string]string{"a.yaml": half, "b.yaml": half})
-	_, err := loadConfig(file, testEnvironment)
+	_, err := Load(file, testEnvironment)
 	if got, want := errorText(err), filepath.Join(filepath.Dir(file), "tenants", "b.yaml")+":1:1: with this file the config is larger than 16 MiB"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -65,12 +65,12 @@ func TestIncludedFilesAreBoundedTogether(t *testing.T) {
 func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 	file := including(t, map[string]string{"a.yaml": "tenants:\n  globex: {servers: [files]}\n"})
 	tenants := filepath.Join(filepath.Dir(file), "tenants")
-	cfg, err := loadConfig(file, testEnvironment)
+	cfg, err := Load(file, testEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatch(cfg.sources)
-	if w.settled() || !w.settled() || w.changed() {
+	w := NewWatch(cfg.Sources)
+	if w.Settled() || !w.Settled() || w.Changed() {
 		t.Error("changed before anything did")
 	}
 	rename := func(from, to string) func() {
@@ -93,15 +93,15 @@ func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 		{"what an editor leaves", func() { write(t, filepath.Join(tenants, ".d.yaml"), "servers: {}\n") }, false},
 	} {
 		step.change()
-		if got := !w.settled() && w.settled() && w.changed(); got != step.noticed {
+		if got := !w.Settled() && w.Settled() && w.Changed(); got != step.noticed {
 			t.Errorf("%s: noticed %t, want %t", step.name, got, step.noticed)
 		}
-		_, read, err := readConfig(file, testEnvironment)
+		_, read, err := LoadWatched(file, testEnvironment)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.follow(read)
-		if w.settled() || !w.settled() || w.changed() {
+		w.Follow(read)
+		if w.Settled() || !w.Settled() || w.Changed() {
 			t.Errorf("%s: changed after it was read", step.name)
 		}
 	}
@@ -145,17 +145,17 @@ func TestLinkToTheConfigIsNoticedWhenItIsMended(t *testing.T) {
 		}
 	}
 	point(file)
-	_, read, err := readConfig(file, testEnvironment)
+	_, read, err := LoadWatched(file, testEnvironment)
 	if err == nil {
 		t.Fatal("a config that includes itself is not refused")
 	}
-	w := newWatch(read)
-	if w.settled() || !w.settled() || w.changed() {
+	w := NewWatch(read)
+	if w.Settled() || !w.Settled() || w.Changed() {
 		t.Error("changed before anything did")
 	}
 	write(t, filepath.Join(filepath.Dir(file), "globex"), "tenants:\n  globex: {servers: [files]}\n")
 	point("../globex")
-	if w.settled() || !w.settled() || !w.changed() {
+	if w.Settled() || !w.Settled() || !w.Changed() {
 		t.Error("the mended link is not noticed")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"slices"
@@ -13,10 +13,10 @@ import (
 // match only later, when a server offers more, is a warning instead.
 
 // watchPatterns notes where a tenant's patterns stand, and which of them may match nothing without a warning.
-func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
+func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	note := func(place gateway.PatternPlace, at *node) {
 		place.Tenant = t.ID
-		cfg.patterns[place] = problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
+		cfg.patterns[place] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
 	}
 	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
@@ -37,26 +37,26 @@ func (r *reader) watchPatterns(cfg *config, t *gateway.TenantConfig, n *node) {
 
 // mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether that is needed depends on what the
 // servers offer, so it is noted for later what it is about.
-func (r *reader) mayMatchNothing(cfg *config, about acknowledgement, within ...*node) bool {
+func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
 		r.needed[item] = true
-		about.at = problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
+		about.at = Problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
 		cfg.acknowledged = append(cfg.acknowledged, about)
 	}
 	return len(found) > 0
 }
 
 // prefixTenants tells each tenant what the names of its servers' items begin with.
-func (r *reader) prefixTenants(cfg *config) {
-	for i := range cfg.tenants {
+func (r *reader) prefixTenants(cfg *Config) {
+	for i := range cfg.Tenants {
 		prefixes := make(map[string]string)
-		for _, name := range cfg.tenants[i].Servers {
-			if s := r.index.server[name]; s != nil && s.prefix != name {
-				prefixes[name] = s.prefix
+		for _, name := range cfg.Tenants[i].Servers {
+			if s := r.index.server[name]; s != nil && s.Prefix != name {
+				prefixes[name] = s.Prefix
 			}
 		}
-		cfg.tenants[i].Prefixes = prefixes
+		cfg.Tenants[i].Prefixes = prefixes
 	}
 }
 
@@ -103,14 +103,14 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 	var known []string // names of tools as a pattern would have them
 	for _, name := range t.Servers {
 		s := r.index.server[name]
-		if s == nil || !registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
+		if s == nil || !registry.MayMatch(pattern, registry.Beginning(s.Prefix)) {
 			continue
 		}
-		if len(s.builtin) == 0 {
+		if len(s.Builtin) == 0 {
 			return // what it offers is known when it runs
 		}
 		for _, name := range builtin.Names() {
-			known = append(known, registry.Beginning(s.prefix)+name)
+			known = append(known, registry.Beginning(s.Prefix)+name)
 		}
 	}
 	if len(known) > 0 && !slices.Contains(known, pattern) {
@@ -129,14 +129,14 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) {
 		return
 	}
-	var servers []*serverConfig
+	var servers []*Server
 	var prefixes []string
 	for _, name := range t.Servers {
 		s := r.index.server[name]
-		if registry.MayMatch(pattern, registry.Beginning(s.prefix)) {
+		if registry.MayMatch(pattern, registry.Beginning(s.Prefix)) {
 			return
 		}
-		servers, prefixes = append(servers, s), append(prefixes, s.prefix)
+		servers, prefixes = append(servers, s), append(prefixes, s.Prefix)
 	}
 	kind, raw := "", at.raw
 	if rest, ok := strings.CutPrefix(raw, "prompt:"); ok {
@@ -153,11 +153,11 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	}
 	for _, s := range servers {
 		switch {
-		case s.prefix == name && rest == "":
+		case s.Prefix == name && rest == "":
 			r.faultHint(at, at.raw+"*", "%q can match nothing: it is what names begin with, and no whole name", at.raw)
 			return
-		case s.name == name:
-			r.faultHint(at, kind+registry.Beginning(s.prefix)+rest, "%q can match nothing: the server %q has the prefix %q", at.raw, name, s.prefix)
+		case s.Name == name:
+			r.faultHint(at, kind+registry.Beginning(s.Prefix)+rest, "%q can match nothing: the server %q has the prefix %q", at.raw, name, s.Prefix)
 			return
 		}
 	}

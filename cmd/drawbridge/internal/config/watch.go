@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -7,27 +7,28 @@ import (
 	"slices"
 )
 
-// fileWatch notices changes of the config file and of the files it includes and names, be they written in place or put
+// Watch notices changes of the config file and of the files it includes and names, be they written in place or put
 // there anew, themselves or through a symbolic link, and files that are to be included and come or go.
-type fileWatch struct {
-	sources               // as they were read last
+type Watch struct {
+	Sources               // as they were read last
 	seen    []os.FileInfo // when last looked at; nil for one that is not there
 	matched []string      // what the patterns of files to include matched then
 	moved   bool          // something differed then: it may be half written
 }
 
-func newWatch(read sources) *fileWatch {
-	w := &fileWatch{}
-	w.follow(read)
+// NewWatch returns a watch over the files that were read.
+func NewWatch(read Sources) *Watch {
+	w := &Watch{}
+	w.Follow(read)
 	return w
 }
 
-// follow watches the files that were read. The next look finds all of them touched, because they may have changed since.
-func (w *fileWatch) follow(read sources) {
-	w.sources, w.seen, w.matched = read, nil, nil
+// Follow watches the files that were read. The next look finds all of them touched, because they may have changed since.
+func (w *Watch) Follow(read Sources) {
+	w.Sources, w.seen, w.matched = read, nil, nil
 }
 
-func (w *fileWatch) look() []os.FileInfo {
+func (w *Watch) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(w.files))
 	for i, file := range w.files {
 		seen[i], _ = os.Stat(file) // one that is not there differs from one that is
@@ -35,9 +36,9 @@ func (w *fileWatch) look() []os.FileInfo {
 	return seen
 }
 
-// settled tells whether files were touched and are quiet since the last look: an editor or a volume update makes several
+// Settled tells whether files were touched and are quiet since the last look: an editor or a volume update makes several
 // changes.
-func (w *fileWatch) settled() bool {
+func (w *Watch) Settled() bool {
 	seen, matched := w.look(), w.match()
 	before := w.moved
 	w.moved = !slices.EqualFunc(seen, w.seen, sameFile) || !slices.Equal(matched, w.matched)
@@ -53,7 +54,7 @@ func sameFile(a, b os.FileInfo) bool {
 }
 
 // match returns the files that are to be included.
-func (w *fileWatch) match() []string {
+func (w *Watch) match() []string {
 	var names []string
 	for _, pattern := range w.patterns {
 		files, _ := matching(pattern) // a bad pattern is reported by the reader, and matches nothing
@@ -62,15 +63,15 @@ func (w *fileWatch) match() []string {
 	return names
 }
 
-// changed tells whether the content of a file differs from what was read last, or other files are to be included.
-func (w *fileWatch) changed() bool {
+// Changed tells whether the content of a file differs from what was read last, or other files are to be included.
+func (w *Watch) Changed() bool {
 	sum, names := w.digest(), w.match()
 	differs := !bytes.Equal(sum, w.sum) || !slices.Equal(names, w.names)
 	w.sum, w.names = sum, names
 	return differs
 }
 
-func (w *fileWatch) digest() []byte {
+func (w *Watch) digest() []byte {
 	var sum []byte
 	for _, file := range w.files {
 		data, err := readFile(file)

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"regexp"
@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-func (r *reader) tenants(cfg *config, n *node) {
+func (r *reader) tenants(cfg *Config, n *node) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
@@ -20,7 +20,7 @@ func (r *reader) tenants(cfg *config, n *node) {
 		t := gateway.TenantConfig{ID: m.name}
 		before := len(r.problems)
 		r.tenant(cfg, &t, m.value)
-		cfg.tenants = append(cfg.tenants, t)
+		cfg.Tenants = append(cfg.Tenants, t)
 		if len(r.problems) == before {
 			r.later = append(r.later, func() { r.compileTenant(m.key, t) })
 		}
@@ -34,7 +34,7 @@ func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
 	}
 }
 
-func (r *reader) tenant(cfg *config, t *gateway.TenantConfig, n *node) {
+func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 	r.object(n, "a tenant", fields{
 		"servers": func(n *node) {
 			r.eachText(n, "servers", func(at *node, name string) {

@@ -1,32 +1,32 @@
-package main
+package config
 
 import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 
-// loadSigners reads what a token can be signed with: the issuers with their keys, the names of tenants and the address
+// LoadSigners reads what a token can be signed with: the issuers with their keys, the names of tenants and the address
 // of the gateway. Whatever else the config says is neither judged nor returned.
-func loadSigners(path string, env environment) (*config, error) {
+func LoadSigners(path string, env Environment) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
 	r := newReader(path, data, nil, env)
-	cfg := defaultConfig()
+	cfg := Default()
 	if r.root = r.parseYAML(data); r.root != nil {
 		r.signers(cfg, r.root)
 	}
 	if len(r.problems) > 0 {
-		return nil, r.problems.sorted()
+		return nil, RefusedError(sorted(r.problems))
 	}
 	return cfg, nil
 }
 
-func (r *reader) signers(cfg *config, root *node) {
+func (r *reader) signers(cfg *Config, root *node) {
 	known := fields{
-		"listen":     func(n *node) { cfg.listen = r.address(n) },
-		"public_url": func(n *node) { cfg.publicURL = r.publicURL(n) },
+		"listen":     func(n *node) { cfg.Listen = r.address(n) },
+		"public_url": func(n *node) { cfg.PublicURL = r.publicURL(n) },
 		"issuers":    func(n *node) { r.issuers(cfg, n) },
 		"tenants": func(n *node) {
-			r.entries(n, "tenants", func(m member) { cfg.tenants = append(cfg.tenants, gateway.TenantConfig{ID: m.name}) })
+			r.entries(n, "tenants", func(m member) { cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name}) })
 		},
 	}
 	if !r.includes(root, r.topFields(cfg)) {

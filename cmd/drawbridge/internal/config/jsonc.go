@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 // last member. Both are blanked out, byte for byte, and what is left must be strict JSON. So the places of all other
 // bytes stay what they were, and no second parser decides what JSON is.
 
-// parseJSONC reads one value into nodes with their places. Texts are not expanded. The error is problems.
+// parseJSONC reads one value into nodes with their places. Texts are not expanded. The error is a RefusedError.
 func parseJSONC(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	at := &walker{file: file, text: data, line: 1, col: 1}
 	refuse := func(offset int, text string) error {
 		n := at.node(min(offset, len(data)))
-		return problems{{file, n.line, n.col, text, ""}}
+		return RefusedError{{file, n.line, n.col, text, ""}}
 	}
 	if len(data) > maxFileBytes {
 		return nil, refuse(0, "the file is larger than 16 MiB")

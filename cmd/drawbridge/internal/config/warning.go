@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -21,29 +21,29 @@ const (
 	codeUnused         = "unused-server"      // no tenant reaches the server
 )
 
-// codes returns all of them, in order.
-func codes() []string {
+// Codes returns all of them, in order.
+func Codes() []string {
 	return []string{
 		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
 	}
 }
 
-// warning is something in a config that works and may not be what was meant.
-type warning struct {
-	problem
+// Warning is something in a config that works and may not be what was meant.
+type Warning struct {
+	Problem
 
 	Code string `json:"code"`
 }
 
-func (w warning) String() string {
-	marked := w.problem
+func (w Warning) String() string {
+	marked := w.Problem
 	marked.Text = "warning: " + marked.Text
 	return marked.String() + " [" + w.Code + "]"
 }
 
 // sortWarnings puts warnings into the order of the file.
-func sortWarnings(all []warning) {
-	slices.SortStableFunc(all, func(a, b warning) int {
+func sortWarnings(all []Warning) {
+	slices.SortStableFunc(all, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
@@ -52,8 +52,8 @@ func sortWarnings(all []warning) {
 // of what stands within.
 func (r *reader) acknowledge(n *node) {
 	r.eachText(n, "acknowledge", func(at *node, code string) {
-		if !slices.Contains(codes(), code) {
-			r.faultHint(at, nearest(at.raw, codes()), "there is no warning %q; there are %s", at.raw, strings.Join(codes(), ", "))
+		if !slices.Contains(Codes(), code) {
+			r.faultHint(at, nearest(at.raw, Codes()), "there is no warning %q; there are %s", at.raw, strings.Join(Codes(), ", "))
 		}
 		r.acknowledged = append(r.acknowledged, at)
 	})
@@ -79,6 +79,6 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 		r.needed[item] = true
 	}
 	if len(r.warnings) < maxProblems && len(meant) == 0 {
-		r.warnings = append(r.warnings, warning{problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
+		r.warnings = append(r.warnings, Warning{Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
 	}
 }

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
+)
+
+// API is what only a server with openapi has.
+type API struct {
+	Document      []byte // nil: the server has no openapi
+	BaseURL       string
+	Include       []string
+	OutputSchemas bool
+	Notes         []string // for the operator: operations that a pattern includes and that cannot be offered, and parts of others
+}
+
+func (r *reader) apiFields(s *Server, known fields) fields {
+	known["openapi"] = func(n *node) { s.API.Document = r.read(n) }
+	known["base_url"] = func(n *node) { s.API.BaseURL = r.text(n); r.checkServerURL(n) }
+	known["include"] = func(n *node) { s.API.Include = r.texts(n, "include") }
+	known["output_schemas"] = func(n *node) { s.API.OutputSchemas = r.boolean(n) }
+	return known
+}
+
+// checkAPI loads the document. That an operation cannot be offered is a problem only where include asks for it by its
+// name: a pattern means those that can be.
+func (r *reader) checkAPI(s *Server, n *node) {
+	if !r.need(n, "a server with openapi", "base_url") || s.API.Document == nil || len(r.problems) > 0 {
+		return
+	}
+	loaded, err := openapi.Load(s.OpenAPIConfig())
+	if unmatched, ok := errors.AsType[*openapi.IncludeError](err); ok {
+		r.faultHint(itemOf(n.member("include"), unmatched.Pattern), nearest(unmatched.Pattern, unmatched.Known), "%s", err)
+		return
+	}
+	if err != nil {
+		r.fault(n.member("openapi"), "%s", err)
+		return
+	}
+	offers := loaded.Offers
+	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers}))
+	for _, note := range loaded.Notes {
+		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+note)
+	}
+	for _, one := range refused {
+		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
+		if slices.Contains(s.API.Include, one.Item) {
+			r.fault(itemOf(n.member("include"), one.Item), "%s", text)
+			continue
+		}
+		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+text)
+	}
+	switch {
+	case len(refused) == 0 && len(offers) == 0:
+		r.fault(n.member("openapi"), "no operation is included; without include those are the GETs")
+	case len(r.problems) == 0 && len(refused) == len(offers)+len(loaded.Refusals):
+		r.fault(n.member("openapi"), "none of the %d included operations can be a tool; operation %q: %v", len(refused), refused[0].Item, refused[0].Err)
+	}
+}
+
+// itemOf returns the item of a list with that text, the list itself when there is none.
+func itemOf(list *node, text string) *node {
+	for _, item := range list.items {
+		if item.text == text {
+			return item
+		}
+	}
+	return list
+}
+
+// OpenAPIConfig is what package openapi makes the tools of a server with a document from.
+func (s Server) OpenAPIConfig() openapi.Config {
+	return openapi.Config{
+		Name:          s.Name,
+		Document:      s.API.Document,
+		BaseURL:       s.API.BaseURL,
+		Include:       s.API.Include,
+		Headers:       s.Headers,
+		OutputSchemas: s.API.OutputSchemas,
+		Client:        dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
+		Timeout:       s.Timeout,
+	}
+}

@@ -48,7 +48,7 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 // TestSizingNamesWhatExists looks up the metrics, alerts and settings that the page on sizing names.
 func TestSizingNamesWhatExists(t *testing.T) {
 	page, settings := read(t, "../docs/sizing.md"), ""
-	for _, file := range []string{"format.go", "servers.go", "tenants.go"} {
+	for _, file := range []string{"format.go", "network.go", "servers.go", "tenants.go"} {
 		settings += read(t, "../cmd/drawbridge/internal/config/"+file)
 	}
 	named := 0

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -76,25 +77,36 @@ func unsureTenants(cfg *Config, asked bool) map[string]bool {
 	return unsure
 }
 
-// unmatched returns a warning for each pattern that matches nothing in the catalogue.
-func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
-	found, err := gateway.UnmatchedIn(catalogue, cfg.Tenants)
-	if err != nil {
-		panic(err) // a config with such tenants is refused
-	}
-	var out []Warning
-	for _, u := range found {
-		at := cfg.patterns[u.PatternPlace]
-		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
-		out = append(out, Warning{at, codeNoMatch})
-	}
-	return out
+// acknowledgement is one place that says no-match is meant, with one of the things that this is about.
+type acknowledgement struct {
+	at     Problem // with the code as its text
+	tenant string
+	rule   int // its number from 1, or anyRule
 }
 
-// AllWarnings returns the warnings of the config in the order of its files, with those of patterns that match nothing in
-// the catalogue.
-func (c *Config) AllWarnings(catalogue *registry.Registry) []Warning {
-	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
-	sortWarnings(all)
-	return all
+// anyRule is every rule of a tenant, and its limits.
+const anyRule = -1
+
+// acknowledge reads the codes of warnings that are meant, in the config, a tenant, a rule or a server: they are not told
+// of what stands within.
+func (r *reader) acknowledge(n *node) {
+	r.eachText(n, "acknowledge", func(at *node, code string) {
+		if !slices.Contains(Codes(), code) {
+			r.faultHint(at, nearest(at.raw, Codes()), "there is no warning %q; there are %s", at.raw, strings.Join(Codes(), ", "))
+		}
+		r.acknowledged = append(r.acknowledged, at)
+	})
+}
+
+// acknowledgements returns where the mappings acknowledge the code.
+func acknowledgements(code string, within ...*node) []*node {
+	var found []*node
+	for _, n := range within {
+		for _, item := range n.child("acknowledge").items {
+			if item.text == code {
+				found = append(found, item)
+			}
+		}
+	}
+	return found
 }

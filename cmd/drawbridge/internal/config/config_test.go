@@ -1,13 +1,10 @@
 package config
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // testEnvironment is what the configs of testdata may expand.
@@ -122,29 +118,6 @@ func TestEmptyPrefixIsKept(t *testing.T) {
 	}
 }
 
-func TestVariablesExpandInsideValuesOnly(t *testing.T) {
-	tests := []struct{ text, want string }{
-		{"plain", "plain"},
-		{"${LEVEL}", "debug"},
-		{"a ${LEVEL} b ${LEVEL}", "a debug b debug"},
-		{"${UNSET:-x}", "x"},
-		{"${UNSET:-}", ""},
-		{"${EMPTY:-x}", "x"},
-		{"${EMPTY}", ""},
-		{"$LEVEL", "$LEVEL"},
-		{"${STRUCTURE}", "{level: debug}"},
-	}
-	for _, test := range tests {
-		got, _, err := expand(test.text, testEnvironment)
-		if err != nil || got != test.want {
-			t.Errorf("expand(%q): got %q, %v, want %q", test.text, got, err, test.want)
-		}
-	}
-	if got, _, err := expand("${OUTER}", func(string) (string, bool) { return "${LEVEL}", true }); err != nil || got != "${LEVEL}" {
-		t.Errorf("a value was expanded again: got %q, %v", got, err)
-	}
-}
-
 // TestT19SecretsAreNotInProblems puts a secret wherever one may stand and something wrong beside it.
 func TestT19SecretsAreNotInProblems(t *testing.T) {
 	const canary = "hunter2"
@@ -174,212 +147,6 @@ func TestT19SecretsAreNotInProblems(t *testing.T) {
 	}
 }
 
-// TestT19SecretsAreNotInWarnings does the same with warnings.
-func TestT19SecretsAreNotInWarnings(t *testing.T) {
-	cfg := parse(t, `audit: {file: "${SECRET}/audit.jsonl"}`+"\n"+strings.Replace(minimal, "servers: [files]", `servers: [files], rules: [{deny: ["files__${SECRET}"]}]`, 1)+`
-  a: {command: "${SECRET}"}
-  b: {url: "http://mcp.example.com/?token=${SECRET}"}
-  c: {url: "http://mcp.example.com/", headers: {X-Key: "${SECRET}"}}
-`)
-	var all strings.Builder
-	for _, w := range append(cfg.Warnings, unmatched(cfg, registry.New())...) {
-		fmt.Fprintln(&all, w)
-	}
-	for _, code := range []string{codeNoAudit, codeNoCommand, codePlainHTTP, codeUnused} {
-		if !strings.Contains(all.String(), "["+code+"]") {
-			t.Errorf("no warning %s in %s", code, all.String())
-		}
-	}
-	if strings.Contains(all.String(), "hunter2") {
-		t.Errorf("the secret is in %s", all.String())
-	}
-}
-
-// TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is between.
-func TestCredentialsOverPlainHTTP(t *testing.T) {
-	for server, want := range map[string]bool{
-		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}}`:                                 true,
-		`{url: "http://8.8.8.8/mcp", headers: {X-Api-Key: x}, private_addresses: true}`:                    true,
-		`{url: "http://mcp.example.com/mcp?access_token=x"}`:                                               true,
-		`{openapi: issues.yaml, base_url: "http://api.example.com", headers: {Cookie: x}}`:                 true,
-		`{url: "https://mcp.example.com/mcp", headers: {Authorization: x}}`:                                false,
-		`{url: "http://mcp.example.com/mcp", headers: {X-Client: x}}`:                                      false,
-		`{url: "http://mcp.example.com/mcp"}`:                                                              false,
-		`{url: "http://127.0.0.1/mcp", headers: {Authorization: x}, private_addresses: true}`:              false,
-		`{url: "http://mcp.internal.example/mcp", headers: {Authorization: x}, private_addresses: true}`:   false,
-		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [plain-http]}`:      false,
-		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [unserved-tenant]}`: true,
-	} {
-		cfg := parse(t, strings.Replace(minimal, "[files]", "[files, web]", 1)+"  web: "+server+"\n")
-		got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codePlainHTTP })
-		if got != want {
-			t.Errorf("%s: warned %v, want %v", server, got, want)
-		}
-	}
-}
-
-func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
-	for address, want := range map[string]bool{
-		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false, "localhost:9090": false, "10.0.0.1:9090": false,
-	} {
-		cfg := parse(t, "operator: '"+address+"'\n"+minimal)
-		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeOpenOperator }); got != want {
-			t.Errorf("%s: warned %v, want %v", address, got, want)
-		}
-	}
-	if _, err := parseConfig("x.yaml", []byte("operator: ':9090'\n"+minimal), testEnvironment); err == nil {
-		t.Error("an operator's address without a host was taken")
-	}
-}
-
-func TestLargeFileIsRefusedUnread(t *testing.T) {
-	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes/4+1), testEnvironment)
-	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 16 MiB"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestDeepNestingIsRefusedQuickly(t *testing.T) {
-	var steps strings.Builder
-	for i := range 2000 {
-		fmt.Fprintf(&steps, "%*sa:\n", i, "")
-	}
-	for _, text := range []string{
-		strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16), strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16),
-		steps.String(), strings.ReplaceAll(steps.String(), "a:", "- "), "[" + strings.Repeat("a: ", 1<<17), "[" + strings.Repeat("\na: b", 1<<17), "a: " + strings.Repeat("a: ", 1<<17),
-		"{" + strings.Repeat("a, ", 1<<17) + "}", "{" + strings.Repeat("a:, ", 1<<17) + "}", strings.Repeat("-\n", 1<<17), "a: \"" + strings.Repeat("\t", 1<<17), strings.Repeat("@ ", 1<<17),
-	} {
-		if _, err := parseConfig("deep.yaml", []byte(text), testEnvironment); err == nil {
-			t.Errorf("%.10q… accepted", text)
-		}
-	}
-}
-
-// TestNestingIsCountedInLevels: a long line is not deep, and 32 levels are not too many.
-func TestNestingIsCountedInLevels(t *testing.T) {
-	var list, steps strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&list, "x%d.example, ", i)
-	}
-	cfg := parse(t, "allowed_hosts: ["+list.String()+"]\n"+minimal)
-	if got := len(cfg.AllowedHosts); got != 10_000 {
-		t.Errorf("a list on one long line: got %d hosts, want 10,000", got)
-	}
-	for levels := range 40 {
-		fmt.Fprintf(&steps, "%*sa:\n", 10*levels, "")
-		_, err := parseConfig("steps.yaml", []byte(steps.String()), testEnvironment)
-		if got, want := strings.Contains(err.Error(), "levels deep"), levels >= maxConfigDepth; got != want {
-			t.Errorf("%d levels of indentation: too deep %t, want %t", levels+1, got, want)
-		}
-	}
-}
-
-// TestPiecesSayWhatTheWholeSays: a file that is divided among several runs of the parser is read as by one.
-func TestPiecesSayWhatTheWholeSays(t *testing.T) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(files, "testdata/good.yaml", "testdata/full.yaml", "testdata/issues.yaml") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read := func(most int) (*node, []Problem) {
-			r := newReader(file, data, nil, testEnvironment)
-			tokens, err := scan(string(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.checkTokens(tokens) || len(r.oneDocument(tokens)) == 0 {
-				return nil, nil
-			}
-			return r.block(r.oneDocument(tokens), most), r.problems
-		}
-		pieces, found := read(1)
-		whole, want := read(len(data))
-		if diff := cmp.Diff(want, found); diff != "" {
-			t.Errorf("%s: problems (-whole +pieces):\n%s", file, diff)
-		}
-		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{})); diff != "" && len(want) == 0 {
-			t.Errorf("%s: nodes (-whole +pieces):\n%s", file, diff)
-		}
-	}
-}
-
-// TestPiecesAreNoMoreLenientThanTheWhole: what the parser refuses in a small file is refused in a large one.
-func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
-	for _, text := range []string{"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n", "tenants:\n{\n a: 1\n}\n"} {
-		for _, most := range []int{1, len(text)} {
-			r := newReader("pieces.yaml", nil, nil, testEnvironment)
-			tokens, err := scan(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.checkTokens(tokens) {
-				r.block(tokens, most)
-			}
-			if len(r.problems) == 0 {
-				t.Errorf("%q in pieces of %d: no problem", text, most)
-			}
-		}
-	}
-}
-
-// TestTabsAreNotLostFromTexts: the library leaves them out of a text without quotes, and "read<tab>_all" was read_all.
-func TestTabsAreNotLostFromTexts(t *testing.T) {
-	for _, test := range []struct{ text, want string }{
-		{"a: read\t_all\n", "tabs.yaml:1:4: a tab in a text without quotes; write a space, or \\t in double quotes"},
-		{"ten\tants: {}\n", "tabs.yaml:1:1: a tab in a text without quotes; write a space, or \\t in double quotes"},
-		{"a: [1\t2]\n", "tabs.yaml:1:5: a tab in a text without quotes; write a space, or \\t in double quotes"},
-		{"a: x\t# a comment\t\n", ""},
-		{"a:\tx\t\n", ""},
-		{"a: [x\t,\ty\t]\n", ""},
-		{"a: \"x\ty\"\n", ""},
-		{"a: |\n  x\ty\n", ""},
-	} {
-		r := newReader("tabs.yaml", nil, nil, testEnvironment)
-		r.parseYAML([]byte(test.text))
-		if got := errorText(RefusedError(r.problems)); len(r.problems) > 0 && got != test.want || len(r.problems) == 0 && test.want != "" {
-			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
-		}
-	}
-}
-
-// TestLineBreaksOfWindowsMeanTheSame: the scanner keeps those in a text in quotes that are a space or nothing.
-func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
-	const text = "a: \"x\n  y\"\nb: 'x\n\n  y'\nc: x\n  y\nd: |\n  x\n  y\ne: >-\n  x\n  y\nf: [\"x\n  y\", {z: \"x\n  y\"}]\n"
-	read := func(text string) *node {
-		r := newReader("lines.yaml", nil, nil, testEnvironment)
-		n := r.parseYAML([]byte(text))
-		if len(r.problems) > 0 {
-			t.Fatal(r.problems)
-		}
-		return n
-	}
-	if diff := cmp.Diff(read(text), read(strings.ReplaceAll(text, "\n", "\r\n")), cmp.AllowUnexported(node{}, member{})); diff != "" {
-		t.Errorf("-LF +CRLF:\n%s", diff)
-	}
-}
-
-// TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
-func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
-	const many = 50_000
-	var text strings.Builder
-	text.WriteString("a:\n  - b:\n")
-	for i := range many {
-		fmt.Fprintf(&text, "      k%d:\n", i)
-	}
-	r := newReader("many.yaml", nil, nil, testEnvironment)
-	root := r.parseYAML([]byte(text.String()))
-	if root == nil {
-		t.Fatal(r.problems)
-	}
-	if got := len(root.member("a").items[0].member("b").members); got != many {
-		t.Errorf("got %d keys, want %d", got, many)
-	}
-}
-
 func TestSlipsFindTheNearestWord(t *testing.T) {
 	known := []string{"listen", "limits", "log", "servers"}
 	tests := []struct{ word, want string }{
@@ -399,51 +166,6 @@ func TestSlipsFindTheNearestWord(t *testing.T) {
 }
 
 var placed = regexp.MustCompile(`^.+\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
-
-// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both are the same.
-func FuzzPieces(f *testing.F) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range append(files, "testdata/full.yaml") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(data))
-	}
-	f.Add("a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > 16<<10 {
-			return // the parser alone would take too long
-		}
-		read := func(most int) (*node, bool) {
-			r := newReader("fuzz.yaml", nil, nil, testEnvironment)
-			tokens, err := scan(text)
-			if err != nil || !r.checkTokens(tokens) {
-				return nil, false
-			}
-			if tokens = r.oneDocument(tokens); len(tokens) == 0 {
-				return nil, false
-			}
-			n := r.block(tokens, most)
-			return n, n != nil && len(r.problems) == 0
-		}
-		whole, taken := read(len(text))
-		pieces, inPieces := read(1)
-		if taken != inPieces {
-			t.Fatalf("taken as a whole: %t, in pieces: %t", taken, inPieces)
-		}
-		missing := cmp.FilterValues(func(a, b *node) bool { return a != nil && b != nil && a.kind == null && b.kind == null }, cmp.Ignore()) // it has no place of its own
-		if !taken {
-			return
-		}
-		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{}), missing); diff != "" {
-			t.Fatalf("-whole +pieces:\n%s", diff)
-		}
-	})
-}
 
 // FuzzConfig: whatever the file holds, reading it ends, and says either a config or problems that each have a place.
 func FuzzConfig(f *testing.F) {
@@ -497,58 +219,6 @@ func TestReferencesAreInlinedOnlyWhereAsked(t *testing.T) {
 		cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files]"+value, 1))
 		if got := cfg.Tenants[0].InlineRefs; got != want {
 			t.Errorf("%q: got %v, want %v", value, got, want)
-		}
-	}
-}
-
-// TestPatternsThatSomePrefixFitsAreTaken shows that only a pattern which can never match is refused: the names of tools
-// begin with a prefix, which need not be the server's name and may be empty.
-func TestPatternsThatSomePrefixFitsAreTaken(t *testing.T) {
-	for server, patterns := range map[string][]string{
-		`{command: x}`:                              {"other__x", "other__*", "o*", "*x", "*__x", "prompt:other__x", "resource:other:file:///*", "resource:o*"},
-		`{command: x, prefix: "tools"}`:             {"tools__calcluate", "t*", "prompt:tools__x", "resource:other:*"},
-		`{command: x, prefix: ""}`:                  {"toolbox__calcluate", "delete", "delete_*", "prompt:x", "resource:other:*"},
-		`{builtin: [calculate]}`:                    {"other__calculate", "other__current_time", "other__run_*"},
-		`{builtin: [calculate], prefix: tools}`:     {"tools__calculate"},
-		`{url: "https://example.com", prefix: web}`: {"web__x", "resource:other:x"},
-	} {
-		for _, pattern := range patterns {
-			rules := fmt.Sprintf("servers: [files, other], rules: [{deny: [%q]}]", pattern)
-			parse(t, strings.Replace(minimal, "servers: [files]", rules, 1)+"  other: "+server+"\n")
-		}
-	}
-}
-
-func TestSubjectsOfKnownIssuersAreTaken(t *testing.T) {
-	text := strings.Replace(minimal, `"https://login.example/"`, `"https://login.example/#x"`, 1)
-	for _, subject := range []string{"https://login.example/#x#alice", "https://login.example/#x#a#b"} {
-		parse(t, strings.Replace(text, "servers: [files]", fmt.Sprintf("servers: [files], rules: [{subjects: [%q], deny: ['*']}]", subject), 1))
-	}
-}
-
-// TestCommandsRunWhereTheConfigSays: cwd is relative to the config file, and a command with a path is looked for there.
-func TestCommandsRunWhereTheConfigSays(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "drawbridge.yaml")
-	for cwd, want := range map[string]string{"": "", ", cwd: .": dir, ", cwd: " + dir: dir} {
-		text := strings.Replace(minimal, "bad/secret", "secret", 1)
-		text = strings.Replace(text, "{command: mcp-files}", "{command: ./server"+cwd+"}", 1)
-		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := parseConfig(file, []byte(text), testEnvironment)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cfg.Servers[0].Dir; got != want {
-			t.Errorf("%q: runs in %q, want %q", cwd, got, want)
-		}
-		missing := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNoCommand })
-		if found := want != ""; missing == found {
-			t.Errorf("%q: warned of a missing program: %t, want %t", cwd, missing, !found)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *reader) includes(root *node, known fields) bool {
 	return whole && patterns.kind == list && matched == len(patterns.items)
 }
 
-// Include reads one file and reports whether that could be done.
+// include reads one file and reports whether that could be done.
 func (r *reader) include(root *node, file string, at *node, known fields) bool {
 	data, err := r.source(file) // also of one that is refused: when it is mended, that is to be noticed
 	if areOneFile(file, root.file) {
@@ -123,27 +123,6 @@ func (r *reader) pattern(n *node) string {
 		directory = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(directory)
 	}
 	return filepath.Join(directory, n.text)
-}
-
-// matching returns the files that a pattern names, in order. A * matches no name that begins with a dot, of a file or a
-// directory: editors leave such files beside those that they write, and a volume has a directory ..data of what it shows.
-func matching(pattern string) ([]string, error) {
-	pattern = filepath.Clean(pattern) // so that its parts are those of what it matches
-	files, err := filepath.Glob(pattern)
-	parts := strings.Split(pattern, string(filepath.Separator))
-	files = slices.DeleteFunc(files, func(file string) bool { return hidden(parts, file) })
-	slices.Sort(files)
-	return files, err
-}
-
-// hidden tells whether a part of a file's name begins with a dot and that of the pattern does not.
-func hidden(pattern []string, file string) bool {
-	for i, name := range strings.Split(file, string(filepath.Separator)) {
-		if strings.HasPrefix(name, ".") && i < len(pattern) && !strings.HasPrefix(pattern[i], ".") {
-			return true
-		}
-	}
-	return false
 }
 
 func areOneFile(a, b string) bool {

@@ -198,14 +198,6 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 	return audiences
 }
 
-// PublicAddress is what clients type, without /mcp.
-func (c *Config) PublicAddress() string {
-	if c.PublicURL != "" {
-		return c.PublicURL
-	}
-	return "http://" + c.Listen
-}
-
 // split returns the single errors of a joined one.
 func split(err error) []error {
 	var joined interface{ Unwrap() []error }

@@ -1,17 +1,12 @@
 package config
 
 import (
-	"net/url"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
 // Server is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is
@@ -177,7 +172,7 @@ func (r *reader) checkType(s *Server, n *node, kind string) {
 	}
 }
 
-// Revision is one of those that are spoken to servers, "" where it is to be found out.
+// revision is one of those that are spoken to servers, "" where it is to be found out.
 func (r *reader) revision(n *node) string {
 	const found = "auto"
 	named := r.choice(n, append([]string{found}, mcp.Revisions()...)...)
@@ -223,60 +218,6 @@ func (r *reader) directory(n *node) string {
 	return path
 }
 
-func (r *reader) nonEmptyBuiltin(n *node) []string {
-	var out []string
-	r.eachText(n, "builtin", func(at *node, name string) {
-		if !slices.Contains(builtin.Names(), name) {
-			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q", at.raw)
-		}
-		out = append(out, name)
-	})
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "an empty list of built-in tools; there are %s", strings.Join(builtin.Names(), ", "))
-	}
-	return out
-}
-
-func (r *reader) checkBuiltin(s *Server, n *node) {
-	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
-	for _, tool := range s.Builtin {
-		for _, name := range wants[tool] {
-			if n.member(name) == nil {
-				r.fault(n.member("builtin"), "%s needs %s", tool, name)
-			}
-		}
-	}
-	if len(r.problems) > 0 {
-		return
-	}
-	_, release, err := builtin.New(s.BuiltinConfig())
-	if err != nil {
-		r.fault(n.member("builtin"), "%s", err)
-		return
-	}
-	if err := release(); err != nil {
-		r.fault(n.member("builtin"), "%s", err)
-	}
-}
-
-// checkServerURL never quotes the address: it may hold a secret.
-func (r *reader) checkServerURL(n *node) {
-	if n.kind != scalar || n.text == "" {
-		return
-	}
-	u, err := url.Parse(n.text)
-	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		r.fault(n, "this is not an http or https address")
-	case u.User != nil:
-		r.fault(n, "credentials do not belong into an address; put them into headers")
-	case u.Fragment != "":
-		r.fault(n, "an address with a #fragment")
-	case !validPort(u.Port()):
-		r.fault(n, "%s", errPort)
-	}
-}
-
 // arguments may be empty texts and may repeat.
 func (r *reader) arguments(n *node) []string {
 	var out []string
@@ -287,68 +228,6 @@ func (r *reader) arguments(n *node) []string {
 		out = append(out, item.text)
 	})
 	return out
-}
-
-// pairs reads names with values that may be secrets: no value is ever quoted, and one that looks like a secret has no default.
-func (r *reader) pairs(n *node, what string, check func(name, value string) string) map[string]string {
-	out := map[string]string{}
-	r.entries(n, what, func(m member) {
-		switch reason := check(m.name, m.value.text); {
-		case m.value.kind != scalar:
-			r.fault(m.value, "a text is wanted here")
-		case m.value.broken:
-		case reason != "":
-			r.fault(m.key, "%s", reason)
-		case m.value.defaulted && secretName(m.name):
-			r.fault(m.value, "a secret has no default: the variable is not set")
-		}
-		out[m.name] = m.value.text
-	})
-	return out
-}
-
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
-}
-
-func checkVariable(name, value string) string {
-	if !variableName(name) || strings.ContainsRune(value, 0) {
-		return "the name of a variable has letters, digits and _; its value has no NUL"
-	}
-	return ""
-}
-
-var (
-	headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	ownHeaders    = regexp.MustCompile(`(?i)^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
-)
-
-func checkHeader(name, value string) string {
-	switch {
-	case !headerPattern.MatchString(name):
-		return "this is not the name of an HTTP header"
-	case ownHeaders.MatchString(name):
-		return "the gateway sets " + name + " itself"
-	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-		return "the value of " + name + " has a control character (a line break at its end?)"
-	}
-	return ""
-}
-
-// BuiltinConfig is what package builtin makes the tools of a server with built-in tools from.
-func (s Server) BuiltinConfig() builtin.Config {
-	return builtin.Config{
-		Tools:        s.Builtin,
-		CSVRoot:      s.CSVRoot,
-		WeatherURL:   s.WeatherURL,
-		GeocodingURL: s.GeocodingURL,
-		Client:       dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
-		Now:          time.Now,
-		Timeout:      s.Timeout,
-	}
 }
 
 // IsElsewhere tells whether what the server offers is known only when it is connected to.

@@ -45,3 +45,21 @@ func addressOf(text string) (address netip.Addr, ok bool) {
 	address, err = netip.ParseAddr(host)
 	return address, err == nil
 }
+
+// checkServerURL never quotes the address: it may hold a secret.
+func (r *reader) checkServerURL(n *node) {
+	if n.kind != scalar || n.text == "" {
+		return
+	}
+	u, err := url.Parse(n.text)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		r.fault(n, "this is not an http or https address")
+	case u.User != nil:
+		r.fault(n, "credentials do not belong into an address; put them into headers")
+	case u.Fragment != "":
+		r.fault(n, "an address with a #fragment")
+	case !validPort(u.Port()):
+		r.fault(n, "%s", errPort)
+	}
+}

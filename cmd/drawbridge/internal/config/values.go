@@ -148,3 +148,16 @@ func orList(words []string) string {
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
+
+// checkedTexts returns a list of texts, each of which passes check.
+func (r *reader) checkedTexts(n *node, what string, check func(string) error) []string {
+	var out []string
+	r.eachText(n, what, func(at *node, text string) {
+		if err := check(text); err != nil {
+			r.fault(at, "%q: %s", at.raw, err)
+			return
+		}
+		out = append(out, text)
+	})
+	return out
+}

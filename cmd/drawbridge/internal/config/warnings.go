@@ -1,19 +1,95 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// This file looks at a good config for what works and may not be what was meant.
+// The codes of warnings. Configs acknowledge them and scripts read them, so they never change.
+const (
+	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
+	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
+	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
+	codeNoCommand      = "no-command"         // a server's command is no program
+	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
+	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
+	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
+	codeUnused         = "unused-server"      // no tenant reaches the server
+)
 
-// warnAll collects the warnings of a config without problems.
+// Codes returns all of them, in order.
+func Codes() []string {
+	return []string{
+		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
+	}
+}
+
+// Warning is something in a config that works and may not be what was meant.
+type Warning struct {
+	Problem
+
+	Code string `json:"code"`
+}
+
+func (w Warning) String() string {
+	marked := w.Problem
+	marked.Text = "warning: " + marked.Text
+	return marked.String() + " [" + w.Code + "]"
+}
+
+// sortWarnings puts warnings into the order of the file.
+func sortWarnings(all []Warning) {
+	slices.SortStableFunc(all, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// warn records a warning at a node, unless the config or one of the mappings that it stands in acknowledges it.
+func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
+	meant := acknowledgements(code, append(within, r.root)...)
+	for _, item := range meant {
+		r.needed[item] = true
+	}
+	if len(r.warnings) < maxProblems && len(meant) == 0 {
+		r.warnings = append(r.warnings, Warning{Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
+	}
+}
+
+// AllWarnings returns the warnings of the config in the order of its files, with those of patterns that match nothing in
+// the catalogue.
+func (c *Config) AllWarnings(catalogue *registry.Registry) []Warning {
+	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
+	sortWarnings(all)
+	return all
+}
+
+// unmatched returns a warning for each pattern that matches nothing in the catalogue.
+func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
+	found, err := gateway.UnmatchedIn(catalogue, cfg.Tenants)
+	if err != nil {
+		panic(err) // a config with such tenants is refused
+	}
+	var out []Warning
+	for _, u := range found {
+		at := cfg.patterns[u.PatternPlace]
+		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
+		out = append(out, Warning{at, codeNoMatch})
+	}
+	return out
+}
+
+// warnAll looks at a config without problems for what works and may not be what was meant, and collects the warnings.
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)

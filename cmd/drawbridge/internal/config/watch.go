@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"os"
 	"slices"
 )
@@ -78,14 +77,4 @@ func (w *Watch) digest() []byte {
 		sum = chain(sum, data, err)
 	}
 	return sum
-}
-
-// chain adds a file's content, or why there is none, to a digest of the files before it.
-func chain(sum, data []byte, err error) []byte {
-	if err != nil {
-		data = []byte(err.Error())
-	}
-	content := sha256.Sum256(data)
-	next := sha256.Sum256(append(slices.Clip(sum), content[:]...))
-	return next[:]
 }

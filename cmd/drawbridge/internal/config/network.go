@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+func (r *reader) networkFields(cfg *Config) fields {
+	return fields{
+		"listen":          func(n *node) { cfg.Listen = r.address(n) },
+		"operator":        func(n *node) { cfg.Operator = r.address(n) },
+		"public_url":      func(n *node) { cfg.PublicURL = r.publicURL(n) },
+		"allowed_origins": func(n *node) { cfg.AllowedOrigins = r.checkedTexts(n, "allowed_origins", checkOrigin) },
+		"allowed_hosts":   func(n *node) { cfg.AllowedHosts = r.checkedTexts(n, "allowed_hosts", checkHost) },
+		"trusted_proxies": func(n *node) { cfg.TrustedProxies = r.prefixes(n) },
+		"revisions": func(n *node) {
+			r.object(n, "revisions", fields{"legacy_sse": func(n *node) { cfg.LegacySSE = r.boolean(n) }})
+		},
+	}
+}
+
+// address returns host:port to listen on. The host is an address, so that nothing depends on name resolution.
+func (r *reader) address(n *node) string {
+	if host, port, err := net.SplitHostPort(n.text); err == nil && (host == "localhost" || isAddress(host)) && isNumber(port) && port != "0" && !validPort(port) {
+		r.fault(n, "%q: %s", n.raw, errPort)
+		return ""
+	}
+	return parsed(r, n, "an address and a port, like 127.0.0.1:8080", func(s string) (string, error) {
+		_, err := netip.ParseAddrPort(strings.Replace(s, "localhost:", "127.0.0.1:", 1))
+		return s, err
+	})
+}
+
+func (r *reader) publicURL(n *node) string {
+	text := strings.TrimSuffix(r.text(n), "/")
+	if text == "" {
+		return ""
+	}
+	if err := checkOrigin(text); errors.Is(err, errPort) {
+		r.fault(n, "public_url: %s", err)
+	} else if err != nil {
+		hint := ""
+		if cut := strings.TrimSuffix(text, "/mcp"); checkOrigin(cut) == nil && !n.expanded {
+			hint = cut
+		}
+		r.faultHint(n, hint, "public_url is scheme://host or scheme://host:port, without a path")
+	}
+	return text
+}
+
+// checkAddresses needs all addresses, so it runs last.
+func (r *reader) checkAddresses(cfg *Config) {
+	if cfg.Listen != "" && cfg.Listen == cfg.Operator && !strings.HasSuffix(cfg.Listen, ":0") {
+		r.fault(r.at("operator"), "operator and listen are the same address; the operator's page is not for clients")
+	}
+	if cfg.PublicURL == "" && r.root.member("public_url") == nil && cfg.Listen != "" && (!IsLoopback(cfg.Listen) || strings.HasSuffix(cfg.Listen, ":0")) {
+		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they type, like https://mcp.example.com")
+	}
+}
+
+// IsLoopback tells whether only this machine can reach a host:port.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+func checkOrigin(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != text {
+		return errors.New("an origin is scheme://host or scheme://host:port, like https://app.example.com")
+	}
+	if !validPort(u.Port()) {
+		return errPort
+	}
+	return nil
+}
+
+var hostPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+func checkHost(text string) error {
+	if !hostPattern.MatchString(text) {
+		return errors.New("a host is a name or an address, with or without :port")
+	}
+	if _, port, _ := strings.Cut(text[strings.LastIndex(text, "]")+1:], ":"); !validPort(port) {
+		return errPort
+	}
+	return nil
+}
+
+func (r *reader) prefixes(n *node) []netip.Prefix {
+	var out []netip.Prefix
+	r.eachText(n, "trusted_proxies", func(at *node, text string) {
+		prefix, err := netip.ParsePrefix(text)
+		switch {
+		case err == nil && prefix.Masked() == prefix:
+			out = append(out, prefix)
+		case err == nil:
+			r.faultHint(at, prefix.Masked().String(), "%q has bits beyond its length", at.raw)
+		default:
+			hint := ""
+			if address, err := netip.ParseAddr(text); err == nil && !at.expanded {
+				hint = netip.PrefixFrom(address, address.BitLen()).String()
+			}
+			r.faultHint(at, hint, "%q is not a CIDR like 10.0.0.0/8", at.raw)
+		}
+	})
+	return out
+}

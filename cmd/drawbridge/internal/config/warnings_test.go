@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// TestT19SecretsAreNotInWarnings does the same with warnings.
+func TestT19SecretsAreNotInWarnings(t *testing.T) {
+	cfg := parse(t, `audit: {file: "${SECRET}/audit.jsonl"}`+"\n"+strings.Replace(minimal, "servers: [files]", `servers: [files], rules: [{deny: ["files__${SECRET}"]}]`, 1)+`
+  a: {command: "${SECRET}"}
+  b: {url: "http://mcp.example.com/?token=${SECRET}"}
+  c: {url: "http://mcp.example.com/", headers: {X-Key: "${SECRET}"}}
+`)
+	var all strings.Builder
+	for _, w := range append(cfg.Warnings, unmatched(cfg, registry.New())...) {
+		fmt.Fprintln(&all, w)
+	}
+	for _, code := range []string{codeNoAudit, codeNoCommand, codePlainHTTP, codeUnused} {
+		if !strings.Contains(all.String(), "["+code+"]") {
+			t.Errorf("no warning %s in %s", code, all.String())
+		}
+	}
+	if strings.Contains(all.String(), "hunter2") {
+		t.Errorf("the secret is in %s", all.String())
+	}
+}
+
+// TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is between.
+func TestCredentialsOverPlainHTTP(t *testing.T) {
+	for server, want := range map[string]bool{
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}}`:                                 true,
+		`{url: "http://8.8.8.8/mcp", headers: {X-Api-Key: x}, private_addresses: true}`:                    true,
+		`{url: "http://mcp.example.com/mcp?access_token=x"}`:                                               true,
+		`{openapi: issues.yaml, base_url: "http://api.example.com", headers: {Cookie: x}}`:                 true,
+		`{url: "https://mcp.example.com/mcp", headers: {Authorization: x}}`:                                false,
+		`{url: "http://mcp.example.com/mcp", headers: {X-Client: x}}`:                                      false,
+		`{url: "http://mcp.example.com/mcp"}`:                                                              false,
+		`{url: "http://127.0.0.1/mcp", headers: {Authorization: x}, private_addresses: true}`:              false,
+		`{url: "http://mcp.internal.example/mcp", headers: {Authorization: x}, private_addresses: true}`:   false,
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [plain-http]}`:      false,
+		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}, acknowledge: [unserved-tenant]}`: true,
+	} {
+		cfg := parse(t, strings.Replace(minimal, "[files]", "[files, web]", 1)+"  web: "+server+"\n")
+		got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codePlainHTTP })
+		if got != want {
+			t.Errorf("%s: warned %v, want %v", server, got, want)
+		}
+	}
+}
+
+func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
+	for address, want := range map[string]bool{
+		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false, "localhost:9090": false, "10.0.0.1:9090": false,
+	} {
+		cfg := parse(t, "operator: '"+address+"'\n"+minimal)
+		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeOpenOperator }); got != want {
+			t.Errorf("%s: warned %v, want %v", address, got, want)
+		}
+	}
+	if _, err := parseConfig("x.yaml", []byte("operator: ':9090'\n"+minimal), testEnvironment); err == nil {
+		t.Error("an operator's address without a host was taken")
+	}
+}
+
+// TestCommandsRunWhereTheConfigSays: cwd is relative to the config file, and a command with a path is looked for there.
+func TestCommandsRunWhereTheConfigSays(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "drawbridge.yaml")
+	for cwd, want := range map[string]string{"": "", ", cwd: .": dir, ", cwd: " + dir: dir} {
+		text := strings.Replace(minimal, "bad/secret", "secret", 1)
+		text = strings.Replace(text, "{command: mcp-files}", "{command: ./server"+cwd+"}", 1)
+		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := parseConfig(file, []byte(text), testEnvironment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Servers[0].Dir; got != want {
+			t.Errorf("%q: runs in %q, want %q", cwd, got, want)
+		}
+		missing := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNoCommand })
+		if found := want != ""; missing == found {
+			t.Errorf("%q: warned of a missing program: %t, want %t", cwd, missing, !found)
+		}
+	}
+}

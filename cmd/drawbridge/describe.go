@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// summary says in a few words what the config holds.
+// summary says in a few words what the config holds, as "1 issuer, 2 tenants, 3 servers".
 func summary(c *config.Config) string {
 	parts := []string{count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"), count(len(c.Servers), "server")}
 	if c.Included > 0 {
@@ -30,7 +30,7 @@ func auditPlace(c *config.Config) string {
 	return whole
 }
 
-// count writes a number of things, as "1 server" or "2 servers".
+// count writes a number of things with their noun, as "1 server" or "2 servers".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

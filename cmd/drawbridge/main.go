@@ -1,5 +1,6 @@
-// Command drawbridge is a multi-tenant gateway for MCP servers. This package reads the config, puts the parts together, runs them and stops
-// them in order, and holds the operator's commands. It knows every other package and none knows it.
+// Command drawbridge is a multi-tenant gateway for MCP servers. This package puts the parts together as the config says,
+// runs them and stops them in order, and holds the operator's commands. It knows every other package and none knows it.
+// What a config file means it does not know: package config does.
 package main
 
 import (

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Needless returns what acknowledges a warning that there is not. Of no-match that is certain only where it is known what
-// the tenant's servers offer: of those that run here, and of all when they were asked.
+// Needless returns each place that acknowledges a warning which would not be given anyway. For no-match that is certain
+// only where it is known what the tenant's servers offer: servers that run here are known, and asked says that all
+// others were connected to. The catalogue holds what they offer.
 func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	var out []Problem
 	for _, p := range c.idle {

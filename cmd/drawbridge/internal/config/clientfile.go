@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Imported is what a client's file of servers says.
+// Imported is what the file says in which a client, an editor for example, lists its servers.
 type Imported struct {
 	Servers []Server
-	Skipped []Problem // why servers of the file cannot run here
+	Skipped []Problem // for each server that cannot run here the reasons, in the order of the file
 	Ignored []Problem // what else in the file has no effect
 }
 
@@ -24,8 +24,10 @@ type clientFile struct {
 	env  Environment
 }
 
-// Import reads the servers of a client's JSON file. A RefusedError says why none can be had from it; any other
-// error says that it cannot be read.
+// Import reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A server
+// that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and reason. Names
+// are made valid, and kept apart from each other and from taken. A RefusedError says why the file has no servers; any
+// other error says that it cannot be read.
 func Import(file string, taken []string, env Environment) (Imported, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -34,9 +36,7 @@ func Import(file string, taken []string, env Environment) (Imported, error) {
 	return importServers(file, data, taken, env)
 }
 
-// importServers reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A
-// server that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and
-// reason. Names are made valid and kept apart from taken. The error is a RefusedError.
+// importServers is Import of a file whose content is data.
 func importServers(file string, data []byte, taken []string, env Environment) (Imported, error) {
 	root, err := parseJSONC(file, data)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 // This file is the only door to the environment.
 
-// Environment looks up one variable.
+// Environment looks up one variable and tells whether it is set. Tests have environments of their own.
 type Environment func(name string) (string, bool)
 
 // ProcessEnvironment is the environment of this process.
 func ProcessEnvironment() Environment { return os.LookupEnv }
 
-// expand replaces ${VAR} and ${VAR:-x} in text by the variable's value, or by x when the variable is unset or empty. What it puts in is not
-// looked at again.
+// expand replaces ${VAR} and ${VAR:-x} in text by the variable's value, or by x when the variable is unset or empty. The
+// text that it puts in is not expanded again. It also tells whether a default was taken.
 func expand(text string, env Environment) (out string, defaulted bool, err error) {
 	var b strings.Builder
 	for {

@@ -10,10 +10,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// Issuer is one issuer, and what only this command needs of it.
+// Issuer is one issuer whose tokens are accepted: what verifying them takes, and from where its keys may be fetched. Its
+// audiences are never empty: those that the file leaves out follow from the address of the gateway.
 type Issuer struct {
 	auth.Issuer
-	PrivateAddresses bool // its key set may be on a loopback or private address
+	PrivateAddresses bool // private_addresses: its key set may be on a loopback or private address
 }
 
 // issuerPlaces are the nodes of an issuer that are looked at again when the whole config is known.
@@ -81,7 +82,8 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	return iss, at
 }
 
-// checkTenantSource: a tenant comes from the issuer, or from a claim within a list; a claim alone would let the issuer name any tenant.
+// checkTenantSource reports an issuer whose tokens do not say for sure which tenant they are for. The tenant comes from
+// the issuer itself, or from a claim within a list; a claim alone would let the issuer name any tenant.
 func (r *reader) checkTenantSource(n *node) {
 	switch r.oneOf(n, "the issuer", "tenant", "tenant_claim") {
 	case "tenant_claim":
@@ -210,7 +212,8 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// KeepAddress makes tokens be for the address that is listened on, which only a restart changes.
+// KeepAddress makes the audiences that follow from listen those of the config that the process was started with: only a
+// restart changes the address that clients reach. It is called once, before anybody else sees the config.
 func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return

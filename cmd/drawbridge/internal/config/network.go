@@ -35,6 +35,7 @@ func (r *reader) address(n *node) string {
 	})
 }
 
+// publicURL returns what clients type, without a slash at the end.
 func (r *reader) publicURL(n *node) string {
 	text := strings.TrimSuffix(r.text(n), "/")
 	if text == "" {
@@ -52,7 +53,7 @@ func (r *reader) publicURL(n *node) string {
 	return text
 }
 
-// checkAddresses needs all addresses, so it runs last.
+// checkAddresses reports addresses that do not go together. It needs all of them, so it runs after they were read.
 func (r *reader) checkAddresses(cfg *Config) {
 	if cfg.Listen != "" && cfg.Listen == cfg.Operator && !strings.HasSuffix(cfg.Listen, ":0") {
 		r.fault(r.at("operator"), "operator and listen are the same address; the operator's page is not for clients")
@@ -62,7 +63,7 @@ func (r *reader) checkAddresses(cfg *Config) {
 	}
 }
 
-// IsLoopback tells whether only this machine can reach a host:port.
+// IsLoopback tells whether only this machine can reach an address of the form host:port. Of names it knows localhost.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

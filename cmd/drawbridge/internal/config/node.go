@@ -44,7 +44,7 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
-// child is member for who goes on to what is in it: an empty node when there is none.
+// child is member for a caller that goes on to what is in the value: it returns an empty node when there is none.
 func (n *node) child(name string) *node {
 	if value := n.member(name); value != nil {
 		return value
@@ -52,7 +52,7 @@ func (n *node) child(name string) *node {
 	return &node{}
 }
 
-// seenFrom says where n stands for a reader of what is said about at.
+// seenFrom says where n stands, for a message about at: by its line alone when both are in one file.
 func (n *node) seenFrom(at *node) string {
 	if n.file == at.file {
 		return fmt.Sprintf("on line %d", n.line)

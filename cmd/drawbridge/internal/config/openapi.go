@@ -10,13 +10,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 )
 
-// API is what only a server with openapi has.
+// API is what only a server that is an HTTP API has.
 type API struct {
-	Document      []byte // nil: the server has no openapi
-	BaseURL       string
-	Include       []string
-	OutputSchemas bool
-	Notes         []string // for the operator: operations that a pattern includes and that cannot be offered, and parts of others
+	Document      []byte   // the content of the file openapi; nil: the server is no HTTP API
+	BaseURL       string   // base_url: what the paths of the document begin at
+	Include       []string // include: operations by name or pattern; empty: those that only read
+	OutputSchemas bool     // output_schemas: what the document says of answers is declared and checked
+
+	// Notes tell the operator what is left out: operations that a pattern includes and that cannot be offered, and parts
+	// of operations that are offered without them.
+	Notes []string
 }
 
 func (r *reader) apiFields(s *Server, known fields) fields {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// pairs reads names with values that may be secrets: no value is ever quoted, and one that looks like a secret has no default.
+// pairs reads names with values that may be secrets: no value is ever quoted, and one whose name looks like that of a
+// secret may have no default. check returns what is wrong with a pair, "" when nothing is.
 func (r *reader) pairs(n *node, what string, check func(name, value string) string) map[string]string {
 	out := map[string]string{}
 	r.entries(n, what, func(m member) {
@@ -24,6 +25,7 @@ func (r *reader) pairs(n *node, what string, check func(name, value string) stri
 	return out
 }
 
+// secretName tells whether what has that name is probably a secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(word string) bool {

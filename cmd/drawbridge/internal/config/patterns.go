@@ -35,8 +35,8 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	}
 }
 
-// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether that is needed depends on what the
-// servers offer, so it is noted for later what it is about.
+// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the acknowledgement is needed depends
+// on what the servers offer, so what it is about is noted for Needless.
 func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {

@@ -9,16 +9,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Problem is one thing wrong with a file, with its place. Its text never holds a secret: values that came out of the environment or of a
-// secret field are not quoted.
+// Problem is one thing that is wrong with a file, with its place. Its text never holds a secret: values that came out of
+// the environment or of a secret field are not quoted.
 type Problem struct {
 	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
+	Line   int    `json:"line"`   // from 1
+	Column int    `json:"column"` // from 1
 	Text   string `json:"problem"`
-	Hint   string `json:"did_you_mean,omitempty"`
+	Hint   string `json:"did_you_mean,omitempty"` // what was probably meant; "": nobody can tell
 }
 
+// String writes the problem as a line that editors understand: file:line:column: text.
 func (p Problem) String() string {
 	text := fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 	if p.Hint != "" {
@@ -27,9 +28,10 @@ func (p Problem) String() string {
 	return text
 }
 
-// RefusedError lists everything wrong with a file that is refused, by place.
+// RefusedError lists everything that is wrong with a file, by place. It is never empty.
 type RefusedError []Problem
 
+// Error writes each problem as a line.
 func (e RefusedError) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {

@@ -26,7 +26,7 @@ type reader struct {
 	needed       map[*node]bool // those of them that acknowledge something, or may
 }
 
-// newReader returns a reader of a config file that was read with that outcome.
+// newReader returns a reader of a config file of which data was read, or which could not be read because of err.
 func newReader(path string, data []byte, err error, env Environment) *reader {
 	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: Sources{files: []string{path}, sum: chain(nil, data, err)}}
 }
@@ -44,11 +44,11 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
-// full tells that there are as many problems as anybody reads, so that looking for another, and for what was meant, is
-// of no use.
+// full tells whether there are as many problems as are ever shown. Then it is no use to look for another one, or for what
+// was meant.
 func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
-// at returns the value of a name at the top of the file, the whole file when there is none.
+// at returns the value of a key at the top of the file, or the whole file when the key is not there.
 func (r *reader) at(name string) *node {
 	if n := r.root.member(name); n != nil {
 		return n
@@ -132,7 +132,7 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 	return found
 }
 
-// index finds what a config has by its name: a large one is looked at from each of its patterns.
+// index finds by name what a config has: in a large config every pattern asks for that.
 type index struct {
 	tenants, issuers, servers []string // their names, in the order of the file
 	tenant                    map[string]bool

@@ -9,37 +9,40 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Server is one server of the config: built-in tools, a command, an address or a document of an HTTP API. It is
-// plain data, so that two states of the config can be compared.
+// Server is one server of the config. Exactly one of Builtin, Command, URL and API.Document says what it is: built-in
+// tools, a program, an MCP server at an address, or the document of an HTTP API. The keys of the file have the fields'
+// names unless a comment says otherwise. It is plain data, so that a reload can compare it with what runs.
 type Server struct {
-	Name, Prefix string
+	Name   string // the key of the server
+	Prefix string // before the names of what it offers; the name unless the file says otherwise, "": the names are unchanged
 
-	Builtin                           []string
-	CSVRoot, WeatherURL, GeocodingURL string
+	Builtin      []string // names of built-in tools
+	CSVRoot      string   // the directory below which analyze_csv reads
+	WeatherURL   string   // where get_weather asks for forecasts
+	GeocodingURL string   // where get_weather asks for places
 
-	Command     string
-	Args        []string
-	Dir         string // where it runs; "": where the gateway runs
-	Env         map[string]string
-	MaxChildren int // at once; 0: what upstreams do by themselves
+	Command      string            // the program, as a name in PATH or with a path
+	Args         []string          // of the program
+	Dir          string            // cwd: where the program runs; "": where the gateway runs
+	Env          map[string]string // of the program, beside the few variables that every program gets
+	MaxChildren  int               // processes at once; zero: the default of package upstream
+	StartTimeout time.Duration     // how long the program may take until it answers; a minute unless the file says otherwise
 
-	StartTimeout time.Duration // of the command, until it answers
+	URL       string            // the address
+	Transport string            // type: "http", "streamable-http" or "sse", as in upstream.Config.Type; "": what is found
+	Headers   map[string]string // sent with every request, to an address or an API
 
-	URL       string
-	Transport string // that url is spoken to over, as upstream.Config.Type; "": what is found
-	Headers   map[string]string
-
-	Revision string // that the server is spoken to in, as upstream.Config.Revision; "": what is found
+	Revision string // that the server is spoken to in, as in upstream.Config.Revision; "": what is found
 	Shared   bool   // one session may serve every tenant and user
-	OneUser  bool   // one user is behind all calls, as in dev; no config says so
+	OneUser  bool   // one user is behind all calls; dev says so, and no key does
 
 	API API
 
-	Grace            time.Duration // how long the lists keep the items of a lost server
-	Timeout          time.Duration
-	Idempotent       []string // patterns of tools
-	ToolTimeouts     map[string]time.Duration
-	PrivateAddresses bool // may be on a loopback or private address
+	Grace            time.Duration            // how long lists keep what a lost server offered; 30 s unless the file says otherwise
+	Timeout          time.Duration            // of one call; zero: the default of the package that makes the call
+	Idempotent       []string                 // patterns of its own tool names that do no harm when they are called twice
+	ToolTimeouts     map[string]time.Duration // of one call, by its own tool names
+	PrivateAddresses bool                     // it may be on a loopback or private address
 }
 
 const (
@@ -172,7 +175,7 @@ func (r *reader) checkType(s *Server, n *node, kind string) {
 	}
 }
 
-// revision is one of those that are spoken to servers, "" where it is to be found out.
+// revision returns the protocol revision that a server is spoken to in, "" where that is to be found out.
 func (r *reader) revision(n *node) string {
 	const found = "auto"
 	named := r.choice(n, append([]string{found}, mcp.Revisions()...)...)
@@ -182,7 +185,7 @@ func (r *reader) revision(n *node) string {
 	return named
 }
 
-// prefix may be empty: then the server's names are exposed unchanged.
+// prefix returns what the exposed names of a server begin with. It may be empty: then they are exposed unchanged.
 func (r *reader) prefix(n *node) string {
 	if n.kind == scalar && !n.broken && (n.text == "" || registry.ValidServerName(n.text)) {
 		return n.text
@@ -218,7 +221,7 @@ func (r *reader) directory(n *node) string {
 	return path
 }
 
-// arguments may be empty texts and may repeat.
+// arguments returns a list of texts, which may be empty and may repeat.
 func (r *reader) arguments(n *node) []string {
 	var out []string
 	r.sequence(n, "args", func(item *node) {
@@ -230,5 +233,5 @@ func (r *reader) arguments(n *node) []string {
 	return out
 }
 
-// IsElsewhere tells whether what the server offers is known only when it is connected to.
+// IsElsewhere tells whether what the server offers is known only when it is connected to: it is a program or an address.
 func (s Server) IsElsewhere() bool { return s.Command != "" || s.URL != "" }

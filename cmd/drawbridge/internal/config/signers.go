@@ -2,8 +2,9 @@ package config
 
 import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 
-// LoadSigners reads what a token can be signed with: the issuers with their keys, the names of tenants and the address
-// of the gateway. Whatever else the config says is neither judged nor returned.
+// LoadSigners reads what a token can be signed with: the issuers with their keys, the ids of tenants and the address of
+// the gateway. Whatever else the config says is neither checked nor returned, so that a token can be had while it is not
+// finished. The errors are those of Load.
 func LoadSigners(path string, env Environment) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {

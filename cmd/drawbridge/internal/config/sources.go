@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Sources are the files that a config was read from, or was meant to be.
+// Sources are the files that a config was read from, or would have been if it had not been refused. A Watch is made from
+// them. The zero value has no files.
 type Sources struct {
 	files    []string // the config file, then those that it includes and names
 	sum      []byte   // digest of their content, in that order

@@ -27,7 +27,7 @@ func (r *reader) tenants(cfg *Config, n *node) {
 	})
 }
 
-// compileTenant lets the gateway judge what the checks here do not know.
+// compileTenant lets the gateway check what the checks here know nothing of.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
 	for _, e := range split(gateway.CheckTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
@@ -80,7 +80,7 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	return rule
 }
 
-// nonEmpty refuses an empty list where an absent one means everyone: one slip would open the rule to all.
+// nonEmpty reads a list that must not be empty: where an absent one means everyone, a slip would open the rule to all.
 func (r *reader) nonEmpty(n *node, what string) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)

@@ -10,17 +10,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// validPort tells whether the port of an address can be one; "" is none, and good.
+// validPort tells whether the port of an address is from 1 to 65535. An address without a port, "", is good too.
 func validPort(port string) bool {
 	number, err := strconv.Atoi(port)
 	return port == "" || err == nil && number >= 1 && number <= 65535
 }
 
-// errPort is what is wrong with a port that is none.
+// errPort says what is wrong with a port that is not valid.
 var errPort = errors.New("the port is not from 1 to 65535")
 
 // checkReachable reports an address that is never connected to: special ones, and loopback and private ones unless
-// PrivateAddresses is set. Where a name leads shows when it is connected to.
+// private is set. Where a name leads shows when it is connected to.
 func (r *reader) checkReachable(n *node, private bool) {
 	address, ok := addressOf(n.text)
 	switch {
@@ -46,7 +46,7 @@ func addressOf(text string) (address netip.Addr, ok bool) {
 	return address, err == nil
 }
 
-// checkServerURL never quotes the address: it may hold a secret.
+// checkServerURL reports what is no address of a server. It never quotes the address, which may hold a secret.
 func (r *reader) checkServerURL(n *node) {
 	if n.kind != scalar || n.text == "" {
 		return

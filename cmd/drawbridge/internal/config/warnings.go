@@ -28,20 +28,21 @@ const (
 	codeUnused         = "unused-server"      // no tenant reaches the server
 )
 
-// Codes returns all of them, in order.
+// Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
 		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
 	}
 }
 
-// Warning is something in a config that works and may not be what was meant.
+// Warning is something in a config that works and may not be what was meant. Its code says which kind it is.
 type Warning struct {
 	Problem
 
 	Code string `json:"code"`
 }
 
+// String writes the warning as a line like that of a problem, with its code at the end.
 func (w Warning) String() string {
 	marked := w.Problem
 	marked.Text = "warning: " + marked.Text
@@ -66,8 +67,8 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 	}
 }
 
-// AllWarnings returns the warnings of the config in the order of its files, with those of patterns that match nothing in
-// the catalogue.
+// AllWarnings returns the warnings of the config in the order of its files, together with those of patterns that match
+// nothing in the catalogue. The catalogue holds what the config's servers offer, as far as that is known.
 func (c *Config) AllWarnings(catalogue *registry.Registry) []Warning {
 	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
 	sortWarnings(all)
@@ -120,7 +121,7 @@ func (r *reader) warnAll(cfg *Config) {
 	cfg.Warnings = r.warnings
 }
 
-// warnOperator: who reaches the operator's page learns what there is.
+// warnOperator warns of an operator's page that everybody may reach: whoever reads it learns which servers there are.
 func (r *reader) warnOperator(cfg *Config) {
 	host, _, err := net.SplitHostPort(cfg.Operator)
 	address, _ := netip.ParseAddr(host)
@@ -130,7 +131,8 @@ func (r *reader) warnOperator(cfg *Config) {
 	}
 }
 
-// warnAudit: the file that is taken by default lies beside the config, where there is a directory.
+// warnAudit warns of an audit file that cannot be written here. The file that is taken by default lies beside the config,
+// so its directory is there.
 func (r *reader) warnAudit(cfg *Config) {
 	file := r.root.child("audit").member("file")
 	if file == nil || cfg.Audit.File == "-" {

@@ -269,7 +269,8 @@ func (r *reader) convertPair(pair *ast.MappingValueNode) member {
 	return member{name: t.Value, key: r.nodeAt(t), value: r.convert(pair.Value)}
 }
 
-// setText makes n a scalar and expands variables in it. That happens after parsing, so no value can change the structure of the file.
+// setText makes n a scalar and expands variables in it. That happens after parsing, so that no value of a variable can
+// change the structure of the file.
 func (r *reader) setText(n *node, raw string) {
 	n.kind, n.raw, n.text = scalar, raw, raw
 	if !strings.Contains(raw, "${") {

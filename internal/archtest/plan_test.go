@@ -11,7 +11,7 @@ func floors() [][]string {
 	return [][]string{
 		{"cmd/drawbridge"}, // parts wired, lifecycle, the operator's commands
 		{
-			"cmd/drawbridge/internal/config", // what the config says: read, checked, judged
+			"cmd/drawbridge/internal/config", // what a config file says: read, checked, warned of
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{

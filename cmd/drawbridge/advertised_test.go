@@ -38,7 +38,8 @@ func TestOnlyAddressesAreAdvertised(t *testing.T) {
 	}
 }
 
-// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to whoever started it, and to no client.
+// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to whoever started it, and to no
+// client.
 func TestDevAdvertisedItself(t *testing.T) {
 	clients, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

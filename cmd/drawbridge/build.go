@@ -45,7 +45,8 @@ type parts struct {
 	status   *status
 }
 
-// build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known to be good.
+// build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known
+// to be good.
 func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
 	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
@@ -171,8 +172,8 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	}
 }
 
-// allowedHosts are the Host values that clients may send: what public_url and listen say, loopback under its names (no foreign page can make
-// a browser send those), and what the config adds.
+// allowedHosts are the Host values that clients may send: what public_url and listen say, loopback under its names (no
+// foreign page can make a browser send those), and what the config adds.
 func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {

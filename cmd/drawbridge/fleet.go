@@ -60,8 +60,9 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	return f
 }
 
-// apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new and leaves the rest
-// connected. Servers run until they are stopped or ctx ends. One that cannot start is down, with its reason, and costs the others nothing.
+// apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new
+// and leaves the rest connected. Servers run until they are stopped or ctx ends. One that cannot start is down, with
+// its reason, and costs the others nothing.
 func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()

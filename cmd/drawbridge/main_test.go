@@ -173,7 +173,8 @@ func until(ts *testscript.TestScript, what string, check func() bool) {
 	}
 }
 
-// cmdStatus waits until a URL answers with a status: status 200 url [regexp of the body]. With !, until the body stops matching.
+// cmdStatus waits until a URL answers with a status: status 200 url [regexp of the body]. With !, until the body stops
+// matching.
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: status code url [regexp]")

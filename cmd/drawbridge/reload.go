@@ -45,7 +45,8 @@ func (p *parts) reopenAudit(ctx context.Context) {
 	}
 }
 
-// reload checks the whole new config first and only then changes anything. It returns what it read, also of a config that it refused.
+// reload checks the whole new config first and only then changes anything. It returns what it read, also of a config
+// that it refused.
 func (p *parts) reload(ctx, work context.Context, env config.Environment) config.Sources {
 	cfg, read, err := config.LoadWatched(p.started.File, env)
 	if err == nil {

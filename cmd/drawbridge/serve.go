@@ -132,7 +132,8 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	return errors.Join(err, p.audit.Close())
 }
 
-// drain lets go of clients without breaking a call: not ready, one check of the load balancer, streams ended properly, calls finished.
+// drain lets go of clients without breaking a call: not ready, one check of the load balancer, streams ended properly,
+// calls finished.
 func (p *parts) drain(ctx context.Context, clients *http.Server, delay time.Duration) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)

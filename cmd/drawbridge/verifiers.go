@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// verifiers holds the verifier of the present config. A reload that leaves the issuers as they are keeps it, with its key sets and cache:
-// a login must not depend on an issuer answering just then.
+// verifiers holds the verifier of the present config. A reload that leaves the issuers as they are keeps it, with its
+// key sets and cache: a login must not depend on an issuer answering just then.
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 

@@ -92,7 +92,8 @@ func (f *clientFile) listed(root *node) ([]member, error) {
 	return servers, nil
 }
 
-// ignoreOthers says in one line which members beside the servers are ignored: some clients keep all their settings there.
+// ignoreOthers says in one line which members beside the servers are ignored: some clients keep all their settings
+// there.
 func (f *clientFile) ignoreOthers(others []member) {
 	if len(others) == 0 {
 		return

@@ -107,7 +107,8 @@ func TestFilesThatAreNoServersAreRefused(t *testing.T) {
 	}
 }
 
-// TestCommentsAndLastCommasAreRead reads a file as editors write it, where what looks like a comment stands in texts too.
+// TestCommentsAndLastCommasAreRead reads a file as editors write it, where what looks like a comment stands in texts
+// too.
 func TestCommentsAndLastCommasAreRead(t *testing.T) {
 	const text = "\ufeff// servers\r\n{\r\n\t/* of this\r\n\t   folder, */ \"servers\": {\r\n\t\t\"web\": { // one, two\r\n" +
 		"\t\t\t\"url\": \"https://example.com/a//b\", \"headers\": {\"X\": \"/* \\\" , ] */\",},\r\n\t\t},\r\n" +

@@ -1,6 +1,6 @@
 // Package config answers what a config file says: it reads the file and those that it includes and names, checks
-// everything that needs no network, warns of what works and may not be meant, and tells when a file has changed. It reads
-// the files in which clients list their servers by the same rules, and it is the only door to the environment.
+// everything that needs no network, warns of what works and may not be meant, and tells when a file has changed. It
+// reads the files in which clients list their servers by the same rules, and it is the only door to the environment.
 //
 // It starts and connects nothing, and does not know what becomes of a setting: commands put the parts together from it.
 package config

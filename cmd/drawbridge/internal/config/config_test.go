@@ -23,7 +23,8 @@ func testEnvironment(name string) (string, bool) {
 	return value, ok
 }
 
-// TestFaultsAreFoundWithTheirPlace reads testdata/bad/*.yaml: each is named after its fault and ends in what must be said about it.
+// TestFaultsAreFoundWithTheirPlace reads testdata/bad/*.yaml: each is named after its fault and ends in what must be
+// said about it.
 func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 80 {

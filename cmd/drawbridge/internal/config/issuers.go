@@ -169,7 +169,8 @@ func (r *reader) secret(n *node) []auth.Key {
 	return []auth.Key{key}
 }
 
-// finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of tenants.
+// finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of
+// tenants.
 func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
 	for _, at := range places.tenants {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {

@@ -124,7 +124,8 @@ func (r *reader) reachesUnknown(t *gateway.TenantConfig) bool {
 	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.server[name] == nil })
 }
 
-// checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its prefix.
+// checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its
+// prefix.
 func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern string) {
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) {
 		return

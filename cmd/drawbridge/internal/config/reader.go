@@ -44,8 +44,8 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
-// full tells whether there are as many problems as are ever shown. Then it is no use to look for another one, or for what
-// was meant.
+// full tells whether there are as many problems as are ever shown. Then it is no use to look for another one, or for
+// what was meant.
 func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
 // at returns the value of a key at the top of the file, or the whole file when the key is not there.
@@ -59,7 +59,8 @@ func (r *reader) at(name string) *node {
 // fields says what a mapping may hold and who reads it.
 type fields map[string]func(*node)
 
-// object reads a mapping by its fields; unknown and repeated keys are problems. It reports whether n is a mapping at all.
+// object reads a mapping by its fields; unknown and repeated keys are problems. It reports whether n is a mapping at
+// all.
 func (r *reader) object(n *node, what string, known fields) bool {
 	names := slices.Sorted(maps.Keys(known))
 	return r.entries(n, what, func(m member) {

@@ -131,8 +131,8 @@ func (r *reader) warnOperator(cfg *Config) {
 	}
 }
 
-// warnAudit warns of an audit file that cannot be written here. The file that is taken by default lies beside the config,
-// so its directory is there.
+// warnAudit warns of an audit file that cannot be written here. The file that is taken by default lies beside the
+// config, so its directory is there.
 func (r *reader) warnAudit(cfg *Config) {
 	file := r.root.child("audit").member("file")
 	if file == nil || cfg.Audit.File == "-" {

@@ -7,8 +7,8 @@ import (
 )
 
 // Watch notices that the files of a config change: the config itself and the files that it includes and names. It does
-// not matter whether a file is written in place or replaced, by itself or through a symbolic link, and files that come to
-// match a pattern of include, or cease to, are noticed too.
+// not matter whether a file is written in place or replaced, by itself or through a symbolic link, and files that come
+// to match a pattern of include, or cease to, are noticed too.
 //
 // A Watch starts nothing. Its user asks at intervals whether the files have Settled and then whether they Changed, loads
 // the config again, and lets the Watch Follow what was read. It is not safe for concurrent use.

@@ -15,7 +15,8 @@ func ExampleMemory() {
 	limiter := ratelimit.NewMemory(0)
 	call := []ratelimit.Bucket{
 		{Key: "tenant acme", Limit: ratelimit.Limit{Rate: 10, Burst: 100}},
-		{Key: "tenant acme, tool search", Limit: ratelimit.Limit{Rate: 1.0 / 3600, Burst: 2}}, // two now, then one an hour
+		// Two now, then one an hour.
+		{Key: "tenant acme, tool search", Limit: ratelimit.Limit{Rate: 1.0 / 3600, Burst: 2}},
 	}
 	for range 3 {
 		err := limiter.Take(context.Background(), call...)
@@ -31,7 +32,8 @@ func ExampleMemory() {
 	// refused by tenant acme, tool search for 1h0m0s
 }
 
-// InFlight bounds how many run at the same time under a key. Whoever was let in leaves once, when it is done.
+// InFlight bounds how many things run at the same time under a key. Each of them that was let in leaves once, when it
+// is done.
 func ExampleInFlight() {
 	running := ratelimit.NewInFlight()
 	leave, ok := running.Enter("session 1", 1)

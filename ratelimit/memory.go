@@ -13,38 +13,52 @@ import (
 
 const (
 	defaultSize = 100_000
-	maxShards   = 64                   // one bit each in a set of shards
-	sampleSize  = 64                   // buckets looked at to find those to forget
-	minRetry    = time.Millisecond     // zero would mean never
-	maxRetry    = 365 * 24 * time.Hour // beyond it a float does not fit a Duration
+	maxShards   = 64                   // a set of shards is a uint64, one bit for each shard
+	sampleSize  = 64                   // buckets that are looked at to find some to forget
+	minRetry    = time.Millisecond     // the shortest RetryAfter: rounded down to zero it would mean never
+	maxRetry    = 365 * 24 * time.Hour // the longest RetryAfter: a tiny Rate gives seconds that overflow a Duration
 )
 
-// Memory is a Limiter in this process, bounded in its number of keys. It is safe for concurrent use.
+// Memory is a Limiter in the memory of this process, bounded in its number of keys. It is safe for concurrent use.
 //
-// It holds the locks of all shards that a call touches while it looks and takes, instead of reserving in each bucket
-// and cancelling: a cancelled rate.Reservation gives back too little when others reserved meanwhile, so that refused
-// calls would eat the tokens of allowed ones.
+// The buckets are spread over shards by a hash of their key, so that calls with different keys rarely wait for each
+// other. One Take goes like this:
+//
+//	lock the shards of all buckets, in ascending order
+//	find or make each bucket            shard.claim, which may forget others to make room
+//	add up what goes to the same bucket mergeClaims
+//	look whether all have enough        settle
+//	take from all, or from none         settle
+//	unlock
+//
+// The locks are held from the look to the taking. The other way, to reserve in each bucket and to cancel if one
+// refuses, would be wrong: a cancelled rate.Reservation gives back too little if others reserved meanwhile, so that
+// calls which are refused would eat the tokens of those which are allowed.
 type Memory struct {
-	seed     maphash.Seed
+	seed     maphash.Seed // random for each process, so that no client can choose keys that all fall into one shard
 	shards   []shard
-	perShard int // keys
+	perShard int // the most keys that a shard remembers
 }
 
 var _ Limiter = (*Memory)(nil)
 
+// shard is the part of the buckets whose keys have the same hash modulo the number of shards.
 type shard struct {
 	mu      sync.Mutex // guards the fields below and the buckets in them
 	buckets map[string]*bucket
 }
 
+// bucket is the tokens of one key.
 type bucket struct {
 	limiter *rate.Limiter
-	limit   Limit
-	claimed bool // by the call that holds the lock
+	limit   Limit // that limiter was last set to
+	claimed bool  // the Take that holds the lock uses it, so forget must leave it alone
 }
 
-// NewMemory returns a limiter that remembers at most size keys (zero: 100,000). When there are more, full buckets,
-// which are as good as new ones, are forgotten first, then nearly full ones.
+// NewMemory returns a limiter that remembers at most size keys; zero means 100,000. If there are more, it forgets
+// buckets. A bucket that is forgotten starts full when its key comes back. So full buckets are forgotten first, because
+// for them that changes nothing, and then those that are nearly full. A flood of new keys, which an attacker can cause,
+// therefore hardly refills the bucket of somebody who is at the limit.
 func NewMemory(size int) *Memory {
 	if size <= 0 {
 		size = defaultSize
@@ -57,7 +71,8 @@ func NewMemory(size int) *Memory {
 	return m
 }
 
-// Len returns the number of keys remembered.
+// Len returns how many keys are remembered. It locks one shard after the other, so that beside concurrent calls the sum
+// is approximate.
 func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
@@ -68,17 +83,18 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// claim is what one call wants of one bucket.
+// claim is what one Take wants of one bucket.
 type claim struct {
-	shard  uint64
-	index  int // of the Bucket in the call
-	bucket *bucket
-	tokens int
+	shard  uint64  // index of the shard that has the bucket
+	index  int     // of the Bucket among the arguments of Take, for ExceededError
+	bucket *bucket // nil until the shards are locked
+	tokens int     // to take
 }
 
-// Take implements Limiter. It does not wait, so it needs nothing of the context.
+// Take implements Limiter. It never waits for anything but the locks of shards, so it does not look at the context. Its
+// only errors are *ExceededError.
 func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
-	var room [8]claim
+	var room [8]claim // spares calls with few buckets, which nearly all have, an allocation
 	claims, set := room[:0], uint64(0)
 	for i := range buckets {
 		if !buckets[i].possible() {
@@ -90,7 +106,9 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	}
 	m.lock(set)
 	defer m.unlock(set)
-	now := time.Now() // with the locks held, so that no bucket sees time go backwards
+	// The time is taken with the locks held. Taken before them, it could be older than the time that another call has
+	// put into a bucket meanwhile, and the bucket would see time go backwards.
+	now := time.Now()
 	for i := range claims {
 		c := &claims[i]
 		c.bucket = m.shards[c.shard].claim(&buckets[c.index], now, m.perShard)
@@ -98,20 +116,23 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	return settle(mergeClaims(claims), now)
 }
 
-// lock locks the shards of the set in order, so that two calls never wait for each other.
+// lock locks the shards whose bits are in set, in ascending order. All calls lock in the same order, so two of them
+// never hold a shard each and wait for the other's.
 func (m *Memory) lock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		m.shards[bits.TrailingZeros64(set)].mu.Lock()
 	}
 }
 
+// unlock unlocks the shards of set.
 func (m *Memory) unlock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		m.shards[bits.TrailingZeros64(set)].mu.Unlock()
 	}
 }
 
-// mergeClaims adds up the claims on the same bucket.
+// mergeClaims adds up claims on the same bucket, in place. Otherwise settle would compare each of them alone with the
+// tokens that there are, and together they could take more.
 func mergeClaims(claims []claim) []claim {
 	merged := claims[:0]
 next:
@@ -127,13 +148,15 @@ next:
 	return merged
 }
 
-// settle takes what is claimed if every bucket has enough, and ends the claims.
+// settle takes the tokens of all claims if every bucket has enough of them, and otherwise returns an *ExceededError for
+// the bucket that takes longest. Either way the buckets are no longer claimed. The shards must be locked.
 func settle(claims []claim, now time.Time) error {
 	var exceeded *ExceededError
 	for i := range claims {
 		c := &claims[i]
 		c.bucket.claimed = false
 		wait, ok := c.bucket.wait(c.tokens, now)
+		// A wait of 0 is never, which is longer than any other.
 		if !ok && (exceeded == nil || exceeded.RetryAfter > 0 && (wait == 0 || wait > exceeded.RetryAfter)) {
 			exceeded = &ExceededError{Bucket: c.index, RetryAfter: wait}
 		}
@@ -147,14 +170,15 @@ func settle(claims []claim, now time.Time) error {
 	return nil
 }
 
-// wait tells whether the bucket has so many tokens, and if not when it will have them; 0 is never.
+// wait tells whether the bucket has so many tokens now. If it has not, the duration says when it will have them; 0
+// means never.
 func (b *bucket) wait(tokens int, now time.Time) (time.Duration, bool) {
 	if tokens > b.limit.Burst {
 		return 0, false
 	}
 	missing := float64(tokens) - b.limiter.TokensAt(now)
 	seconds := missing / b.limit.Rate
-	if seconds*float64(time.Second) < 1 { // as rate.Limiter rounds
+	if seconds*float64(time.Second) < 1 { // rate.Limiter rounds less than a nanosecond down to none, so AllowN agrees
 		return 0, true
 	}
 	if seconds > maxRetry.Seconds() {
@@ -163,9 +187,11 @@ func (b *bucket) wait(tokens int, now time.Time) (time.Duration, bool) {
 	return max(time.Duration(seconds*float64(time.Second)), minRetry), false
 }
 
-// claim returns the bucket that want names, made or adapted to its limit.
+// claim returns the bucket that want names. It makes a full one if there is none, and adapts one that has another
+// limit. size is the most keys that the shard may remember; only the buckets of a single Take, which cannot be
+// forgotten while it runs, may exceed it.
 func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
-	limit := rate.Limit(min(want.Limit.Rate, math.MaxFloat64)) // rate.Inf for infinity
+	limit := rate.Limit(min(want.Limit.Rate, math.MaxFloat64)) // MaxFloat64 is rate.Inf; an infinite Rate becomes that
 	b, known := s.buckets[want.Key]
 	switch {
 	case !known:
@@ -182,10 +208,12 @@ func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
 	return b
 }
 
-// forget drops the full ones among some buckets, or else the fullest. It returns false when it found none to drop.
+// forget makes room by looking at a random sample of buckets. It drops those that are full or, if none is, the fullest
+// of them. A sample keeps it fast however many buckets there are. It returns false if it could drop none, because all
+// are claimed by the Take that asks.
 func (s *shard) forget(now time.Time) bool {
 	victim, most, looked, dropped := "", -1.0, 0, false
-	for key, b := range s.buckets { // in random order
+	for key, b := range s.buckets { // Go goes through maps in random order, which makes this a sample
 		if b.claimed {
 			continue
 		}

@@ -1,4 +1,9 @@
-// Package ratelimit answers: may it take one more? It counts under opaque keys and knows nothing of tenants or tools.
+// Package ratelimit answers: may one more of these happen now? It counts under keys that its callers choose, and
+// deliberately does not know what a key stands for: it has never heard of tenants, users or tools.
+//
+// There are two questions and so two types. How often may something happen: a Limiter, which is a set of token buckets.
+// This file defines it and memory.go implements it for one process; the interface is here because a limiter that
+// several replicas share answers the same question. How many may happen at the same time: InFlight, in inflight.go.
 package ratelimit
 
 import (
@@ -7,22 +12,29 @@ import (
 	"time"
 )
 
-// Limit is how often something may happen: Rate a second in the long run, Burst at once. A Limit whose Rate or Burst
-// is not positive lets nothing through, so the zero Limit does not.
+// Limit is the size and speed of one token bucket. A bucket starts with Burst tokens, regains Rate tokens a second, and
+// never holds more than Burst. So Burst is how many things may happen at once, and Rate how many a second in the long
+// run. A Limit whose Rate or Burst is not positive lets nothing through. The zero Limit is such a limit: whoever
+// forgets to set one forbids, instead of allowing everything.
 type Limit struct {
-	Rate  float64 // per second
-	Burst int
+	Rate  float64 // tokens per second
+	Burst int     // tokens
 }
 
-// Bucket is one count to take from.
+// Bucket names one token bucket and says how much a call takes from it.
 type Bucket struct {
-	Key   string // injective: whoever builds it keeps tenants apart
-	Limit Limit  // may differ from call to call, as after a reload
-	N     int    // tokens to take; zero means 1
+	// Key names the bucket. Two things that must not share tokens need different keys, so a key that is put together
+	// from names of tenants or tools must be injective: no two combinations of names may give the same text.
+	Key string
+	// Limit may differ from one call to the next, for example after a config reload. The bucket then keeps its tokens,
+	// as far as they fit the new Burst.
+	Limit Limit
+	N     int // tokens to take; zero means 1
 }
 
-// ExceededError says which bucket had too few tokens and when it will have them. Of several such buckets it is the one
-// that takes longest. RetryAfter is 0 when it never will (N over Burst, or a Limit that lets nothing through).
+// ExceededError says which bucket had too few tokens, and when it will have enough. If several buckets had too few, it
+// names the one that takes longest, so that a client which waits for RetryAfter is not refused by another of them at
+// once. A RetryAfter of 0 does not mean "at once" but never: N is larger than Burst, or the Limit lets nothing through.
 type ExceededError struct {
 	Bucket     int // index into the buckets of the call
 	RetryAfter time.Duration
@@ -32,16 +44,19 @@ func (e *ExceededError) Error() string {
 	return fmt.Sprintf("limit of bucket %d exceeded, retry after %s", e.Bucket, e.RetryAfter)
 }
 
-// Limiter counts.
+// Limiter is a set of token buckets. Implementations are safe for concurrent use.
 type Limiter interface {
-	// Take takes from every bucket or from none. *ExceededError: one had too few. Any other error: the counts are not known.
+	// Take takes the tokens of all buckets or, if one of them has too few, of none: a call that the limit of a tool
+	// refuses must not use up the tenant's tokens as well. An *ExceededError says that a bucket had too few. Any other
+	// error means that the counts could not be read, so that it is not known whether the limit was reached; nothing was
+	// allowed then.
 	Take(ctx context.Context, buckets ...Bucket) error
 }
 
 // tokens returns how many tokens b takes.
 func (b *Bucket) tokens() int { return max(b.N, 1) }
 
-// possible tells whether b can ever be taken.
+// possible tells whether a bucket of this limit, when it is full, has as many tokens as b takes.
 func (b *Bucket) possible() bool {
 	return b.Limit.Rate > 0 && b.tokens() <= b.Limit.Burst
 }

@@ -8,25 +8,31 @@ import (
 
 const (
 	failureWindow = 5 * time.Minute
-	noisyFrom     = 10   // failures of one address
-	maxAddresses  = 4096 // remembered per window
-	sampleSize    = 16   // addresses looked at to find one to forget
+	noisyFrom     = 10   // an address with at least so many failures is noisy
+	maxAddresses  = 4096 // the most addresses that are remembered of one window
+	sampleSize    = 16   // addresses that are looked at to find one to forget
 )
 
-// failures counts failed logins by address over this window of time and the one before it. Its memory is bounded:
-// when too many addresses fail at once, those with few failures are forgotten.
+// failures counts failed logins by the address that they came from. It answers how many addresses fail often, for a
+// gauge that an alert watches; who they are stands in the log and in the audit records.
+//
+// It counts into windows of failureWindow and keeps two of them, this one and the one before. So what noisy sees
+// reaches back between one and two windows, and failures need no time of their own. Its memory is bounded, although
+// attackers have as many addresses as they like: if too many fail within one window, those with few failures are
+// forgotten.
 type failures struct {
-	mu       sync.Mutex // guards the fields below
-	started  time.Time  // of the window that now counts into
-	now      map[netip.Addr]int
-	previous map[netip.Addr]int
+	mu       sync.Mutex         // guards the fields below
+	started  time.Time          // when this window began
+	now      map[netip.Addr]int // failures in this window
+	previous map[netip.Addr]int // failures in the window before; never changed
 }
 
 func newFailures() *failures {
 	return &failures{started: time.Now(), now: make(map[netip.Addr]int)}
 }
 
-// add counts a failure of addr, or of its /64 network when it is an IPv6 address.
+// add counts a failure of an address. An IPv6 address counts for its /64 network, because one customer usually has a
+// whole one and could use a new address for every attempt. An address that is not known is not counted.
 func (f *failures) add(addr netip.Addr) {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
@@ -44,7 +50,7 @@ func (f *failures) add(addr netip.Addr) {
 	f.now[addr]++
 }
 
-// noisy returns how many addresses have many failures.
+// noisy returns how many addresses failed at least noisyFrom times in the two windows together.
 func (f *failures) noisy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +69,8 @@ func (f *failures) noisy() int {
 	return n
 }
 
-// turn begins a new window when it is time.
+// turn begins a new window if this one is over. If nobody came for longer than two windows, the one before this is too
+// old as well. f.mu must be held.
 func (f *failures) turn() {
 	past := time.Since(f.started)
 	if past < failureWindow {
@@ -76,11 +83,11 @@ func (f *failures) turn() {
 	f.now, f.started = make(map[netip.Addr]int), time.Now()
 }
 
-// forget drops the address with the fewest failures of a few.
+// forget drops, of a random sample of addresses, the one with the fewest failures. f.mu must be held.
 func (f *failures) forget() {
 	var victim netip.Addr
 	fewest, looked := 0, 0
-	for addr, count := range f.now { // in random order
+	for addr, count := range f.now { // Go goes through maps in random order, which makes this a sample
 		if looked == 0 || count < fewest {
 			victim, fewest = addr, count
 		}

@@ -6,20 +6,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// UpstreamLoad is what an upstream costs at the moment.
+// UpstreamLoad is what an upstream costs at one moment.
 type UpstreamLoad struct {
-	Processes int // children of the gateway
-	Sessions  int // of the legacy era
+	Processes int // that the gateway started and that have not ended; their own children are not counted
+	Sessions  int // with a server of the legacy era, including the one that only fetches its lists
 }
 
-// loads collects what upstreams cost. It asks when metrics are read, so that a server that is gone has no series.
+// loads collects what upstreams cost. It keeps no numbers of its own but asks for them whenever metrics are read. So a
+// server that left the config has no series from then on, and nobody has to delete them.
 type loads struct {
 	processes, sessions *prometheus.Desc
-	read                atomic.Pointer[func() map[string]UpstreamLoad] // nil: nobody tells yet
+	read                atomic.Pointer[func() map[string]UpstreamLoad] // by server; nil: nobody has set it yet
 }
 
 var _ prometheus.Collector = (*loads)(nil)
 
+// newLoads returns a collector of two gauges with these names and help texts, each by server.
 func newLoads(processes, sessions prometheus.Opts) *loads {
 	describe := func(o prometheus.Opts) *prometheus.Desc {
 		return prometheus.NewDesc(o.Name, o.Help, []string{"server"}, nil)
@@ -27,13 +29,13 @@ func newLoads(processes, sessions prometheus.Opts) *loads {
 	return &loads{processes: describe(processes), sessions: describe(sessions)}
 }
 
-// Describe sends what is collected.
+// Describe implements prometheus.Collector.
 func (l *loads) Describe(out chan<- *prometheus.Desc) {
 	out <- l.processes
 	out <- l.sessions
 }
 
-// Collect sends the loads as they are now.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
 func (l *loads) Collect(out chan<- prometheus.Metric) {
 	read := l.read.Load()
 	if read == nil {

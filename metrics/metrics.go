@@ -1,5 +1,14 @@
-// Package metrics holds every metric: its name, help, labels, and the method that records it. Label values come from
-// code and config only, never from a client, so that no client can make series.
+// Package metrics answers: how much does the gateway do, and how does it fare? It holds every Prometheus metric of the
+// gateway: its name, its help text, its labels, and the one method that records it, so that whoever records something
+// knows nothing of Prometheus. It decides nothing, and it does not know what tenants, servers or calls are: to it they
+// are values of labels.
+//
+// Label values come from code and config only, never from a client. Each combination of label values is a series of its
+// own, which costs memory here and in Prometheus until the process ends. If clients could choose one, they could make
+// as many as they like.
+//
+// metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
+// loads.go the metrics that are not recorded but asked for when somebody reads them.
 package metrics
 
 import (
@@ -15,7 +24,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics records. Its methods are safe for concurrent use.
+// Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
+// LogLost and UpstreamLoads take a function instead, which is called at every reading of the metrics: it must be quick
+// and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
@@ -39,16 +50,16 @@ type Metrics struct {
 	reloadTime      prometheus.Gauge
 	configWarnings  *prometheus.GaugeVec
 	auditDropped    prometheus.Counter
-	auditWritable   atomic.Pointer[func() bool]
-	logLost         atomic.Pointer[func() uint64]
+	auditWritable   atomic.Pointer[func() bool]   // nil: nobody has set it yet
+	logLost         atomic.Pointer[func() uint64] // nil: nobody has set it yet
 	panics          prometheus.Counter
 	buildInfo       *prometheus.GaugeVec
 
 	failures *failures
 }
 
-// New registers all metrics with registerer, those of the Go runtime and of the process included. It panics when
-// registerer has them already.
+// New registers all metrics with registerer, and with them those of the Go runtime and of the process. It panics if
+// registerer has one of them already, so it can be called once for each registerer.
 func New(registerer prometheus.Registerer) *Metrics {
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := &Metrics{failures: newFailures()}
@@ -61,11 +72,13 @@ func New(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// buckets are of durations: half a millisecond is a call to a tool that runs here, a minute a long one elsewhere.
+// buckets returns the upper bounds, in seconds, of the buckets of durations. Half a millisecond is a call to a tool
+// that runs in the gateway itself; a minute is a long call to a server elsewhere.
 func buckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
+// traffic makes the metrics of requests, calls, streams and sessions.
 func (m *Metrics) traffic(f promauto.Factory) {
 	m.requests = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
@@ -96,6 +109,7 @@ func (m *Metrics) traffic(f promauto.Factory) {
 	}, []string{"tenant", "limit"})
 }
 
+// refused makes the metrics of what was not let in.
 func (m *Metrics) refused(f promauto.Factory) {
 	m.refusals = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_refusals_total", Help: "Refused requests and calls; the tenant is empty when it is not known.",
@@ -109,6 +123,7 @@ func (m *Metrics) refused(f promauto.Factory) {
 	}, func() float64 { return float64(m.failures.noisy()) })
 }
 
+// upstreams makes the metrics of the servers behind the gateway.
 func (m *Metrics) upstreams(f promauto.Factory) {
 	m.upstreamUp = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_up", Help: "Whether an upstream answers.",
@@ -132,6 +147,7 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	})
 }
 
+// process makes the metrics of the gateway itself: its config, its records and its build.
 func (m *Metrics) process(f promauto.Factory) {
 	m.reloads = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
@@ -170,12 +186,15 @@ func (m *Metrics) process(f promauto.Factory) {
 	}, []string{"version", "revision", "goversion"})
 }
 
-// Handler serves the metrics of gatherer. A collector that fails takes none of the others with it.
+// Handler serves the metrics of gatherer in the text format of Prometheus. If one collector fails, the metrics of the
+// others are served nevertheless. Of concurrent readers it serves four and refuses the rest with 503, because each
+// reading costs time and memory.
 func Handler(gatherer prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
 }
 
-// BuildInfo tells which version runs; the rest is read from the binary.
+// BuildInfo records the version that runs; the revision of the source and the version of Go come from the binary. Its
+// gauge is always 1, as is usual in Prometheus for a metric whose labels are what it tells.
 func (m *Metrics) BuildInfo(version string) {
 	revision, goVersion := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -189,13 +208,16 @@ func (m *Metrics) BuildInfo(version string) {
 	m.buildInfo.WithLabelValues(version, revision, goVersion).Set(1)
 }
 
-// Request counts an HTTP request at the client listener: route (chi pattern, "none" for none), HTTP method, status, era
-// ("legacy", "modern", ""). Methods that HTTP does not define are counted as "other", statuses by class.
+// Request counts an HTTP request at the client listener. route is the pattern of the router that it matched, "none" if
+// it matched none: the path itself would be the client's choice. era is "legacy", "modern", or "" if it is not known.
+// For the same reason methods that HTTP does not define are counted as "other"; statuses are counted by class.
 func (m *Metrics) Request(route, method string, status int, era string, took time.Duration) {
 	m.requests.WithLabelValues(route, knownMethod(method), statusClass(status), era).Inc()
 	m.requestSeconds.WithLabelValues(route, era).Observe(took.Seconds())
 }
 
+// knownMethod returns the method if HTTP defines it. Any other one is a text of the client's choice, which must not
+// become a label.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
@@ -204,6 +226,7 @@ func knownMethod(method string) string {
 	return "other"
 }
 
+// statusClass returns the class of an HTTP status, such as "4xx".
 func statusClass(status int) string {
 	switch status / 100 {
 	case 1:
@@ -218,77 +241,83 @@ func statusClass(status int) string {
 	return "5xx"
 }
 
-// Call counts one call through the chain: tenant, server, item, outcome. The item is a tool's name, prompt: and a
-// prompt's name, or only the kind of use where names have no bound; "" when the catalogue does not know it.
+// Call counts one call that has passed through the chain of stages. item is the name of a tool, or "prompt:" and the
+// name of a prompt. Where the names have no bound, as those of resources have not, it is only the kind of use. It is ""
+// if the catalogue does not know the item, since then its name is the client's choice.
 func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tenant, server, item, outcome).Inc()
 	m.callSeconds.WithLabelValues(server, item).Observe(took.Seconds())
 }
 
-// CallStarted and the function it returns keep the gauge of calls in flight per tenant.
+// CallStarted adds a call to the gauge of calls in flight. done takes it off again and must be called once.
 func (m *Metrics) CallStarted(tenant string) (done func()) {
 	gauge := m.callsInFlight.WithLabelValues(tenant)
 	gauge.Inc()
 	return gauge.Dec
 }
 
-// Refused counts refusals by kind (unauthenticated, forbidden, limited, unknown, invalid_arguments, …), tenant ("" when
-// unknown) and reason.
+// Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden, limited, unknown, invalid_arguments,
+// …) and reason is one word for the detail. tenant is "" while it is not known who calls.
 func (m *Metrics) Refused(kind, tenant, reason string) {
 	m.refusals.WithLabelValues(kind, tenant, reason).Inc()
 }
 
-// LoginFailed counts a refused token by reason, and by the client address (zero: not known) as far as the gauge of
-// noisy addresses needs it. Addresses are no labels.
+// LoginFailed counts a refused token by reason. It also counts it for the client's address, for the gauge of noisy
+// addresses; the zero address means that it is not known. An address is never a label: an attacker has as many as they
+// like.
 func (m *Metrics) LoginFailed(reason string, addr netip.Addr) {
 	m.loginFailures.WithLabelValues(reason).Inc()
 	m.failures.add(addr)
 }
 
-// Repaired counts what output cleaning changed: tenant, server, kind, how many.
+// Repaired counts the n changes of one kind that output cleaning made in what a server said.
 func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
 }
 
-// StreamOpened keeps the gauge of open event streams per tenant and kind (get, post, listen, sse).
+// StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen or sse. closed takes it off
+// again and must be called once.
 func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 	gauge := m.streams.WithLabelValues(tenant, kind)
 	gauge.Inc()
 	return gauge.Dec
 }
 
-// SessionOpened keeps the gauge of sessions per tenant.
+// SessionOpened adds a session to the gauge of open ones. ended takes it off again and must be called once.
 func (m *Metrics) SessionOpened(tenant string) (ended func()) {
 	gauge := m.sessions.WithLabelValues(tenant)
 	gauge.Inc()
 	return gauge.Dec
 }
 
-// SessionEvicted counts a session that ended so that another could be opened: limit is sessions or user_sessions.
+// SessionEvicted counts a session that was ended so that another could be opened. limit is the setting that would have
+// been exceeded: sessions or user_sessions.
 func (m *Metrics) SessionEvicted(tenant, limit string) {
 	m.evictions.WithLabelValues(tenant, limit).Inc()
 }
 
-// UpstreamUp sets whether an upstream answers, and how many tools it offers; its series go with UpstreamRemoved.
+// UpstreamUp records whether an upstream answers and how many tools it offers. The series stay until UpstreamRemoved.
 func (m *Metrics) UpstreamUp(server string, up bool, tools int) {
 	m.upstreamUp.WithLabelValues(server).Set(oneIf(up))
 	m.upstreamTools.WithLabelValues(server).Set(float64(tools))
 }
 
-// UpstreamRestarted counts a reconnection.
+// UpstreamRestarted counts that an upstream was connected to again.
 func (m *Metrics) UpstreamRestarted(server string) { m.restarts.WithLabelValues(server).Inc() }
 
-// UpstreamMisbehaved counts what was mended or dropped of what an upstream sent.
+// UpstreamMisbehaved counts n faults of one kind in what an upstream sent, which were mended or dropped.
 func (m *Metrics) UpstreamMisbehaved(server, kind string, n int) {
 	m.anomalies.WithLabelValues(server, kind).Add(float64(n))
 }
 
-// UpstreamLoads sets what tells the load of each upstream that the config has. It is asked when metrics are read.
+// UpstreamLoads sets the function that returns the load of each upstream of the config, by its name. It is called
+// whenever metrics are read. Until it is set, these metrics have no series.
 func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
 	m.upstreamLoads.read.Store(&read)
 }
 
-// UpstreamRemoved deletes the series of a server that left the config.
+// UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
+// until the process ends, and an upstream that was down when it was removed would raise an alert for ever.
 func (m *Metrics) UpstreamRemoved(server string) {
 	label := prometheus.Labels{"server": server}
 	m.upstreamUp.DeletePartialMatch(label)
@@ -301,8 +330,9 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.repairs.DeletePartialMatch(label)
 }
 
-// ItemsRefused sets how many items of a server were left out, by reason: that of a registry.Refusal, or collision. Of
-// none there is no series: the server may be gone.
+// ItemsRefused records how many items of a server are left out for a reason, which is that of a registry.Refusal, or
+// "collision". If there are none, the series is deleted rather than set to zero: it would outlive a server that is
+// gone.
 func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	if n == 0 {
 		m.upstreamRefused.DeleteLabelValues(server, reason)
@@ -311,7 +341,7 @@ func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	m.upstreamRefused.WithLabelValues(server, reason).Set(float64(n))
 }
 
-// Reloaded records an attempt to load the config.
+// Reloaded records an attempt to load the config. The first one, at the start, counts too.
 func (m *Metrics) Reloaded(ok bool) {
 	m.reloadOK.Set(oneIf(ok))
 	if !ok {
@@ -322,8 +352,8 @@ func (m *Metrics) Reloaded(ok bool) {
 	m.reloadTime.SetToCurrentTime()
 }
 
-// ConfigWarnings sets how many warnings of that code the config in use has and does not acknowledge. Of none there is no
-// series.
+// ConfigWarnings records how many warnings with that code the config in use has and does not acknowledge. If there are
+// none, the series is deleted.
 func (m *Metrics) ConfigWarnings(code string, n int) {
 	if n == 0 {
 		m.configWarnings.DeleteLabelValues(code)
@@ -332,18 +362,21 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 	m.configWarnings.WithLabelValues(code).Set(float64(n))
 }
 
-// AuditDropped counts audit records that are lost.
+// AuditDropped counts n audit records that are lost.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
 
-// AuditWritable sets what tells whether audit records can be written. It is asked when metrics are read.
+// AuditWritable sets the function that tells whether audit records can be written. It is called whenever metrics are
+// read. Until it is set, the gauge says that they can.
 func (m *Metrics) AuditWritable(check func() bool) { m.auditWritable.Store(&check) }
 
-// LogLost sets what tells how many log lines could not be written. It is asked when metrics are read.
+// LogLost sets the function that tells how many log lines could not be written since the start; the number never falls.
+// It is called whenever metrics are read. Until it is set, the counter is 0.
 func (m *Metrics) LogLost(lost func() uint64) { m.logLost.Store(&lost) }
 
-// Panicked counts a recovered panic.
+// Panicked counts a panic that was recovered from.
 func (m *Metrics) Panicked() { m.panics.Inc() }
 
+// oneIf returns the value of a gauge that answers a question: 1 for yes, 0 for no.
 func oneIf(ok bool) float64 {
 	if ok {
 		return 1

@@ -1,5 +1,9 @@
-// Package audit keeps the record of who did what and whether it was allowed: one JSON line a call or refusal, written
-// before the answer is sent. It knows nothing of who decides.
+// Package audit answers: who did what, and was it allowed? It keeps one JSON line for each call or refusal, which is
+// written before the answer is sent. It deliberately does not know who decides what is allowed, nor what becomes of a
+// call that cannot be recorded: it says that this is so, and its callers refuse the call.
+//
+// A call reserves room for its line before anything happens, so that a call which was made can be recorded although the
+// disk has filled up meanwhile:
 //
 //	caller                          Log                                     writer (one goroutine)
 //	Book ──── room for a line? ───▶ booked++                  ◀── room ──── extends the file ahead
@@ -7,8 +11,20 @@
 //	Keep ──── line ───────────────▶ the batch that gathers ──── batch ────▶ writes, retries what failed
 //	     ◀─── written, or given up: the batch is done ◀───────── done ──────┘
 //
-// Only the writer touches the file, because a write to a pipe that nobody reads, or to a disk that hangs, cannot be
-// interrupted: everybody else waits for the writer, and the watch ends that waiting.
+// Only the writer writes to the file, because a write to a pipe that nobody reads, or to a disk that hangs, cannot be
+// interrupted. Everybody else waits for the writer, and a second goroutine, the watch, ends that waiting when the
+// writer takes too long. A batch, which is the lines of all who come while the writer is busy, goes through these
+// states:
+//
+//	gathers ──begin──▶ in work ──end──▶ done: written, or with the error of the write
+//	   │                  │
+//	   └── giveUpLocked ──┴───────────▶ done with errStalled: nobody waits any more
+//
+// Done means that nobody waits for the batch any more, not that its lines are gone. Those that could not be written
+// stay in memory and are tried again until Close.
+//
+// record.go makes the line, audit.go has what callers use, writer.go the three goroutines (writer, watch and the
+// periodic sync), sink.go what is known of the open file, and reserve.go how a file gets room ahead on Linux.
 package audit
 
 import (
@@ -22,12 +38,16 @@ import (
 const (
 	defaultInterval = time.Second
 
-	// maxWaiting bounds the lines in memory: those booked and those not written yet.
+	// maxWaiting bounds the lines in memory, which are those that came and are not written, together with those that
+	// are booked and may come.
 	maxWaiting = 4096
 
-	writePatience = 5 * time.Second // for one write, before those who wait are told that it may fail
-	dropPatience  = time.Second     // the same with Drop, where the record must not hold up a call
-	closePatience = 3 * time.Second // for what is left to be written at the end
+	// How long a step of the writer may take before those who wait for it get errStalled. With Drop the time is
+	// shorter, because there a record must not hold up a call.
+	writePatience = 5 * time.Second
+	dropPatience  = time.Second
+	// How long Close waits for what is left to be written.
+	closePatience = 3 * time.Second
 )
 
 var (
@@ -37,66 +57,80 @@ var (
 
 // Config of a Log.
 type Config struct {
-	File     string        // appended to, created with mode 0600; "-" is standard output
-	Always   bool          // a line counts as written once it is on disk (group commit); else it gets there every Interval
-	Drop     bool          // when records cannot be written: let calls go on, keep what there is room for and count the rest
-	Interval time.Duration // zero: 1 s
-	Dropped  func(n int)   // counts records that are lost: for want of room, or not written when Close gives up; may be nil
-	// Changed is told why records cannot be written, and nil when they can again. One goroutine calls it; may be nil.
+	// File is appended to, and created with mode 0600 if it is not there. "-" is standard output.
+	File string
+	// Always says when a line counts as written. If true, once it is on disk; callers who come at the same time share
+	// one sync (group commit). If false, once the operating system has it; it is on disk at most Interval later, so a
+	// crash of the machine loses the last ones.
+	Always bool
+	// Drop says what happens while records cannot be written. If false, Book and Keep return errors, for calls to be
+	// refused. If true, calls go on: as many records as fit wait in memory, and the rest are lost and counted.
+	Drop     bool
+	Interval time.Duration // between two syncs when Always is false; zero: 1 s
+	// Dropped counts n records that are lost. They are those for which there was no room, those of calls that Book
+	// refused, and those that are still not written when Close gives up. Several goroutines call it; may be nil.
+	Dropped func(n int)
+	// Changed is called with the reason when records can no longer be written, and with nil when they can again. One
+	// goroutine calls it; may be nil.
 	Changed func(problem error)
-	// Moved is told that the file was not at its name any more and another is written there, or why none can be: then the
-	// old one is still written. The writer calls it and must not wait; may be nil.
+	// Moved is called when the file is no longer at its name: with nil when another was opened there and is written
+	// from now on, with an error when none could be opened, so that the old one is still written. The writer calls it,
+	// so it must not wait; may be nil.
 	Moved func(err error)
 }
 
-// Log writes records. It is safe for concurrent use. A nil *Log writes nothing. Close ends its goroutines.
+// Log writes records. It is safe for concurrent use. A nil *Log records nothing, and all of its methods succeed. Close
+// ends its goroutines.
 type Log struct {
 	cfg      Config
-	patience time.Duration
+	patience time.Duration // writePatience or dropPatience
 
 	wake  chan struct{}  // holds a value when there is something to do for the writer
 	stop  chan struct{}  // closed by Close
 	ended sync.WaitGroup // of write, watch and sync
 	sink  *sink          // for the writer; sync may run beside it
-	// For the writer alone.
+	// Only the writer uses these three, so they need no mutex.
 	rest   kept  // what could not be written and is tried again
 	failed error // of the last write; nil: it succeeded
 	adrift bool  // the file is not at its name, no other can be opened there, and Moved was told so
 
 	mu       sync.Mutex    // guards the fields below
-	batch    *batch        // the one that gathers
+	batch    *batch        // the one that gathers; never nil
 	inWork   *batch        // the one that the writer writes; nil: none
-	since    time.Time     // when the writer began what it does now; zero: it waits
-	booked   int           // lines that are sure to come
+	since    time.Time     // when the writer began its present step; zero: it waits for something to do
+	booked   int           // lines for which Book has succeeded and Keep was not called yet
 	lines    int           // lines that came and are not written
-	bytes    int64         // of those
-	room     int64         // bytes that fit behind what is written, for sure
-	short    error         // why there is not more room; nil: there is, or nobody tried
-	wanted   bool          // somebody waits for room
-	tried    chan struct{} // closed when the writer has tried to make room
-	problem  error         // why records cannot be written; nil: they can
-	next     *replacement  // a file to go on with
-	again    bool          // the writer is to try again what failed, and to look at the file
-	isClosed bool
+	bytes    int64         // of those lines
+	room     int64         // bytes that are sure to fit behind what is written
+	short    error         // why there is not more room; nil: there is, or nobody has tried
+	wanted   bool          // somebody in book waits for room
+	tried    chan struct{} // closed, and replaced, when the writer has tried to make room
+	problem  error         // why records cannot be written now; nil: they can
+	next     *replacement  // the file that Reopen wants the writer to go on with; nil: none
+	again    bool          // the writer is to try again what failed, and to look whether its file has changed
+	isClosed bool          // Close was called
 }
 
-// batch is lines that are written together.
+// batch is the lines of several records, which are written together. All who added one wait for done.
 type batch struct {
-	lines []byte
-	count int
-	ended bool          // guarded by Log.mu
+	lines []byte        // whole lines, one after the other
+	count int           // of the lines
+	ended bool          // done is closed; guarded by Log.mu
 	done  chan struct{} // closed when the lines are written or given up
 	err   error         // set before done is closed
 }
 
+// newBatch returns an empty batch that uses the memory of room, which may be nil.
 func newBatch(room []byte) *batch { return &batch{lines: room, done: make(chan struct{})} }
 
-// renewed returns a batch of the same lines that those can wait for who add to it.
+// renewed returns a batch of the same lines with a done of its own. Whoever adds to b after b was given up finds done
+// closed and does not wait; whoever adds to the new one waits again.
 func (b *batch) renewed() *batch {
 	return &batch{lines: b.lines, count: b.count, done: make(chan struct{})}
 }
 
-// Open opens the file of cfg. That there is no room in it is no error here, but Problem tells.
+// Open opens the file of cfg and starts to write. The error is about opening only. If there is no room in the file,
+// that is no error here, because it may come: Problem tells.
 func Open(cfg Config) (*Log, error) {
 	f, torn, err := openFile(cfg.File)
 	if err != nil {
@@ -105,6 +139,7 @@ func Open(cfg Config) (*Log, error) {
 	return newLog(cfg, f, torn), nil
 }
 
+// newLog returns a Log that writes to f. torn says that f ends within a line.
 func newLog(cfg Config, f file, torn bool) *Log {
 	if cfg.Interval <= 0 {
 		cfg.Interval = defaultInterval
@@ -116,6 +151,8 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	if cfg.Drop {
 		l.patience = dropPatience
 	}
+	// The first step runs here, before there is a writer, so that Problem and the first Book know whether there is
+	// room.
 	l.again = true
 	l.step()
 	l.ended.Go(l.write) // Close waits for these three
@@ -124,8 +161,10 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	return l
 }
 
-// Book takes room for one record, before anything of what it is about happens. Every success is followed by one Keep.
-// An error means that the record could not be kept now, and counts it as lost. With Drop there is none.
+// Book reserves room for one record. It is called before anything of what the record is about happens, and every Book
+// that succeeds must be followed by one Keep, or its room stays reserved. It waits until there is room or until it is
+// known that there is none. An error means that the record could not be kept now, so the call must not be made; the
+// record counts as lost. With Drop there is no error, and nothing is reserved.
 func (l *Log) Book() error {
 	if l == nil || l.cfg.Drop {
 		return nil
@@ -137,6 +176,8 @@ func (l *Log) Book() error {
 	return err
 }
 
+// book reserves room for the longest line there may be, since nobody knows yet how long this one gets. It waits for the
+// writer if there is too little room and the writer has not tried to make more.
 func (l *Log) book() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,13 +211,14 @@ func (l *Log) book() error {
 	}
 }
 
-// freeLocked returns the bytes of room that nobody has booked.
+// freeLocked returns how many bytes of the room are neither booked nor needed by lines that wait to be written. It may
+// be negative.
 func (l *Log) freeLocked() int64 { return l.room - l.bytes - int64(l.booked)*maxLine }
 
-// Keep writes a record that was booked, and returns when it is in the file (on disk, with Always). Concurrent callers
-// share one write and one sync. An error means that the record is not written, or not yet: it is tried again until
-// Close, which counts it as lost if it fails to the end. With Drop, a record for which there is no room is counted at
-// once, and the error is nil.
+// Keep writes a record for which Book has succeeded, and returns when it is in the file, or with Always on disk.
+// Concurrent callers share one write and one sync. An error means that the record is not written yet: it stays in
+// memory and is tried again until Close, which counts it as lost if that fails to the end. With Drop the error is nil;
+// a record for which there is no room in memory is lost and counted at once.
 func (l *Log) Keep(r *Record) error {
 	if l == nil {
 		return nil
@@ -191,14 +233,14 @@ func (l *Log) Keep(r *Record) error {
 		}
 		return err
 	}
-	<-b.done // bounded by the writer or the watch
+	<-b.done // the writer closes it or, when the writer hangs, the watch
 	if l.cfg.Drop {
-		return nil // it is kept, and counted when it is lost in the end
+		return nil // the record is in memory at least; if it is lost in the end, Close counts it
 	}
 	return b.err
 }
 
-// Write is Book and Keep, for what has happened already or does no harm.
+// Write is Book and Keep at once. It is for what has happened already, such as a refusal, and for what does no harm.
 func (l *Log) Write(r *Record) error {
 	if err := l.Book(); err != nil {
 		return err
@@ -206,10 +248,12 @@ func (l *Log) Write(r *Record) error {
 	return l.Keep(r)
 }
 
-// lines keeps room for lines that are being made.
+// lines keeps the memory in which records become lines, before they are copied to a batch.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// add adds the record's line to the batch that gathers. It returns the batch, nil when nobody is to wait for it.
+// add adds the record's line to the batch that gathers, and ends its booking. It returns the batch to wait for. The
+// batch is nil if the record was not added, which the error explains, and if with Drop nobody is to wait because
+// records cannot be written anyway.
 func (l *Log) add(r *Record) (*batch, error) {
 	line := lines.Get().(*[]byte)
 	defer lines.Put(line)
@@ -235,26 +279,27 @@ func (l *Log) add(r *Record) (*batch, error) {
 		l.nudge()
 	}
 	if l.cfg.Drop && l.problem != nil {
-		return nil, nil // it waits in memory; the call does not
+		return nil, nil // the record waits in memory for better times, the call does not
 	}
 	return b, nil
 }
 
-// nudge lets the writer look what there is to do.
+// nudge wakes the writer, which then looks what there is to do. It never waits.
 func (l *Log) nudge() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // the writer was woken already and has not looked yet
 	}
 }
 
+// drop counts n records as lost.
 func (l *Log) drop(n int) {
 	if l.cfg.Dropped != nil {
 		l.cfg.Dropped(n)
 	}
 }
 
-// Problem says why records cannot be written now, nil when they can.
+// Problem says why records cannot be written now. It is nil if they can.
 func (l *Log) Problem() error {
 	if l == nil {
 		return nil
@@ -264,8 +309,9 @@ func (l *Log) Problem() error {
 	return l.problem
 }
 
-// Reopen opens the file anew, for log rotation. On an error of opening, the old file stays in use. When the writer
-// hangs, the error says so, and the file changes as soon as it does not.
+// Reopen opens the file anew, for log rotation: what comes from now on goes to the file that has the name then. If it
+// cannot be opened, the error says why and the old file stays in use. If the writer hangs, the error is errStalled, and
+// the writer changes to the new file as soon as it goes on.
 func (l *Log) Reopen() error {
 	if l == nil || l.cfg.File == standardOutput {
 		return nil
@@ -280,7 +326,7 @@ func (l *Log) Reopen() error {
 	case l.isClosed:
 		err = os.ErrClosed
 	case l.next != nil:
-		err = errStalled
+		err = errStalled // the writer has not even taken the file of an earlier Reopen
 	default:
 		l.next = r
 	}
@@ -299,8 +345,9 @@ func (l *Log) Reopen() error {
 	}
 }
 
-// Close writes and syncs what is left, gives back room that is not needed and closes the file. Later writes return
-// os.ErrClosed. When the writer hangs, Close leaves it behind after a while and says how many records are lost.
+// Close writes and syncs what is left, gives back room that was reserved and not needed, and closes the file. Records
+// that come later are os.ErrClosed. If the writer hangs, Close gives up after closePatience and leaves it behind. The
+// error says how many records are lost. A second Close does nothing.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -315,7 +362,7 @@ func (l *Log) Close() error {
 	close(l.stop)
 	l.nudge()
 	ended := make(chan struct{})
-	go func() { // ends when those three do; a process that leaves it behind ends soon
+	go func() { // ends with the three goroutines; if they hang it is left behind, in a process that is about to end
 		l.ended.Wait()
 		close(ended)
 	}()
@@ -332,7 +379,7 @@ func (l *Log) Close() error {
 	return errors.Join(errStalled, l.lost())
 }
 
-// lost counts the lines that are not written, and is an error when there are any.
+// lost counts the lines that were not written as lost. It returns an error if there are any.
 func (l *Log) lost() error {
 	l.mu.Lock()
 	n := l.lines

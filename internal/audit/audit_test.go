@@ -233,8 +233,8 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// TestFileThatIsMovedAwayIsFollowed moves and removes the file without a word to the log. Its lines go to another at its
-// place soon, and it is told once each time, also that none can be opened.
+// TestFileThatIsMovedAwayIsFollowed moves and removes the file without a word to the log. Its lines go to another at
+// its place soon, and it is told once each time, also that none can be opened.
 func TestFileThatIsMovedAwayIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

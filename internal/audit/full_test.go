@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// TestFullDisk books and writes on a real disk until that is full: every record that was booked is in the file, no other
-// is, readers see nothing but lines, and it goes on by itself when there is room.
+// TestFullDisk books and writes on a real disk until that is full: every record that was booked is in the file, no
+// other is, readers see nothing but lines, and it goes on by itself when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)

@@ -9,39 +9,47 @@ import (
 )
 
 const (
-	maxString = 256 // bytes of the longest string of a record, before escaping
-	maxList   = 8   // strings of the longest list of a record
-	// maxLine is the bytes of the longest line: of 13 strings and two lists, each byte escaped with six, and all else.
+	maxString = 256 // the most bytes of one string of a record, before they are escaped
+	maxList   = 8   // the most strings of one list of a record
+
+	// maxLine is the length in bytes of the longest possible line, which is what Book reserves. A Record has 13 strings
+	// and two lists of strings. In the worst case each of their bytes becomes an escape of six, such as \u001b. 640 is
+	// enough for everything else: the names of the members, the time and the numbers.
 	maxLine = (13+2*maxList)*6*maxString + 640
 )
 
-// Record is one line. Its strings are cut to 256 bytes when written, and its lists to 8 of them. It never holds a token,
-// a secret, an argument or a result.
+// Record is one line of the file, as far as its fields are set: those that are zero are left out, except Time. When it
+// is written, each string is cut to 256 bytes and each list to 8 strings, so that nobody who chooses one can fill the
+// disk. It never holds a token, a secret, an argument or a result.
 type Record struct {
 	Time      time.Time
 	RequestID string
-	CallID    string // the request id of a call's first round, when the call has several
+	CallID    string // the request id of the first round, on the records of a call that has several rounds
 	TenantID  string
 	Issuer    string
 	Subject   string
 	ClientID  string
-	Remote    string // client address; only of refusals at the door
+	Remote    string // client address; only on refusals by the HTTP server, before there is a call
 	Method    string
 	Server    string // upstream or built-in source
-	Item      string // exposed name from the catalogue, or the caller's spelling when unknown
+	Item      string // exposed name from the catalogue; if the catalogue does not know it, what the caller wrote
 	Outcome   string // ok, tool_error, input_required, or the kind of refusal or failure
 	Reason    string // one word of ours
 	Arguments string // digest: "sha256:" + hex
 	Duration  time.Duration
-	Repairs   int // what output cleaning changed
-	Count     int // of a sum: how many refusals it stands for, from Time on for Duration; zero: the record is no sum
+	Repairs   int // how many changes output cleaning made in the result
 
-	// Audience is what a refused token says that it is for, and Expected what it should say. Both are nil unless that is
-	// why it was refused and its signature was verified.
+	// Count is how many refusals one record stands for, from Time on for as long as Duration says. Zero: the record is
+	// no such sum and stands for itself.
+	Count int
+
+	// Audience is what a refused token says that it is for, and Expected what it should say. Both are nil unless that
+	// is why it was refused, and its signature was verified.
 	Audience, Expected []string
 }
 
-// appendLine appends r as one JSON object and a line break. Empty fields are left out.
+// appendLine appends r to dst as one JSON object and a line break. Fields that are zero are left out. The line is made
+// by hand instead of by an encoder, so that its longest length is known and nothing in it is hidden from a reader.
 func (r *Record) appendLine(dst []byte) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = r.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
@@ -76,8 +84,8 @@ func (r *Record) appendLine(dst []byte) []byte {
 	return append(dst, '}', '\n')
 }
 
-// appendTexts appends a member that is a list of texts, with its name given as it is written before them, unless the
-// list is empty.
+// appendTexts appends a member whose value is a list of texts, unless the list is empty. name is everything that stands
+// before the first text: comma, quoted name, colon and bracket.
 func appendTexts(dst []byte, name string, texts []string) []byte {
 	if len(texts) == 0 {
 		return dst
@@ -92,7 +100,8 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// appendText appends a member with its name given as it is written before the text, unless text is empty.
+// appendText appends a member whose value is a text, unless the text is empty. name is everything that stands before
+// the text: comma, quoted name, colon and quotation mark.
 func appendText(dst []byte, name, text string) []byte {
 	if text == "" {
 		return dst
@@ -100,7 +109,9 @@ func appendText(dst []byte, name, text string) []byte {
 	return appendQuoted(append(dst, name...), text)
 }
 
-// appendQuoted appends text and the quotation mark that ends it.
+// appendQuoted appends text, cut and escaped, and the quotation mark that ends it. The texts come from clients and
+// servers. A line break, a terminal escape or an invisible character in one of them must not be able to start a second
+// line or to show a reader of the file something other than what is there.
 func appendQuoted(dst []byte, text string) []byte {
 	text = cut(text)
 	for i := 0; i < len(text); {
@@ -123,7 +134,7 @@ func appendQuoted(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// cut returns text without what follows its first 256 bytes, and without half a character at their end.
+// cut returns at most the first 256 bytes of text, without half a character at their end.
 func cut(text string) string {
 	if len(text) <= maxString {
 		return text
@@ -135,11 +146,14 @@ func cut(text string) string {
 	return text[:end]
 }
 
-// hidden tells whether a reader of the file would not see r, or see something else than what is there.
+// hidden tells whether a reader of the file would not see r, or would see something other than what is there. Besides
+// what is not printable these are characters that change their neighbours or show nothing although Unicode counts them
+// as visible, such as U+2800, the empty Braille pattern.
 func hidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
 }
 
+// appendEscape appends r as a JSON escape, or as the two of a surrogate pair beyond U+FFFF.
 func appendEscape(dst []byte, r rune) []byte {
 	high, low := utf16.EncodeRune(r)
 	if high == unicode.ReplacementChar {
@@ -148,6 +162,7 @@ func appendEscape(dst []byte, r rune) []byte {
 	return appendUnit(appendUnit(dst, high), low)
 }
 
+// appendUnit appends one UTF-16 code unit as \uXXXX.
 func appendUnit(dst []byte, unit rune) []byte {
 	const hex = "0123456789abcdef"
 	return append(dst, '\\', 'u', hex[unit>>12&15], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])

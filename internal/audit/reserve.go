@@ -8,10 +8,12 @@ import (
 	"syscall"
 )
 
-const keepSize = 1 // FALLOC_FL_KEEP_SIZE: the blocks are the file's, its size stays
+// keepSize is FALLOC_FL_KEEP_SIZE: blocks are added to the file and its size stays as it is. syscall does not name it.
+// https://man7.org/linux/man-pages/man2/fallocate.2.html
+const keepSize = 1
 
-// reserve sets blocks aside for n bytes behind offset. Where that cannot be done, as on some network file systems, what
-// is free counts, although others may take it.
+// reserve sets blocks of the disk aside for n bytes behind offset. Where the file system cannot do that, as some
+// network file systems cannot, it asks whether so many bytes are free. That is weaker, because others may take them.
 func reserve(f *os.File, offset, n int64) error {
 	descriptor := int(f.Fd())
 	for {
@@ -28,7 +30,8 @@ func reserve(f *os.File, offset, n int64) error {
 	}
 }
 
-// hasFree is an error when the file system has fewer than n bytes free.
+// hasFree returns ENOSPC if the file system has fewer than n bytes free, and errors.ErrUnsupported if that cannot be
+// known.
 func hasFree(descriptor int, n int64) error {
 	var system syscall.Statfs_t
 	if err := syscall.Fstatfs(descriptor, &system); err != nil {

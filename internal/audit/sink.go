@@ -14,29 +14,30 @@ import (
 
 const (
 	standardOutput = "-"
-	maxSpare       = 64 << 10 // bytes of a batch's memory that are kept for the next
-	endlessRoom    = math.MaxInt64 / 2
+	maxSpare       = 64 << 10          // bytes of memory of a batch that are kept for a later one
+	endlessRoom    = math.MaxInt64 / 2 // bytes; half, so that sums with it do not overflow
 )
 
-// file is what a sink needs of an *os.File.
+// file is what a sink needs of an *os.File. Tests put one in its place that fails and hangs.
 type file interface {
 	io.Writer
 	io.Closer
 	Sync() error
 	Truncate(size int64) error
 	Stat() (os.FileInfo, error)
-	// Reserve makes sure that n bytes fit behind offset, without changing the file's size, so that readers see none of
-	// it. What is reserved and not written stays the file's until it is cut. The error is errors.ErrUnsupported where
-	// that cannot be had.
+	// Reserve makes sure that n bytes can be written behind offset. It does not change the size of the file, so readers
+	// see nothing of it. Room that is reserved and not written stays with the file until the file is truncated. The
+	// error is errors.ErrUnsupported where room cannot be reserved.
 	Reserve(offset, n int64) error
 }
 
-// openFile opens a file for appending. torn is true when it ends within a line, as a crash may leave it.
+// openFile opens a file for appending, and makes it if it is not there. torn is true if it ends within a line, as a
+// crash may leave it.
 func openFile(name string) (f file, torn bool, err error) {
 	if name == standardOutput {
 		return stdout{diskFile{os.Stdout}}, isTorn("/dev/stdout", os.Stdout), nil
 	}
-	// A pipe that nobody reads is an error at once instead of waiting for a reader.
+	// With O_NONBLOCK a named pipe that nobody reads is an error at once. Without it, opening would wait for a reader.
 	//nolint:gosec // the operator's config names the file
 	opened, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -45,8 +46,9 @@ func openFile(name string) (f file, torn bool, err error) {
 	return diskFile{opened}, isTorn(name, opened), nil
 }
 
-// isTorn tells whether a regular file has text behind its last line break. One that cannot be read counts as torn: an
-// empty line does less harm than two records in one.
+// isTorn tells whether a regular file has text behind its last line break. If that cannot be found out, the file counts
+// as torn: the line break that is then written makes an empty line at worst, which does less harm than two records in
+// one line.
 func isTorn(name string, f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -68,36 +70,41 @@ type diskFile struct{ *os.File }
 // Reserve implements file.
 func (f diskFile) Reserve(offset, n int64) error { return reserve(f.File, offset, n) }
 
-// stdout is the process's standard output, which is not ours to close or to cut.
+// stdout is the standard output of the process. It is not ours to close or to cut.
 type stdout struct{ diskFile }
 
-func (stdout) Close() error         { return nil }
+// Close implements file. It does nothing.
+func (stdout) Close() error { return nil }
+
+// Truncate implements file. It always fails.
 func (stdout) Truncate(int64) error { return errors.ErrUnsupported }
 
-// sink is the open file and what is known of it. All methods but sync and unsynced are for one caller at a time.
+// sink is the open file and what is known of it. The writer calls its methods, one at a time. Only sync and unsynced
+// may run beside them.
 type sink struct {
 	file     file
-	regular  bool  // it can be synced and cut back
-	endless  bool  // no room is made: it is no file on a disk, or cannot be extended ahead
-	unbooked bool  // nobody asks for room
-	torn     bool  // it ends within a line
-	end      int64 // where it ends if nobody else wrote to it
-	reserved int64 // bytes behind end that are sure
-	closing  error // of close
-	spare    []byte
+	regular  bool   // it is a regular file, which can be synced and cut back
+	endless  bool   // no room is reserved: no file on a disk, a disk that cannot reserve, or unbooked
+	unbooked bool   // nobody asks for room, because the Log drops records rather than refusing calls
+	torn     bool   // the file ends within a line
+	end      int64  // offset of the end of the file, if nobody else has written to it
+	reserved int64  // bytes behind end that are reserved
+	closing  error  // that close met; read once the writer has ended
+	spare    []byte // memory for the next batch; nil: none
 
 	mu      sync.Mutex // guards the fields below
 	dirty   file       // the file when something was written to it since the last sync; nil: nothing was
 	suspect bool       // the last sync failed
 }
 
-// newSink returns a sink of f. unbooked says that nobody asks for room.
+// newSink returns a sink of f. torn says that f ends within a line, unbooked that nobody asks for room.
 func newSink(f file, torn, unbooked bool) *sink {
 	s := &sink{unbooked: unbooked}
 	s.use(f, torn)
 	return s
 }
 
+// use makes f the file. Nothing is reserved behind its end yet.
 func (s *sink) use(f file, torn bool) {
 	s.file, s.torn = f, torn
 	s.regular, s.end, s.reserved = false, 0, 0
@@ -107,7 +114,7 @@ func (s *sink) use(f file, torn bool) {
 	s.endless = s.unbooked || !s.regular
 }
 
-// room returns the bytes that fit behind the end for sure.
+// room returns how many bytes are sure to fit behind the end.
 func (s *sink) room() int64 {
 	if s.endless {
 		return endlessRoom
@@ -115,7 +122,8 @@ func (s *sink) room() int64 {
 	return s.reserved
 }
 
-// look finds out where the file ends when others wrote to it or cut it: then nothing behind its end is sure any more.
+// look finds out where the file ends if others have written to it or cut it. Then what was reserved may be theirs or
+// gone, so nothing counts as reserved any more.
 func (s *sink) look() {
 	if s.endless {
 		return
@@ -125,7 +133,8 @@ func (s *sink) look() {
 	}
 }
 
-// moved tells whether the name under which a regular file was opened is another's by now, or nobody's.
+// moved tells whether the name under which the file was opened belongs to another file by now, or to none. Only a
+// regular file can be moved; standard output has no name.
 func (s *sink) moved() bool {
 	open, ok := s.file.(diskFile)
 	if !ok || !s.regular {
@@ -139,7 +148,8 @@ func (s *sink) moved() bool {
 	return err == nil && !os.SameFile(here, there)
 }
 
-// reserve makes room for n bytes behind the end, or as much as there is. The error says why there is not more.
+// reserve makes sure of n bytes behind the end or, if there are not that many, of as many as it finds by asking for
+// half, a quarter and so on. The error says why there are not n.
 func (s *sink) reserve(n int64) error {
 	if s.endless {
 		return nil
@@ -164,8 +174,8 @@ func (s *sink) reserve(n int64) error {
 	return short
 }
 
-// write writes whole lines, and syncs them if asked to. After an error it returns what of them is to be written again:
-// what is in the file is cut off it as far as possible.
+// write writes whole lines, and syncs them if synced asks for it or if the last sync failed. After an error it first
+// cuts what it wrote off the file, as far as possible, and returns those of the lines that must be written again.
 func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 	left, err = lines, s.breakLine()
 	n := 0
@@ -185,7 +195,8 @@ func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 	return left, err
 }
 
-// breakLine ends a half line, so that it spoils only itself.
+// breakLine ends a line that is there in half, so that the next record does not go on in it. The half line is lost, but
+// spoils only itself.
 func (s *sink) breakLine() error {
 	if !s.torn {
 		return nil
@@ -199,7 +210,8 @@ func (s *sink) breakLine() error {
 	return err
 }
 
-// written notes that there is something to sync, and tells whether that has to be now.
+// written notes that the file has something to sync. now is true if the last sync failed: then this write must not
+// count before a sync has succeeded.
 func (s *sink) written() (now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +219,11 @@ func (s *sink) written() (now bool) {
 	return s.suspect
 }
 
-// takeBack cuts off the n bytes of lines that were written, and returns what is to be written again. It cuts nothing
-// that may be another process's: then the whole lines stay. What went into a pipe is gone, and the next write goes on
-// where it stopped.
+// takeBack undoes a write that failed after n bytes of lines, and returns what must be written again.
+//
+//	a pipe                      what went in is gone to its reader: go on where it stopped, in the middle of a line
+//	nobody else has written     cut the n bytes off, and write all lines again
+//	otherwise                   cut nothing, it may be theirs: lines that are whole stay, the rest is written again
 func (s *sink) takeBack(lines []byte, n int) (left []byte) {
 	if !s.regular {
 		return lines[n:]
@@ -231,18 +245,19 @@ func (s *sink) takeBack(lines []byte, n int) (left []byte) {
 	return lines[whole:]
 }
 
-// unsynced returns the file when something in it waits for a sync, else nil.
+// unsynced returns the file if something in it waits for a sync, otherwise nil.
 func (s *sink) unsynced() file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dirty
 }
 
-// sync syncs f. It may run beside the other methods. An error is not lost when nobody looks at it: it makes the next
-// write sync for itself. That f was closed meanwhile is none, since closing syncs.
+// sync syncs f. It may run beside the other methods. If it fails and nobody looks at the error, the error is not lost:
+// the next write has to sync for itself. If f was closed meanwhile, that is no failure, because closing syncs.
 func (s *sink) sync(f file) error {
 	s.mu.Lock()
-	s.dirty = nil // before, so that what is written beside the sync waits for the next
+	// This comes before the sync. After it, a write that came while the sync ran would be forgotten and never synced.
+	s.dirty = nil
 	s.mu.Unlock()
 	err := f.Sync()
 	s.mu.Lock()
@@ -256,14 +271,14 @@ func (s *sink) sync(f file) error {
 	return err
 }
 
-// replace finishes and closes the file and goes on with f.
+// replace finishes and closes the file and goes on with f. The error is about the old file; f is in use either way.
 func (s *sink) replace(f file, torn bool) error {
 	err := s.finish()
 	s.use(f, torn)
 	return err
 }
 
-// close finishes and closes the file.
+// close finishes and closes the file, for good.
 func (s *sink) close() { s.closing = s.finish() }
 
 // finish syncs what waits for it, gives back what was reserved and not written, and closes the file.
@@ -273,17 +288,19 @@ func (s *sink) finish() error {
 		err = s.sync(f)
 	}
 	if info, statErr := s.file.Stat(); s.reserved > 0 && statErr == nil && info.Size() == s.end {
-		_ = s.file.Truncate(s.end) // room that stays reserved harms nobody
+		_ = s.file.Truncate(s.end) // if that fails, the file takes more of the disk than it needs, and nothing else
 	}
 	return errors.Join(err, s.file.Close())
 }
 
+// takeSpare returns memory for a batch, nil if there is none.
 func (s *sink) takeSpare() []byte {
 	spare := s.spare
 	s.spare = nil
 	return spare
 }
 
+// keepSpare keeps the memory of lines that were written for a later batch, unless it is large.
 func (s *sink) keepSpare(room []byte) {
 	if cap(room) <= maxSpare {
 		s.spare = room[:0]

@@ -194,7 +194,8 @@ func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
 	})
 }
 
-// TestPipeGoesOnWhereItStopped shows that what went into a pipe is not written again, so that its reader sees whole lines.
+// TestPipeGoesOnWhereItStopped shows that what went into a pipe is not written again, so that its reader sees whole
+// lines.
 func TestPipeGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,8 +270,8 @@ func TestRecordAfterTornLine(t *testing.T) {
 	}
 }
 
-// TestRoomIsSureBeforeACall shows that no more records are booked than the disk has room for at their longest, that each
-// of those is written although the disk is full then, and that it goes on by itself when there is room.
+// TestRoomIsSureBeforeACall shows that no more records are booked than the disk has room for at their longest, that
+// each of those is written although the disk is full then, and that it goes on by itself when there is room.
 func TestRoomIsSureBeforeACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -443,8 +444,8 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
-// TestRecordAfterStallIsWaitedFor shows that a record which comes after the file hung is waited for again: once that when
-// nothing gathered meanwhile it was called lost although it was written.
+// TestRecordAfterStallIsWaitedFor shows that a record which comes after the file hung is waited for again: once that
+// when nothing gathered meanwhile it was called lost although it was written.
 func TestRecordAfterStallIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

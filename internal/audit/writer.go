@@ -5,21 +5,24 @@ import (
 )
 
 const (
-	watchInterval = 250 * time.Millisecond // between looks at the writer
-	retryTicks    = 4                      // looks between attempts to write what failed, and looks at the file
+	watchInterval = 250 * time.Millisecond // between two looks of the watch at the writer
+	retryTicks    = 4                      // at every fourth look, the writer is to try again what failed
 
-	aheadRoom    = 4 << 20       // bytes of room that the writer makes at once
-	lowRoom      = aheadRoom / 2 // it makes more when less than this is free
-	recoveryRoom = 16 * maxLine  // bytes that must be free again after there was no room, so that it does not come and go
+	aheadRoom = 4 << 20       // bytes of room that the writer makes at once
+	lowRoom   = aheadRoom / 2 // the writer makes more when fewer bytes than this are free
+	// recoveryRoom is how many bytes must be free again, after there was no room, before records count as writable.
+	// With a lower bound a nearly full disk would let one call through, refuse the next, and so on.
+	recoveryRoom = 16 * maxLine
 )
 
-// kept is what could not be written.
+// kept is what could not be written and waits in memory to be tried again.
 type kept struct {
 	lines []byte
-	count int // also of lines that are in the file but could not be synced
+	count int // of lines, including those that are in the file but could not be synced
 }
 
-// with returns what is kept and, after it, the lines of a batch, which may be nil.
+// with returns what is kept followed by the lines of a batch, which may be nil. The order of the records is that in
+// which they came.
 func (k kept) with(b *batch) kept {
 	switch {
 	case b == nil:
@@ -30,15 +33,16 @@ func (k kept) with(b *batch) kept {
 	return kept{append(k.lines, b.lines...), k.count + b.count}
 }
 
-// replacement is a file to go on with.
+// replacement is a file that Reopen has opened, for the writer to go on with.
 type replacement struct {
 	file file
-	torn bool
-	done chan error // gets one value when it is in use
+	torn bool // it ends within a line
+	// done gets one value, and has room for it, when the file is in use: what went wrong with the old one, or nil.
+	done chan error
 }
 
-// write is the writer: it does what there is to do until Close. It waits on one channel only, because every lone record
-// waits for it to wake.
+// write is the writer: it does what there is to do until Close. It waits on one channel only, and not in a select,
+// because every lone record waits for it to wake.
 func (l *Log) write() {
 	for range l.wake {
 		if l.step() {
@@ -48,8 +52,10 @@ func (l *Log) write() {
 	}
 }
 
-// step changes to the next file, makes room ahead and writes what has gathered. What failed before is only tried again
-// after a while: then it also makes room where there was none. It is true when it was the last step.
+// step does once everything that the writer has to do: it changes to another file, makes room ahead, and writes what
+// has gathered. What failed before is tried again only when the watch says so, about once a second, or at the end: a
+// disk that is full would otherwise be written to for every record that comes. The same holds for room where there was
+// none. last is true if it was the last step.
 func (l *Log) step() (last bool) {
 	do := l.begin()
 	if do.next != nil {
@@ -61,7 +67,7 @@ func (l *Log) step() (last bool) {
 		l.makeRoom(do.again)
 	}
 	todo := l.rest.with(do.batch)
-	if todo.count == 0 || do.batch == nil && !do.again { // nothing, or nothing yet
+	if todo.count == 0 || do.batch == nil && !do.again { // nothing to write, or it is not yet time to try it again
 		l.end(nil, kept{}, nil, l.failed)
 		return do.last
 	}
@@ -70,8 +76,9 @@ func (l *Log) step() (last bool) {
 	return do.last
 }
 
-// follow opens the file anew when it is not at its name any more: who removed it, or moved it away and told nobody, would
-// look there for what is written. What cannot be opened is tried again after a while.
+// follow opens the file anew if it is no longer at its name. Somebody moved it away or removed it without telling the
+// gateway, as many a log rotation does, and looks for new lines at the name. If no file can be opened there, the old
+// one is still written and follow tries again at the next occasion; Moved hears of that only once.
 func (l *Log) follow() {
 	if !l.sink.moved() {
 		l.adrift = false
@@ -87,16 +94,17 @@ func (l *Log) follow() {
 	l.adrift = err != nil
 }
 
-// duties are what the writer does in a step.
+// duties are what the writer has to do in one step.
 type duties struct {
-	batch *batch       // to write; nil: none, or it has to wait until what failed is tried again
-	next  *replacement // nil: none
+	batch *batch       // to write; nil: none gathered, or it has to wait until what failed before it is tried again
+	next  *replacement // to change to; nil: none
 	again bool         // try again what failed
-	low   bool         // there should be more room, or somebody waits for it
-	last  bool
+	low   bool         // room is low, or somebody waits for it
+	last  bool         // Close was called
 }
 
-// begin takes what there is to do, and notes for the watch that the writer is busy.
+// begin takes over what there is to do. It notes the time, by which the watch sees how long the step has taken, and
+// lets a new batch gather.
 func (l *Log) begin() duties {
 	now := time.Now()
 	l.mu.Lock()
@@ -111,7 +119,8 @@ func (l *Log) begin() duties {
 	return do
 }
 
-// end is the end of a step that was to write todo. What is left of it is kept, and those who wait for b are told.
+// end ends a step that was to write todo, the lines of which left could not be written. It keeps those, tells all who
+// wait for b, and finds out whether records can be written now.
 func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +137,7 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 		l.rest = kept{append([]byte(nil), left...), todo.count}
 	}
 	l.endLocked(b, err)
-	if l.batch.ended { // the watch gave it up while the writer hung, which is over
+	if l.batch.ended { // the watch gave it up while the writer hung; the writer goes on, so waiting makes sense again
 		l.batch = l.batch.renewed()
 	}
 	switch {
@@ -141,7 +150,7 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	}
 }
 
-// endLocked tells those who wait for b what became of it, once.
+// endLocked tells those who wait for b what became of it, unless they were told before. b may be nil.
 func (l *Log) endLocked(b *batch, err error) {
 	if b == nil || b.ended {
 		return
@@ -150,8 +159,8 @@ func (l *Log) endLocked(b *batch, err error) {
 	close(b.done)
 }
 
-// makeRoom extends the file ahead when little room is free. When looking is true, others may have written to the file or
-// cut it.
+// makeRoom extends the file ahead if little room is free. With looking it first finds out whether others have written
+// to the file or cut it, which takes a look at the file system.
 func (l *Log) makeRoom(looking bool) {
 	if looking {
 		l.sink.look()
@@ -159,9 +168,9 @@ func (l *Log) makeRoom(looking bool) {
 	l.mu.Lock()
 	l.room = l.sink.room()
 	free := l.freeLocked()
-	needed := l.room - free
+	needed := l.room - free // for lines that are booked, and for those that came and are not written
 	l.mu.Unlock()
-	var short error
+	var short error // the mutex is not held meanwhile: reserving may take as long as a disk likes
 	if free < lowRoom {
 		short = l.sink.reserve(needed + aheadRoom)
 	}
@@ -171,13 +180,14 @@ func (l *Log) makeRoom(looking bool) {
 	l.triedLocked()
 }
 
-// triedLocked lets those look again who wait for room.
+// triedLocked wakes those who wait in book for room, so that they look again.
 func (l *Log) triedLocked() {
 	close(l.tried)
 	l.wanted, l.tried = false, make(chan struct{})
 }
 
-// watch lets nobody wait for a writer that hangs, wakes it for what must be tried again, and tells of problems.
+// watch is the second goroutine. It sees to it that nobody waits for a writer that hangs, wakes the writer for what
+// must be tried again, and tells Changed of problems. It never touches the file, so it cannot hang itself.
 func (l *Log) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -196,8 +206,8 @@ func (l *Log) watch() {
 	}
 }
 
-// look gives up what the writer does not get done, and returns why records cannot be written. again lets the writer try
-// again what failed.
+// look ends the waiting for a writer whose step has taken longer than patience. It returns why records cannot be
+// written, nil if they can. again lets the writer try again what failed.
 func (l *Log) look(again bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,8 +222,9 @@ func (l *Log) look(again bool) error {
 	return l.problem
 }
 
-// giveUpLocked ends all waiting for a writer that hangs. The batch that gathers goes on to gather, and nobody waits for
-// it until the writer goes on.
+// giveUpLocked ends all waiting for a writer that hangs, with errStalled. No line is given up: the writer still has
+// those in work, and the batch that gathers goes on to gather. Until the writer goes on, nobody waits for that batch
+// either.
 func (l *Log) giveUpLocked() {
 	l.problem = errStalled
 	l.endLocked(l.inWork, errStalled)
@@ -221,7 +232,8 @@ func (l *Log) giveUpLocked() {
 	l.triedLocked()
 }
 
-// sync syncs periodically. When a sync fails, the next write syncs for itself and returns the error if it fails again.
+// sync is the third goroutine. It syncs the file at every Interval, beside the writer, so that a slow sync does not
+// hold up writes. If a sync fails, the next write syncs for itself and returns the error if it fails again.
 func (l *Log) sync() {
 	tick := time.NewTicker(l.cfg.Interval)
 	defer tick.Stop()
@@ -231,7 +243,7 @@ func (l *Log) sync() {
 			return
 		case <-tick.C:
 			if f := l.sink.unsynced(); f != nil {
-				_ = l.sink.sync(f) // beside the writer, which goes on; its next write sees the error
+				_ = l.sink.sync(f) // the sink remembers the error for the next write
 			}
 		}
 	}

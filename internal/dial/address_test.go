@@ -55,8 +55,8 @@ func TestT7SpecialAddresses(t *testing.T) {
 	}
 }
 
-// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in the form of IPv6 with what becomes
-// of a request to it.
+// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in the form of IPv6 with what
+// becomes of a request to it.
 func TestMappedAddressWasCalledUnreachable(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

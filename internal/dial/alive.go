@@ -4,8 +4,10 @@ package dial
 
 import "syscall"
 
-// alive tells whether the server has neither closed an idle connection nor sent what nobody asked for. It does not
-// wait, because sockets of this process never block.
+// alive tells whether an idle connection can be used again: the server has neither closed it nor sent anything. What it
+// sent while nobody asked would be taken for the response to the next request. Looking takes one byte from the socket
+// without removing it. It does not wait, because the Go runtime makes all sockets non-blocking: if there is nothing to
+// read, the answer is EAGAIN at once.
 func (c *conn) alive() bool {
 	if c.raw == nil {
 		return false

@@ -2,5 +2,5 @@
 
 package dial
 
-// alive tells that nothing is known of an idle connection, so that none is used again.
+// alive says no, because here it cannot be found out. So no connection is used a second time.
 func (*conn) alive() bool { return false }

@@ -22,21 +22,22 @@ var (
 	errSwitched   = errors.New("server switched to a protocol that nobody asked for")
 )
 
-// conn is one connection. One request at a time has it.
+// conn is one connection. Either the pool has it, or one request; only whoever has it uses it, so it needs no mutex.
+// cut alone may be called at any time, and is: when the context of the request ends.
 type conn struct {
 	net.Conn
-	host   string // of the URLs that it is for
-	home   *pool
-	raw    syscall.RawConn
-	in     *bufio.Reader // reads from the conn, and so within room
-	room   int64         // bytes that may still be read
-	out    []byte        // what is written, reused
-	cut    func()        // closes the connection, which ends every wait for it
-	detach func() bool   // keeps the context of the request from cutting the connection; false: it has
-	since  time.Time     // when it became idle
+	host   string          // as in the URLs of its requests
+	home   *pool           // to which it goes when it is idle
+	raw    syscall.RawConn // to look at the socket; nil: not possible
+	in     *bufio.Reader   // reads through Read of this conn, and so no more than room
+	room   int64           // bytes that may still be read, so that a response's header ends
+	out    []byte          // memory for requests
+	cut    func()          // closes the connection, which ends every wait for it
+	detach func() bool     // keeps the end of the request's context from calling cut; false: it has been called
+	since  time.Time       // when it became idle
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It fails once room is used up.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.room <= 0 {
 		return 0, errHeaderSize
@@ -46,7 +47,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release gives the connection back when it may be used again, and closes it otherwise.
+// release ends a request's use of the connection. keep says that its response was read to the end and that the server
+// lets the connection open. Even then it is closed if the context has cut it, or if bytes are left in the buffer: they
+// are nothing that anybody asked for, and the next request would take them for its response.
 func (c *conn) release(keep bool) {
 	if c.detach() && keep && c.in.Buffered() == 0 {
 		c.home.put(c)
@@ -59,7 +62,8 @@ func (c *conn) release(keep bool) {
 // once the body is read.
 func (c *conn) exchange(r *http.Request) (response *http.Response, keep bool, err error) {
 	unsent := c.send(r)
-	// A server may answer and close before it has read everything.
+	// The response is read although sending failed: a server may refuse a request, and close, before it has read it
+	// all.
 	response, err = c.receive(r)
 	if err != nil && unsent != nil {
 		err = unsent
@@ -70,7 +74,7 @@ func (c *conn) exchange(r *http.Request) (response *http.Response, keep bool, er
 	return response, unsent == nil && !response.Close, nil
 }
 
-// send writes a request, all at once.
+// send writes a request, header and body at once.
 func (c *conn) send(r *http.Request) error {
 	size := 0
 	if hasBody(r) {
@@ -82,18 +86,20 @@ func (c *conn) send(r *http.Request) error {
 	c.out = out
 	if size > 0 {
 		if _, err := io.ReadFull(r.Body, out[head:]); err != nil {
-			c.cut() // nothing was sent, so nothing comes
+			c.cut() // nothing was sent, so receive would wait for nothing
 			return err
 		}
 	}
 	n, err := c.Write(out)
+	// Callers learn by the trace whether the server may have received the request: if not, they may send it again.
 	if trace := httptrace.ContextClientTrace(r.Context()); n > 0 && trace != nil && trace.WroteHeaders != nil {
 		trace.WroteHeaders()
 	}
 	return err
 }
 
-// appendHead appends the line and the header of a request.
+// appendHead appends the request line and the header of a request whose body has length bytes. It writes what net/http
+// would write.
 // https://www.rfc-editor.org/rfc/rfc9112#section-2.1
 func appendHead(b []byte, r *http.Request, length int) []byte {
 	method := cmp.Or(r.Method, http.MethodGet)
@@ -111,11 +117,11 @@ func appendHead(b []byte, r *http.Request, length int) []byte {
 	for name, values := range r.Header {
 		switch http.CanonicalHeaderKey(name) {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue // told by the request itself
+			continue // fields of the request say these, and net/http ignores them here too
 		}
 		for _, value := range values {
 			if value == "" && name == "User-Agent" {
-				continue // which is how to send none
+				continue // as in net/http, an empty User-Agent means that none is sent
 			}
 			b = append(append(b, name...), ": "...)
 			b = append(append(b, textproto.TrimString(value)...), "\r\n"...)
@@ -124,7 +130,8 @@ func appendHead(b []byte, r *http.Request, length int) []byte {
 	return append(b, "\r\n"...)
 }
 
-// receive reads the header of the response that ends the exchange.
+// receive reads the header of the response. It skips informational responses (1xx), which may come before it in any
+// number; room bounds them all together.
 func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	c.room = maxHeader
 	for {
@@ -142,17 +149,18 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// body is the body of a response. Read and Close may be called at once.
+// body is the body of a response. It gives the connection back, once, as soon as it was read to its end, failed or was
+// closed. Read and Close may be called at the same time.
 type body struct {
-	in      io.Reader // which lets one reader in at a time, and none beyond the end
+	in      io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
 	conn    *conn
 	request *http.Request
-	keep    bool
-	closed  atomic.Bool
-	settled atomic.Bool // the connection belongs to it no more
+	keep    bool        // the connection can be used again after the end
+	closed  atomic.Bool // Close was called
+	settled atomic.Bool // the connection was given back
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. Its error is that of the context if that has ended, since that is what cut the connection.
 func (b *body) Read(p []byte) (int, error) {
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -172,13 +180,15 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It ends a Read that waits.
+// Close implements io.Closer. It closes the connection of a body that was not read to its end, which ends a Read that
+// waits: to read the rest could take for ever, as with an event stream.
 func (b *body) Close() error {
 	b.closed.Store(true)
 	b.settle(false)
 	return nil
 }
 
+// settle gives the connection back unless that has happened. Only the first of several calls has an effect.
 func (b *body) settle(keep bool) {
 	if !b.settled.Swap(true) {
 		b.conn.release(keep)

@@ -1,8 +1,14 @@
-// Package dial makes every connection that a config or an upstream can cause. It checks the address after name
-// resolution, so that no name leads to a loopback, private or otherwise special address unless that is allowed for
-// this one destination. Of what is said over a connection it knows no more than HTTP.
+// Package dial answers: may the gateway connect to this address? It makes every connection that a config or an upstream
+// can cause. It checks the address after name resolution, right before it connects there, so that no name leads to a
+// loopback, private or otherwise special address unless that is allowed for this one destination. Without that check a
+// config, or a server's answer, could aim the gateway at services that only it can reach (SSRF). Of what is said over a
+// connection this package knows no more than HTTP: neither MCP nor who calls.
 //
-// It is the only door to code.dny.dev/ssrf and the only maker of HTTP transports.
+// dial.go decides about addresses and makes the client. transport.go sends the requests: plain ones over connections of
+// its own, all others through net/http. conn.go is one such connection, pool.go keeps those that are idle, and alive.go
+// tells whether an idle one can still be used.
+//
+// It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP transports.
 package dial
 
 import (
@@ -21,24 +27,27 @@ import (
 )
 
 const (
-	connectTimeout   = 2 * time.Second
-	handshakeTimeout = 5 * time.Second
-	idleTimeout      = 90 * time.Second
-	maxHeader        = 64 << 10 // bytes of a response's header
-	maxIdle          = 256      // connections per host
+	connectTimeout   = 2 * time.Second  // for resolving a name and trying its addresses
+	handshakeTimeout = 5 * time.Second  // of TLS
+	idleTimeout      = 90 * time.Second // after which an idle connection is closed
+	maxHeader        = 64 << 10         // bytes of a response's header, informational responses before it included
+	maxIdle          = 256              // idle connections that are kept for one host
 )
 
-// ErrProhibited is in the error of a request whose address is not allowed.
+// ErrProhibited is wrapped in the error of a request that needed a connection to an address which is not allowed.
 var ErrProhibited = errors.New("address not allowed")
 
-// Config of a client.
+// Config of a client. The zero Config reaches public addresses only.
 type Config struct {
-	PrivateAddresses bool // loopback and private addresses are allowed; link-local, metadata and other special ones never are
+	// PrivateAddresses allows loopback and private addresses too. Link-local addresses, those of metadata services and
+	// other special ones are never allowed.
+	PrivateAddresses bool
 }
 
-// Client returns an HTTP client that follows no redirect (the 3xx response is the response), uses no proxy of the
-// environment, keeps no cookies, does not ask for compression, connects within 2 s and checks every address it
-// connects to. It has no timeout of its own: a request ends with its context.
+// Client returns an HTTP client that checks every address it connects to. It does not follow redirects: the 3xx
+// response is the response, because its Location is the server's choice. It uses no proxy of the environment, keeps no
+// cookies, does not ask for compression, and connects within 2 s. Otherwise it has no timeout of its own: a request
+// ends with its context. It is safe for concurrent use.
 func Client(cfg Config) *http.Client {
 	return &http.Client{
 		Transport: newTransport(dialer(cfg.PrivateAddresses, nil)),
@@ -48,18 +57,21 @@ func Client(cfg Config) *http.Client {
 	}
 }
 
-// Check tells whether a client of that config may connect to the address, by the address alone. The error is
-// ErrProhibited. An IPv4 address in the form of IPv6 is judged as IPv4, since that is what it is connected to as.
+// Check tells, without connecting, whether a client of that config may connect to the address. If not, the error is
+// ErrProhibited. An IPv4 address that is written as IPv6 (::ffff:10.0.0.1) is judged as IPv4, since the operating
+// system connects to it as IPv4.
 func (c Config) Check(address netip.Addr) error {
 	address = address.Unmap()
 	network := "tcp4"
 	if address.Is6() {
 		network = "tcp6"
 	}
+	// Every port is allowed, so it does not matter that this one is 443.
 	return check(guardian(c.PrivateAddresses), guardian(true), network, netip.AddrPortFrom(address, 443).String())
 }
 
-// newRest returns what sends all requests that are not plain.
+// newRest returns the transport of net/http for the requests that are not plain. Every field that it does not set is at
+// its zero value, which among others means that there is no proxy.
 func newRest(d *net.Dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,
@@ -74,8 +86,9 @@ func newRest(d *net.Dialer) *http.Transport {
 	}
 }
 
-// dialer returns a dialer that asks resolver (nil: the system's) and checks each address that comes of it right before
-// it connects there, so that a second look-up cannot bring another one.
+// dialer returns a dialer that resolves names with resolver; nil means that of the system. ControlContext is called for
+// each address that a name resolves to, right before the connection to it. A check before that could be deceived by a
+// name that resolves to one address when it is checked and to another when it is connected to (DNS rebinding).
 func dialer(private bool, resolver *net.Resolver) *net.Dialer {
 	guard, relaxed := guardian(private), guardian(true)
 	return &net.Dialer{
@@ -87,7 +100,8 @@ func dialer(private bool, resolver *net.Resolver) *net.Dialer {
 	}
 }
 
-// check tells whether guard lets a connection through. relaxed is the one that allows private addresses.
+// check returns an error unless guard lets a connection to the address through. relaxed is the guard that allows
+// private addresses: if it would, the error names the setting that is the cure.
 func check(guard, relaxed *ssrf.Guardian, network, address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || slices.Contains(metadata(), target.Addr().Unmap()) {
@@ -103,8 +117,8 @@ func check(guard, relaxed *ssrf.Guardian, network, address string) error {
 	return fmt.Errorf("%w: %w", ErrProhibited, err)
 }
 
-// guardian allows every address that is reachable over the whole internet, and with private also those of this host
-// and of its own networks.
+// guardian returns a guard that allows every address that anybody on the internet can reach. With private it also
+// allows those of this host and those of private networks (RFC 1918, RFC 4193).
 func guardian(private bool) *ssrf.Guardian {
 	options := []ssrf.Option{ssrf.WithAnyPort()}
 	if private {
@@ -123,8 +137,8 @@ func guardian(private bool) *ssrf.Guardian {
 	return ssrf.New(options...)
 }
 
-// metadata lists the services that hand a machine's credentials to whoever asks from it and that lie in ranges which
-// are allowed otherwise. The rest of them are link-local or shared addresses.
+// metadata lists the services that hand the credentials of a machine to whoever asks from it, and that lie in ranges
+// which are allowed otherwise. All other such services are at link-local or shared addresses, which are never allowed.
 func metadata() []netip.Addr {
 	return []netip.Addr{
 		netip.MustParseAddr("168.63.129.16"), // Azure

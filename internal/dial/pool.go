@@ -6,18 +6,23 @@ import (
 	"time"
 )
 
+// sweepEvery is the time between two sweeps. So a connection that nobody uses is closed at the latest after idleTimeout
+// and a third.
 const sweepEvery = idleTimeout / 3
 
-// pool keeps idle connections. The one used last is taken first, so that those beyond need grow old.
+// pool keeps idle connections. It hands out the one that was used last, so that those which are more than needed stay
+// unused and are closed after idleTimeout. It is safe for concurrent use, and closes connections without holding its
+// mutex.
 type pool struct {
 	most int // per host
 
 	mu       sync.Mutex         // guards the fields below
 	conns    map[string][]*conn // by host, the longest idle first
-	sweeping bool               // a sweep is due
+	sweeping bool               // a timer will call sweep; none runs while nothing is idle
 }
 
-// take returns a connection that the server has not closed, nil if there is none.
+// take returns a connection that the server has not closed, nil if there is none. Those that it finds closed or too old
+// it drops.
 func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
@@ -28,6 +33,7 @@ func (p *pool) take(host string) *conn {
 	}
 }
 
+// pop removes and returns the connection that was used last, nil if there is none.
 func (p *pool) pop(host string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,12 +48,14 @@ func (p *pool) pop(host string) *conn {
 	return c
 }
 
+// put keeps a connection that its request is done with. It closes it if there are as many as may be kept.
 func (p *pool) put(c *conn) {
 	if !p.push(c) {
 		c.cut()
 	}
 }
 
+// push adds a connection and starts the sweeping if need be. It returns false if there are as many as may be kept.
 func (p *pool) push(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +71,7 @@ func (p *pool) push(c *conn) bool {
 	return true
 }
 
-// sweep closes what has been idle for too long, and comes back while anything is idle.
+// sweep closes what has been idle for too long. It is called by a timer, and sets the next one while anything is idle.
 func (p *pool) sweep() {
 	p.drop(time.Now().Add(-idleTimeout))
 	p.mu.Lock()
@@ -73,17 +81,19 @@ func (p *pool) sweep() {
 	}
 }
 
-// drop closes the connections that are idle since then or longer.
+// drop closes the connections that have been idle since then or longer.
 func (p *pool) drop(then time.Time) {
 	for _, c := range p.remove(then) {
 		c.cut()
 	}
 }
 
+// remove takes those connections out of the pool and returns them.
 func (p *pool) remove(then time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var old []*conn
+	// Those of one host stand in the order in which they became idle, so the old ones are at the front.
 	for host, conns := range p.conns {
 		n := 0
 		for n < len(conns) && !conns[n].since.After(then) {

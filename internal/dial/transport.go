@@ -11,19 +11,32 @@ import (
 	"time"
 )
 
-// maxSent is the largest body of a request, in bytes, that is written before the response is read. A server may refuse a
-// larger one before it has read it, which only who reads at the same time learns.
+// maxSent is the largest body of a request, in bytes, that is written before the response is read. A server may refuse
+// a larger body before it has read all of it. Whoever is still writing then does not see the refusal; only net/http,
+// which reads at the same time, does.
 const maxSent = 64 << 10
 
-// transport sends plain requests over connections of its own: whoever sends a request writes and reads by itself, which
-// spares the two goroutines that net/http keeps for every connection and the hand-overs to them. It repeats no request.
-// All other requests, those over TLS among them, it leaves to net/http.
+// transport is an http.RoundTripper. It sends plain requests over connections of its own:
+//
+//	RoundTrip ── not plain ──▶ net/http (TLS, large or streamed bodies, upgrades)
+//	    │ plain
+//	    ▼
+//	pool.take, or connect ──▶ conn.exchange ──▶ body, read by the caller ──▶ conn.release
+//	    ▲                     write, then read                                  │      │
+//	    └──────────── pool.put ◀──────────────── all was read, nothing is left ─┘      └──▶ closed
+//
+// The goroutine that sends a request writes and reads by itself. net/http keeps two goroutines for every connection
+// instead, and hands each request and response over to them; that time and memory is spared here.
+//
+// It never sends a request twice, not even if the connection turns out to be dead, because a tool call may have had its
+// effect. So it looks whether an idle connection is alive before it uses one.
 type transport struct {
-	rest   *http.Transport
-	dialer *net.Dialer
-	idle   pool
+	rest   *http.Transport // for requests that are not plain
+	dialer *net.Dialer     // checks addresses; rest has the same
+	idle   pool            // of own connections
 }
 
+// newTransport returns a transport that connects with d.
 func newTransport(d *net.Dialer) *transport {
 	return &transport{rest: newRest(d), dialer: d, idle: pool{most: maxIdle, conns: make(map[string][]*conn)}}
 }
@@ -34,21 +47,23 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.rest.RoundTrip(r)
 	}
 	if r.Body != nil {
-		defer func() { _ = r.Body.Close() }() // it lies in memory
+		defer func() { _ = r.Body.Close() }() // a body in memory has nothing to fail with
 	}
 	response, err := t.roundTrip(r)
 	if err != nil && r.Context().Err() != nil {
-		err = r.Context().Err() // which is why, whatever broke first
+		err = r.Context().Err() // the end of the context cuts the connection, so whatever broke, this is why
 	}
 	return response, err
 }
 
-// CloseIdleConnections closes the connections that no request uses now.
+// CloseIdleConnections closes the connections that no request uses now. http.Client looks for a method of this name.
 func (t *transport) CloseIdleConnections() {
 	t.idle.drop(time.Now())
 	t.rest.CloseIdleConnections()
 }
 
+// roundTrip sends a plain request, over an idle connection if there is one. The end of the request's context closes the
+// connection, until the response is read.
 func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	if err := ctx.Err(); err != nil {
@@ -75,6 +90,7 @@ func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// connect opens a connection to the host of an http URL.
 func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error) {
 	port := target.Port()
 	if port == "" {
@@ -83,27 +99,32 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	dialed, err := t.dialer.DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
 	if err != nil {
 		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-			err = context.DeadlineExceeded // the dialer has a clock of its own, which may be ahead of the context's
+			// The dialer has a timer of its own for the deadline of ctx. It may fire before that of ctx, with another
+			// error.
+			err = context.DeadlineExceeded
 		}
 		return nil, err
 	}
 	c := &conn{Conn: dialed, host: target.Host, home: &t.idle}
-	c.cut = func() { _ = dialed.Close() } // whoever waits for it learns of it
+	c.cut = func() { _ = dialed.Close() } // whoever waits for the connection gets the error
 	c.in = bufio.NewReader(c)
 	if raw, ok := dialed.(syscall.Conn); ok {
-		c.raw, _ = raw.SyscallConn() // without it, it is used once
+		c.raw, _ = raw.SyscallConn() // without raw, alive says no, so the connection is used once
 	}
 	return c, nil
 }
 
-// plain tells whether a request is all usual: unencrypted, its body in memory and not large, and nothing in it
-// that is not a valid part of a request or that asks for more than one response. What is not valid net/http refuses.
+// plain tells whether transport may send a request by itself. It may if the request is unencrypted, its body is in
+// memory and not large, and everything in it is a valid part of a request: nothing in it can begin a header or a
+// request of its own. Methods and headers that lead to more than one response, or to something else than one, are not
+// plain either. net/http sends all others, or refuses them if they are not valid.
 func plain(r *http.Request) bool {
 	u := r.URL
 	if u == nil || u.Scheme != "http" || u.Opaque != "" || !isHost(u.Host) || r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
 		strings.ContainsAny(u.RawQuery, " \t") || r.Method != "" && !isToken(r.Method) || r.Method == http.MethodConnect {
 		return false
 	}
+	// A body in memory is known by GetBody, which http.NewRequest sets for the readers of bytes and strings.
 	if r.Close || r.Trailer != nil || r.TransferEncoding != nil || hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > maxSent || r.GetBody == nil) {
 		return false
 	}
@@ -124,15 +145,18 @@ func plain(r *http.Request) bool {
 	return true
 }
 
+// hasBody tells whether r has a body. Requests without one have nil or http.NoBody.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// isHost tells whether s is a usual name or address, with or without a port.
+// isHost tells whether s consists of what names, addresses and ports consist of. What is more unusual is left to
+// net/http.
 func isHost(s string) bool { return consistsOf(s, "-._:[]") }
 
 // isToken tells whether s may be a method or the name of a header.
 // https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(s string) bool { return consistsOf(s, "!#$%&'*+-.^_`|~") }
 
+// consistsOf tells whether s consists of ASCII letters, digits and marks. The empty text does not.
 func consistsOf(s, marks string) bool {
 	for i := range len(s) {
 		c := s[i]

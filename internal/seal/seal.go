@@ -1,5 +1,11 @@
-// Package seal makes tokens that only this gateway can read: session ids, cursors, requestState. AES-256-GCM under a
-// ring of keys, newest first. It knows nothing of what a token holds or how long it is good.
+// Package seal makes tokens that only this gateway can read: session ids, cursors, requestState. A client carries such
+// a token for the gateway and brings it back, so that the gateway, or another replica with the same keys, need not
+// remember what is in it. Who carries a token can neither read it nor change it, nor use it for another purpose than it
+// was made for. This package does not know what a token holds, whose it is or how long it is good; its callers put that
+// into the text or the purpose and check it.
+//
+// Tokens are encrypted and authenticated with AES-256-GCM under a ring of keys, newest first. So keys can be rotated:
+// the newest seals, and older ones still open what they sealed until they are taken out of the ring.
 package seal
 
 import (
@@ -15,24 +21,33 @@ import (
 	"sync"
 )
 
-// MaxLength is the longest token, in bytes of its text form.
+// MaxLength is the longest token that Seal makes and Open takes, in bytes. It keeps tokens short enough for HTTP
+// headers, in which session ids travel.
 const MaxLength = 512
 
-// MaxPlain is the longest text that fits a token, in bytes.
+// MaxPlain is the longest text that Seal takes, in bytes: what fits a token of MaxLength.
 const MaxPlain = MaxLength/4*3 - overhead
 
 // MaxLong is the longest text that SealLong takes, in bytes.
 const MaxLong = 65 << 10
 
-// KeySize is the length of a key in bytes.
+// KeySize is the length of a key in bytes, that of AES-256.
 const KeySize = 32
 
-// ErrInvalid is the one error for a token that is malformed, forged, sealed for another purpose or under an unknown
-// key.
+// ErrInvalid is the one error for a token that is malformed, forged, sealed for another purpose or under a key that is
+// not in the ring. It does not say which: only somebody who tries out tokens would gain by that.
 var ErrInvalid = errors.New("invalid token")
 
-// A token is, in unpadded URL-safe base64, the header (a version byte and the key's id), the nonce, and the ciphertext
-// with its tag. Header and purpose are authenticated with it. Nonces are random: a key is good for 2^32 tokens.
+// A token is this, in URL-safe base64 without padding; sizes are in bytes:
+//
+//	version 1 │ key id 3 │ nonce 12 │ ciphertext, as long as the text │ tag 16
+//
+// The first two are the header. They and the purpose are not encrypted but authenticated with the rest, so a token
+// opens only under the same ones; the purpose is not part of the token. The key id says which key of the ring to try.
+// It is short, and two keys may share one: then both are tried.
+//
+// Nonces are random. With the same key, a nonce that comes twice would give away both texts, so a key should seal no
+// more than 2^32 tokens: NIST SP 800-38D section 8.3.
 const (
 	version    = 1
 	idSize     = 3
@@ -42,17 +57,19 @@ const (
 	overhead   = headerSize + nonceSize + tagSize
 )
 
-// Ring seals and opens. It is safe for concurrent use.
+// Ring seals and opens tokens. It never changes, and is safe for concurrent use.
 type Ring struct {
-	keys []key
+	keys []key // newest first, at least one
 }
 
+// key is a secret made ready for use, with the header of the tokens that it seals.
 type key struct {
 	header [headerSize]byte
 	aead   cipher.AEAD
 }
 
-// NewRing returns a ring of 32-byte keys, newest first: the first seals, all open.
+// NewRing returns a ring of keys of KeySize bytes, newest first: the first seals, all open. Errors name the place of a
+// key and say nothing of what is in it.
 func NewRing(keys ...[]byte) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("a key ring needs a key")
@@ -68,10 +85,11 @@ func NewRing(keys ...[]byte) (*Ring, error) {
 	return ring, nil
 }
 
-// RandomRing returns a ring of one fresh key.
+// RandomRing returns a ring of one fresh key that nobody else has. What it seals is worth nothing after a restart and
+// at other replicas.
 func RandomRing() *Ring {
 	secret := make([]byte, KeySize)
-	_, _ = rand.Read(secret) // never returns an error
+	_, _ = rand.Read(secret) // crypto/rand never returns an error, it ends the program instead
 	k, err := newKey(secret)
 	if err != nil {
 		panic(err) // the size is right
@@ -79,6 +97,8 @@ func RandomRing() *Ring {
 	return &Ring{keys: []key{k}}
 }
 
+// newKey makes a secret ready for use. The id of the key is the beginning of a hash, so it is the same at every replica
+// and tells nothing of the key.
 func newKey(secret []byte) (key, error) {
 	if len(secret) != KeySize {
 		return key{}, fmt.Errorf("%d bytes, want %d", len(secret), KeySize)
@@ -97,8 +117,8 @@ func newKey(secret []byte) (key, error) {
 	return k, nil
 }
 
-// ParseKeys reads a key file: one base64 (standard alphabet, 32 bytes) key per line, newest first; blank lines and
-// lines that begin with # are skipped. Errors name the line and nothing of what is in it.
+// ParseKeys reads a key file: one key a line, newest first, each KeySize bytes in base64 with the standard alphabet and
+// padding. Blank lines and lines that begin with # are skipped. Errors name the line and say nothing of what is in it.
 func ParseKeys(data []byte) ([][]byte, error) {
 	var keys [][]byte
 	number := 0
@@ -125,12 +145,13 @@ func ParseKeys(data []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// scratch holds what one Seal or Open needs besides its output. A long token outgrows its arrays.
+// scratch is the memory for one Seal or Open, except for what it returns. A token of SealLong does not fit the arrays
+// and gets memory of its own.
 type scratch struct {
-	text   [MaxLength]byte
-	token  [MaxLength]byte // decoded
-	bound  []byte          // what is authenticated beside the text
-	buffer [128]byte       // first room for bound
+	text   [MaxLength]byte // of the token, in base64
+	token  [MaxLength]byte // the same decoded
+	bound  []byte          // what is authenticated beside the text, see bind
+	buffer [128]byte       // where bound begins; a long purpose moves it elsewhere
 }
 
 var scratches = sync.Pool{New: func() any {
@@ -139,16 +160,19 @@ var scratches = sync.Pool{New: func() any {
 	return s
 }}
 
-// Seal returns plain as a URL-safe token of visible ASCII, bound to purpose. plain over MaxPlain is an error.
+// Seal returns plain as a token of visible ASCII that is safe in URLs and headers. Open returns plain again for the
+// same purpose only. Each Seal of the same text gives another token. The error says that plain is over MaxPlain.
 func (r *Ring) Seal(purpose string, plain []byte) (string, error) {
 	return r.seal(purpose, plain, MaxPlain)
 }
 
-// SealLong is Seal for text up to MaxLong, whose token is no longer an id. A purpose uses the one or the other.
+// SealLong is Seal for text up to MaxLong. What it seals only OpenLong opens, since the token may be longer than Open
+// takes. So each purpose uses either the short or the long functions.
 func (r *Ring) SealLong(purpose string, plain []byte) (string, error) {
 	return r.seal(purpose, plain, MaxLong)
 }
 
+// seal seals text of at most limit bytes.
 func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	if len(plain) > limit {
 		return "", fmt.Errorf("%d bytes to seal, the limit is %d", len(plain), limit)
@@ -159,12 +183,13 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	token := append(s.token[:0], k.header[:]...)
 	token = token[:headerSize+nonceSize]
 	nonce := token[headerSize:]
-	_, _ = rand.Read(nonce) // never returns an error
+	_, _ = rand.Read(nonce) // see RandomRing
 	token = k.aead.Seal(token, nonce, plain, s.bind(k, purpose))
 	return string(base64.RawURLEncoding.AppendEncode(s.text[:0], token)), nil
 }
 
-// Open returns what was sealed for the same purpose. The error is ErrInvalid.
+// Open returns the text that Seal was given for the same purpose. The token may come from anyone. The error is
+// ErrInvalid.
 func (r *Ring) Open(purpose, token string) ([]byte, error) {
 	return r.open(purpose, token, MaxLength)
 }
@@ -174,8 +199,10 @@ func (r *Ring) OpenLong(purpose, token string) ([]byte, error) {
 	return r.open(purpose, token, base64.RawURLEncoding.EncodedLen(MaxLong+overhead))
 }
 
+// open opens a token of at most limit bytes. Longer ones are refused before any work is done for them.
 func (r *Ring) open(purpose, token string, limit int) ([]byte, error) {
-	if len(token) > limit || strings.ContainsAny(token, "\r\n") { // the decoder skips line breaks
+	// The decoder skips line breaks and would so accept several spellings of one token.
+	if len(token) > limit || strings.ContainsAny(token, "\r\n") {
 		return nil, ErrInvalid
 	}
 	s := scratches.Get().(*scratch)
@@ -198,7 +225,8 @@ func (r *Ring) open(purpose, token string, limit int) ([]byte, error) {
 	return nil, ErrInvalid
 }
 
-// bind returns what is authenticated beside the text: the header and the purpose.
+// bind returns what is authenticated beside the text: the header and the purpose. The header has a fixed size, so no
+// two purposes give the same bytes. They are valid until the next bind.
 func (s *scratch) bind(k *key, purpose string) []byte {
 	s.bound = append(append(s.bound[:0], k.header[:]...), purpose...)
 	return s.bound

@@ -1,5 +1,7 @@
-// Package sse reads and writes event streams as the HTML standard defines them. It knows nothing of what the events
-// carry.
+// Package sse reads and writes event streams (text/event-stream) as the HTML standard defines them. The gateway does
+// both: it reads the streams of servers and writes those of its clients. This package knows nothing of what the events
+// carry, nor of HTTP: it takes a reader and appends to bytes. sse.go has the event and how it is written, read.go how a
+// stream is read.
 //
 // https://html.spec.whatwg.org/multipage/server-sent-events.html
 package sse
@@ -9,18 +11,21 @@ import (
 	"time"
 )
 
-// Event is one event. Data of several data lines is joined by line breaks.
+// Event is one event of a stream. In the zero Event nothing is set; Append writes it as an empty line, which readers
+// ignore.
 type Event struct {
-	Type  string // "" means message
-	ID    string
-	HasID bool          // the event carried an id field; only then Append writes one
-	Data  []byte        // nil: no data field. Of a read event: valid until the next one is read
-	Retry time.Duration // zero: not said; whole milliseconds
+	Type  string // the event field; "" means "message"
+	ID    string // the id field, if HasID
+	HasID bool   // there is an id field; an empty one differs from none, since it resets the client's last event id
+	// Data is the text of the data fields, joined by LF if there are several. Nil means that there is none, which
+	// differs from an empty one. The data of an event that was read is valid until the next one is read.
+	Data  []byte
+	Retry time.Duration // how long a client should wait before it reconnects, in whole milliseconds; zero: not said
 }
 
-// Append appends the event to dst. Data that holds line breaks of its own is written as several data fields, so that
-// nothing in it can pass for a field; a reader gets each of its line breaks as LF. CR, LF and NUL in ID and Type are
-// left out.
+// Append appends the event to dst. If Data has line breaks of its own, each of its lines becomes a data field, so that
+// nothing in it can pass for another field or end the event; a reader gets each line break as LF, whichever it was. CR,
+// LF and NUL in ID and Type are left out for the same reason.
 func Append(dst []byte, e Event) []byte {
 	if e.HasID {
 		dst = appendField(dst, "id: ", e.ID)
@@ -37,11 +42,13 @@ func Append(dst []byte, e Event) []byte {
 	return append(dst, '\n')
 }
 
-// AppendComment appends a comment, which keeps a silent stream alive.
+// AppendComment appends a comment, which readers ignore. It keeps a stream alive that has nothing to say: proxies close
+// connections that are silent.
 func AppendComment(dst []byte, text string) []byte {
 	return append(appendLines(dst, ": ", []byte(text)), '\n')
 }
 
+// appendField appends a field whose value must stand in one line.
 func appendField(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
 	for i := range len(value) {
@@ -52,7 +59,7 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(dst, '\n')
 }
 
-// appendLines appends each line of text behind prefix.
+// appendLines appends each line of text behind prefix, an empty last one included.
 func appendLines(dst []byte, prefix string, text []byte) []byte {
 	for {
 		end := lineEnd(text)

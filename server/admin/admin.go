@@ -1,5 +1,6 @@
-// Package admin answers the operator: is the process alive, is it ready, how much did it do. It is served on a
-// listener of its own, never to clients, and knows nothing of where its answers come from.
+// Package admin answers the operator, and the programs that watch for the operator: is the process alive, is it ready,
+// how much did it do? It serves HTTP on a listener of its own, which clients must never reach: nobody is asked for a
+// token here. It knows nothing of where its answers come from; Config brings them.
 package admin
 
 import (
@@ -7,30 +8,37 @@ import (
 	"net/http"
 )
 
-// View is what the operator's listener shows. It is made anew for every request.
+// View is what /readyz shows, as JSON. It is made anew for every request.
 type View struct {
+	// Ready says whether load balancers should send requests. What the config's View returns may be overruled: a
+	// gateway that drains or has Problems is never shown as ready.
 	Ready    bool     `json:"ready"`
-	Draining bool     `json:"draining,omitempty"`
-	Problems []string `json:"problems,omitempty"` // why it is not ready, beyond starting and draining
-	Warnings []string `json:"warnings,omitempty"` // a refused reload, a dead upstream, tools left out
+	Draining bool     `json:"draining,omitempty"` // it is stopping and takes nothing new
+	Problems []string `json:"problems,omitempty"` // why it is not ready, other than that it starts or drains
+	// Warnings are what the operator should mend although requests are served: a refused reload, a dead upstream, tools
+	// that are left out.
+	Warnings []string `json:"warnings,omitempty"`
 
-	Servers map[string]Server `json:"servers,omitempty"` // that the gateway connects to, by name
+	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
 }
 
-// Server is what a server costs at the moment.
+// Server is what a server behind the gateway costs at the moment.
 type Server struct {
-	Processes int `json:"processes"` // that the gateway started, without those that they start
-	Sessions  int `json:"sessions"`  // with a server of an older revision, the one that only lists included
+	Processes int `json:"processes"` // that the gateway started; their own children are not counted
+	Sessions  int `json:"sessions"`  // with a server of the legacy era, including the one that only fetches its lists
 }
 
 // Config of the listener. Every field is required.
 type Config struct {
-	Metrics http.Handler
-	View    func() View
+	Metrics http.Handler // serves /metrics
+	View    func() View  // called for every /readyz, by several goroutines at once; it must be quick
 }
 
-// Handler returns the operator's handler: /metrics, /healthz (the process lives) and /readyz (it serves, also with
-// warnings).
+// Handler returns the handler of the operator's listener.
+//
+//	/metrics  what Config.Metrics serves
+//	/healthz  200 as long as the process lives, for whoever would restart it; it says nothing of readiness
+//	/readyz   the View: 200 if it is ready, also with warnings, otherwise 503
 func Handler(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
@@ -41,6 +49,7 @@ func Handler(cfg Config) http.Handler {
 	return mux
 }
 
+// writeView answers with view as JSON.
 func writeView(w http.ResponseWriter, view View) {
 	view.Ready = view.Ready && !view.Draining && len(view.Problems) == 0
 	body, err := json.Marshal(view)
@@ -55,6 +64,7 @@ func writeView(w http.ResponseWriter, view View) {
 	write(w, status, body)
 }
 
+// write answers with a JSON body and a line break. Nothing may cache it: it is true only now.
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

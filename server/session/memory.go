@@ -7,61 +7,73 @@ import (
 	"time"
 )
 
-// What an event and a stream count for beside their data, in bytes.
+// What an event and a stream cost in memory beside their data, in bytes, roughly. Without it, a great many small or
+// empty ones would cost nothing and have no bound.
 const (
 	eventCost  = 128
 	streamCost = 512
 )
 
-// What is remembered of sessions without streams: that they ended, and what was kept.
+// Bounds of what is remembered of sessions that have no streams: that they have ended, and the texts of Keep.
 const (
-	maxRest  = 24 * time.Hour
-	maxEnded = 100_000 // sessions
+	maxRest  = 24 * time.Hour // since the session was last used
+	maxEnded = 100_000        // sessions that have ended
 )
 
 // MemoryConfig bounds a Memory. A zero field means its default.
 type MemoryConfig struct {
-	Count int              // events kept of one stream; zero: 1000
-	Bytes int              // kept of one stream, the newest event not counted; zero: 1 MiB
-	Age   time.Duration    // of an event, and of a stream that nobody reads; zero: 5 m
-	Total int              // bytes of all streams; zero: 256 MiB
-	Now   func() time.Time // zero: time.Now
+	Count int // events that are kept of one stream; zero: 1000
+	// Bytes are kept of one stream. The newest event does not count: it may be an answer that is larger, and a client
+	// that lost its connection must get it nevertheless. Zero: 1 MiB.
+	Bytes int
+	Age   time.Duration    // how long an event is kept, and a stream that nobody reads; zero: 5 m
+	Total int              // bytes of all streams together; zero: 256 MiB
+	Now   func() time.Time // nil: time.Now
 }
 
-// Memory is a Log in this process. It is safe for concurrent use.
+// Memory is a Log in the memory of this process, for a gateway with one replica. It is safe for concurrent use.
+//
+// It has no goroutine: each Append, Find and End sweeps away what is too old. A reader that waits holds only a channel,
+// which the session closes at its next event, whichever stream that is of.
 type Memory struct {
 	config MemoryConfig
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
-	byAge    *list.List // of *memoryStream, the one longest untouched first
-	ended    []string   // names of sessions, the one that ended first at the front
-	bytes    int
-	swept    time.Time
+	byAge    *list.List // of *memoryStream; the one that was not used for the longest time is first
+	ended    []string   // names of sessions that have ended and are in sessions; the one that ended first is first
+	bytes    int        // of all streams
+	swept    time.Time  // when sweep last looked
 }
 
 var _ Log = (*Memory)(nil)
 
+// memorySession is one session. One that has ended is still there, without streams and texts, so that an event which
+// comes late does not open it again.
 type memorySession struct {
-	sequence uint64 // of the newest event of any of its streams, so that an id is never used twice
-	streams  map[string]*memoryStream
-	kept     map[string]string
-	wake     chan struct{} // closed at the next event or the end; nil while nobody waits
+	// sequence is that of the newest event of any of its streams. All streams count together, so that an id is not used
+	// twice even if a stream is dropped and begins anew under its name.
+	sequence uint64
+	streams  map[string]*memoryStream // by name
+	kept     map[string]string        // texts of Keep by name; nil: none
+	wake     chan struct{}            // closed at the next event or the end; nil: nobody waits
 	ended    bool
-	touched  time.Time
+	touched  time.Time // when it was last used
 }
 
+// memoryStream is one stream, with those of its events that were not dropped.
 type memoryStream struct {
 	session *memorySession
 	name    string
-	events  []memoryEvent
-	floor   uint64 // highest sequence that was dropped
-	bytes   int
-	last    bool // its last event was appended
-	touched time.Time
-	place   *list.Element // in byAge
+	events  []memoryEvent // in order of sequence
+	floor   uint64        // sequence of the newest event that was dropped; zero: none was
+	bytes   int           // that it costs, itself included
+	last    bool          // its last event was appended
+	touched time.Time     // when it was last read or appended to
+	place   *list.Element // in Memory.byAge
 }
 
+// memoryEvent is one event and when it came.
 type memoryEvent struct {
 	sequence uint64
 	data     []byte
@@ -187,7 +199,7 @@ func (m *Memory) Kept(_ context.Context, session, name string) (string, error) {
 	return s.kept[name], nil
 }
 
-// End implements Log. The name stays taken, so that an event that comes late does not open it again.
+// End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.
 func (m *Memory) End(_ context.Context, session string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +224,8 @@ func (m *Memory) End(_ context.Context, session string) error {
 	return nil
 }
 
-// open returns the stream, new when it must be, nil when its session has ended.
+// open returns a stream, which it makes if it is not there. It is nil if the session has ended. It counts as a use of
+// both. m.mu must be held.
 func (m *Memory) open(session, stream string, now time.Time) *memoryStream {
 	owner := m.sessions[session]
 	if owner == nil {
@@ -235,12 +248,14 @@ func (m *Memory) open(session, stream string, now time.Time) *memoryStream {
 	return s
 }
 
+// grow adds n bytes, which may be negative, to what a stream costs. m.mu must be held.
 func (m *Memory) grow(s *memoryStream, n int) {
 	s.bytes += n
 	m.bytes += n
 }
 
-// trim drops the oldest events of a stream beyond its bounds, but never the newest.
+// trim drops the oldest events of a stream until it is within its bounds. It never drops the newest one. m.mu must be
+// held.
 func (m *Memory) trim(s *memoryStream, now time.Time) {
 	oldest := now.Add(-m.config.Age)
 	for len(s.events) > 1 {
@@ -251,20 +266,23 @@ func (m *Memory) trim(s *memoryStream, now time.Time) {
 	}
 }
 
+// dropOldest drops the oldest event of a stream. m.mu must be held.
 func (m *Memory) dropOldest(s *memoryStream) {
 	event := s.events[0]
-	s.events[0] = memoryEvent{}
+	s.events[0] = memoryEvent{} // or the array behind the slice would keep the data alive
 	s.events = s.events[1:]
 	s.floor = event.sequence
 	m.grow(s, -len(event.data)-eventCost)
 }
 
-// shrink drops what is longest untouched until all streams together fit. A stream in use keeps its newest event.
+// shrink drops whole streams, first the one that was not used for the longest time, until all together fit into Total.
+// Of the stream that was just appended to it drops single events, and never the newest: that would lose an answer that
+// nobody has read yet. m.mu must be held.
 func (m *Memory) shrink() {
 	for e := m.byAge.Front(); e != nil && m.bytes > m.config.Total; {
 		s := e.Value.(*memoryStream)
 		e = e.Next()
-		if e == nil { // the stream just appended to
+		if e == nil { // s is the last in byAge, so it is the stream that was just appended to
 			for len(s.events) > 1 && m.bytes > m.config.Total {
 				m.dropOldest(s)
 			}
@@ -274,15 +292,17 @@ func (m *Memory) shrink() {
 	}
 }
 
-// drop forgets a stream. Its readers find that out when they read again.
+// drop forgets a stream. Its readers are not woken. If they read again after an event of it, they get ErrUnknown; a
+// reader that has read nothing yet finds a new, empty stream. m.mu must be held.
 func (m *Memory) drop(s *memoryStream) {
 	m.bytes -= s.bytes
 	m.byAge.Remove(s.place)
 	delete(s.session.streams, s.name)
 }
 
-// sweep forgets streams that nobody touched for the age of events, and sessions that have none and were left alone for
-// longer than any session may live. It looks at most ten times in that age.
+// sweep forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and were
+// not used for longer than any session may live. It looks at most ten times within that age, because it goes through
+// all sessions. m.mu must be held.
 func (m *Memory) sweep(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
@@ -307,7 +327,7 @@ func (m *Memory) sweep(now time.Time) {
 	}
 }
 
-// after returns the events with a higher sequence.
+// after returns the events whose sequence is higher.
 func (s *memoryStream) after(sequence uint64) []Event {
 	var events []Event
 	for _, e := range s.events {
@@ -318,8 +338,10 @@ func (s *memoryStream) after(sequence uint64) []Event {
 	return events
 }
 
-// has tells whether everything after the event with that sequence is still here: it is the newest of those dropped, or
-// one that is kept.
+// has tells whether every event after the one with that sequence is still here. That is so if the event itself is kept,
+// or if it is the newest of those that were dropped. Sequence 0 stands for the beginning, which is the floor as long as
+// nothing was dropped. It is not enough that the sequence is above the floor: streams of a session share the numbers,
+// so such a number may be that of another stream's event.
 func (s *memoryStream) has(sequence uint64) bool {
 	if sequence == s.floor {
 		return true
@@ -332,9 +354,10 @@ func (s *memoryStream) has(sequence uint64) bool {
 	return false
 }
 
-// newest returns what the newest event counts for.
+// newest returns how many bytes the newest event costs. There must be one.
 func (s *memoryStream) newest() int { return len(s.events[len(s.events)-1].data) + eventCost }
 
+// waiter returns a channel that is closed at the next event of the session, or at its end.
 func (s *memorySession) waiter() <-chan struct{} {
 	if s.wake == nil {
 		s.wake = make(chan struct{})
@@ -342,6 +365,7 @@ func (s *memorySession) waiter() <-chan struct{} {
 	return s.wake
 }
 
+// rouse wakes all who wait for the session. Those whose stream has nothing new read in vain and wait again.
 func (s *memorySession) rouse() {
 	if s.wake != nil {
 		close(s.wake)

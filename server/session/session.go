@@ -1,6 +1,17 @@
-// Package session keeps what legacy sessions must remember: the events of their streams, so that whoever holds a
-// connection can send them, and a client whose connection broke can have them again. It knows nothing of who owns a
-// session or of what the events say.
+// Package session answers: what has been said in this session? It keeps what sessions of the legacy era must remember.
+// That is mainly the events of their streams, so that whichever replica holds a client's connection can send them, and
+// a client whose connection broke can have them again. It deliberately does not know who owns a session, what the
+// events say, or that HTTP carries them: whoever asks has checked that the session is the caller's.
+//
+// A session consists of streams, and a stream of events. Two sides meet in a Log and need not know each other:
+//
+//	a call, a question, news ── Append ──▶ stream ── Read ──▶ whoever holds the connection
+//	                                         ▲                (waits until "more" is closed, then reads again)
+//	a client that comes back ──── Find ──────┘
+//
+// Nothing is opened: a session or a stream begins when it is first named. It ends by its last event or by End, and what
+// is too old or too much is dropped. This file has the Log and the form of ids; memory.go implements it for one
+// process.
 package session
 
 import (
@@ -12,47 +23,56 @@ import (
 
 // Event is one message of a stream.
 type Event struct {
-	ID   string // stream and sequence; unique in the session
-	Data []byte // JSON in one line; empty only when Last, for a stream that ends without a message. Shared: do not modify
-	Last bool   // nothing follows on this stream
+	ID string // the name of the stream, "-" and a sequence number; unique in the session
+	// Data is JSON in one line. It is empty only if Last is true, for a stream that ends without a message. It is
+	// shared: do not modify it.
+	Data []byte
+	Last bool // nothing follows on this stream
 }
 
-// ErrUnknown is the error for a session, stream or event that is not, or no longer, there.
+// ErrUnknown is the one error for a session, stream or event that is not there, or no longer there. It does not say
+// which, since a client must not learn what others have.
 var ErrUnknown = errors.New("unknown stream or event")
 
-// Log keeps the events of streams, bounded in count, bytes and age. A stream's name is made of letters and digits and
-// is used once in the life of a session; a session's name is used once at all. Implementations are safe for concurrent
-// use.
+// Log keeps the events of streams, bounded in count, bytes and age. Callers choose the names: that of a stream consists
+// of letters and digits and is used for one stream in the life of a session, and that of a session is never used again.
+// A session that is not known is one without streams, not an error. Other errors than ErrUnknown mean that the store
+// failed; Memory has none. Implementations are safe for concurrent use.
 type Log interface {
-	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown when the session or the stream has
-	// ended: of two that append the last event, one succeeds.
+	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown if the session or the stream has
+	// ended. So if two append what each takes for the last event, exactly one of them succeeds: that decides, for
+	// example, which of two answers to one question counts. data is kept, and must not be modified.
 	Append(ctx context.Context, session, stream string, data []byte, last bool) (id string, err error)
-	// Read returns the events after the one with id after ("" = from the beginning) that are there now. more is closed
-	// when there may be others; it is nil when the stream ends with these. The error is ErrUnknown when the session has
-	// ended, or when events between after and the oldest one that is left are gone. Whoever reads at least once within
-	// the age of events keeps the stream.
+	// Read returns the events that are there now and follow the one with the id after; "" means from the beginning.
+	// more is closed when there may be others, which is when to read again; it is nil if the stream ends with these.
+	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone: to go on then would
+	// leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
 	Read(ctx context.Context, session, stream, after string) (events []Event, more <-chan struct{}, err error)
-	// Find returns the stream of the event with that id, which may come from anyone. The error is ErrUnknown, also when
-	// what followed the event is gone.
+	// Find returns the stream of the event with that id, for a client that wants to go on after it. The id may come
+	// from anyone. The error is ErrUnknown, also if an event that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session, event string) (stream string, err error)
-	// Keep keeps a short text of a session under a name, in place of what it had, for a day or until the session ends.
-	// The error is ErrUnknown when the session has ended.
+	// Keep keeps a short text of a session under a name, for a day or until the session ends. It replaces the text that
+	// the name had. The error is ErrUnknown if the session has ended.
 	Keep(ctx context.Context, session, name, text string) error
-	// Kept returns the text of that name, "" when there is none. The error is ErrUnknown when the session has ended.
+	// Kept returns the text of that name, "" if there is none. The error is ErrUnknown if the session has ended.
 	Kept(ctx context.Context, session, name string) (text string, err error)
-	// End forgets a session and wakes its readers. It stays ended for a day, which is longer than its id lives, but for
-	// the oldest of very many.
+	// End forgets a session and wakes its readers, who then get ErrUnknown. The session stays ended for a day, longer
+	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
+	// forgotten.
 	End(ctx context.Context, session string) error
 }
 
-// FirstID returns the id that stands before the first event of a stream.
+// FirstID returns the id that stands before the first event of a stream. A client that has it can ask for everything
+// that follows, and Find with it tells whether a stream has begun and is still whole.
 func FirstID(stream string) string { return eventID(stream, 0) }
 
+// eventID returns the id of the event with that sequence number. The first event of a session has number 1.
 func eventID(stream string, sequence uint64) string {
 	return stream + "-" + strconv.FormatUint(sequence, 10)
 }
 
-// parseID takes an event's id apart. Only the one spelling that eventID gives is an id.
+// parseID takes the id of an event apart. It accepts only the one spelling that eventID gives, so that no event has two
+// ids.
 func parseID(id string) (stream string, sequence uint64, ok bool) {
 	stream, digits, found := strings.Cut(id, "-")
 	if !found || stream == "" || len(id) > 64 {

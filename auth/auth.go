@@ -1,5 +1,17 @@
-// Package auth answers one question: whose token is this? It knows issuers, keys and claims, and nothing of tenants'
-// policy: it says who, never what they may do.
+// Package auth answers one question: whose token is this? It knows issuers, keys and claims. It deliberately knows
+// nothing of a tenant's policy: it says who calls, never what they may do.
+//
+//	Verify ──▶ cache: was this very token verified before, and does that still hold?
+//	   │ no
+//	   ▼
+//	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal
+//	form only    keys: source   signature        claims
+//
+// auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
+// is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
+// configured for their issuer. Keys come from a source: keyset.go for those that do not change, remote.go for a set
+// that is fetched. keys.go, secret.go and jwks.go read keys and refuse weak ones. cache.go remembers verified tokens,
+// principal.go says who a caller is, and sign.go makes tokens for trials.
 package auth
 
 import (
@@ -17,60 +29,71 @@ import (
 const MaxLifetime = 24 * time.Hour
 
 const (
-	leeway           = 30 * time.Second // that clocks may differ
-	defaultCacheSize = 10_000
+	leeway           = 30 * time.Second // how much the clocks of issuer and gateway may differ
+	defaultCacheSize = 10_000           // tokens
 )
 
-// Issuer is one source of tokens that is believed.
+// Issuer is one source of tokens that is believed. Every field is required unless its comment says otherwise.
 type Issuer struct {
-	Issuer         string   // exact iss
-	Algorithms     []string // JWS names allowed; a key only serves algorithms of its own type
-	Audiences      []string // at least one must be in aud
-	Tenant         string   // tenant of every token of this issuer; or TenantClaim with TenantsAllowed
+	Issuer     string   // the iss claim of its tokens, compared byte for byte
+	Algorithms []string // JWS names that are allowed, such as RS256; of these a key serves only those of its own type
+	Audiences  []string // a token must have at least one of them in its aud claim
+
+	// Who the tenant is: either Tenant for every token of this issuer, or the claim that TenantClaim names. A claim is
+	// believed only if its value is in TenantsAllowed, because an issuer must not be able to speak for tenants of
+	// others.
+	Tenant         string
 	TenantClaim    string
 	TenantsAllowed []string
-	ScopeClaim     string // "" means "scope"
+
+	ScopeClaim string // the claim that has the scopes; "" means "scope"
 
 	// Exactly one source of keys.
 	Keys    []Key  // from a file: public keys, or one shared secret
-	JWKS    []byte // a key set from a file
-	JWKSURL string // a key set fetched with Config.Client while Run runs, and again when keys rotate
+	JWKS    []byte // the text of a key set from a file
+	JWKSURL string // the address of a key set, which is fetched while Run runs, and again when keys change
 }
 
 // Config is what a Verifier needs.
 type Config struct {
-	Issuers   []Issuer
-	Client    *http.Client     // fetches key sets; required when an issuer has a JWKSURL. Its redirects are not followed
-	Now       func() time.Time // zero: time.Now
-	CacheSize int              // verified tokens remembered; zero: 10,000
-	Logger    *slog.Logger     // key sets that could not be fetched; nil: nowhere
+	Issuers []Issuer
+	// Client fetches key sets. It is required if an issuer has a JWKSURL. Redirects are not followed and cookies not
+	// kept, whatever it would do itself.
+	Client    *http.Client
+	Now       func() time.Time // nil: time.Now
+	CacheSize int              // how many verified tokens are remembered; zero: 10,000
+	Logger    *slog.Logger     // told of key sets that could not be fetched; nil: nobody is
 }
 
-// Error says why a token was refused. Reason is one word of ours, for logs and metrics; its text is for operators, not
-// for the caller. Neither it nor its cause holds any part of the token, and of its fields those do that say so.
+// Error says why a token was refused. Its text is for operators, not for the caller. The text and the cause hold no
+// part of the token; of the fields, those hold some whose comments say so.
 type Error struct {
-	Reason string // missing, scheme, malformed, algorithm, key, signature, issuer, audience, expired, early, lifetime, tenant, claims, unavailable
-	Err    error  // may be nil
+	// Reason is one word for logs and metrics: missing, scheme, malformed, algorithm, key, signature, issuer, audience,
+	// expired, early, lifetime, tenant, claims or unavailable.
+	Reason string
+	Err    error // the cause; may be nil
 
-	// Issuer is whose key signed the token, as it is configured. It is empty while no signature was verified: then
-	// nothing in the token is known to be true, and a caller that is told more than that learns by trying.
+	// Issuer is the configured name of the issuer whose key signed the token. It is empty if no signature was verified:
+	// then nothing in the token is known to be true. A caller who is told anything about such a token could learn by
+	// trying what is configured here.
 	Issuer string
-	// Claimed is whose the token says it is, where Issuer is empty and the token has a form. An issuer that is not known is
-	// named only when it has the form of an address: any other text may be something that was not meant to be shown, a
-	// secret in the wrong place for instance. Anybody may have written it: it is of any length, has any characters, and
-	// serves to find out what was sent, nothing else.
+	// Claimed is the issuer that the token names, if Issuer is empty and the token could be read. Anybody may have
+	// written it: it is of any length, has any characters, and serves to find out what was sent, nothing else. An
+	// issuer that is not configured is named only if it has the form of an address. Any other text may be something
+	// that was not meant to be shown, such as a secret in the wrong place.
 	Claimed string
-	// Audience is what a token with Reason audience says that it is for, and Expected what its issuer is configured with.
-	// Audience is the issuer's choice: of any length, and with any characters. Both are shared: do not modify.
+	// Audience and Expected are set only if Reason is audience. Audience is what the token says that it is for. It is
+	// the issuer's choice, of any length and with any characters. Expected is what is configured for the issuer. Both
+	// are shared: do not modify.
 	Audience, Expected []string
 }
 
 func (e *Error) Error() string { return "token refused: " + e.Reason }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, nil if there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
-// claiming returns err with whose the token says it is.
+// claiming returns a copy of err that says which issuer the token names.
 func claiming(err error, issuer string) error {
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -99,7 +122,7 @@ func refuse(reason, detail string) error {
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	issuers  map[string]*issuer // by exact iss; never changed
-	remotes  []*remote
+	remotes  []*remote          // those of the issuers' key sources that Run must fetch
 	now      func() time.Time
 	verified *cache
 }
@@ -129,7 +152,8 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// add adds the issuers of cfg and returns all their faults at once.
+// add adds the issuers of cfg. It returns the faults of all of them at once, so that an operator need not find one
+// after the other.
 func (v *Verifier) add(cfg Config) error {
 	var faults []error
 	for i := range cfg.Issuers {
@@ -151,8 +175,8 @@ func (v *Verifier) add(cfg Config) error {
 	return errors.Join(faults...)
 }
 
-// Run keeps fetched key sets fresh until ctx ends, and then waits for the fetches under way. It is called once; without
-// it, no key set is fetched and tokens that need one are refused as unavailable.
+// Run keeps key sets fresh that are fetched, until ctx ends. Then it waits for the fetches under way. It is called
+// once. Without it no key set is fetched, and tokens that need one are refused as unavailable.
 func (v *Verifier) Run(ctx context.Context) error {
 	var fetchers sync.WaitGroup
 	for _, r := range v.remotes {
@@ -163,7 +187,8 @@ func (v *Verifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Verify returns whose token it is. Errors are *Error. It waits, no longer than ctx, for a key set that is being fetched.
+// Verify returns whose token it is. The token may come from anyone. Errors are *Error. If the key set of its issuer is
+// being fetched it may wait for that, up to ten seconds and no longer than ctx.
 func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) {
 	if err := fits(token); err != nil {
 		return Principal{}, err
@@ -181,8 +206,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	return fresh.principal, nil
 }
 
-// verify verifies a token that is not remembered. The order of its checks says least to those who hold no key:
-// form, issuer, algorithm, key and signature come before anything is said about claims.
+// verify verifies a token that is not remembered. The order of its checks is chosen so that somebody who has no key
+// learns least: form, issuer, algorithm, key and signature come before anything is said about the claims.
 func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*entry, error) {
 	p, err := parse(token)
 	if err != nil {

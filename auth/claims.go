@@ -9,22 +9,24 @@ import (
 )
 
 const (
-	maxEarly = 60 * time.Second // how far in the future a token may say it was issued
-	lastDate = 253402300799     // seconds since 1970 of the end of the year 9999
+	maxEarly = 60 * time.Second // how far in the future the time may be at which a token says it was issued
+	lastDate = 253402300799     // the end of the year 9999, in seconds since 1970
 )
 
-// claims are what a token says, of the right types, believed by nobody yet.
+// claims are what a token says. They are of the right types, but nobody has checked yet that they are true.
 type claims struct {
 	issuer    string
 	subject   string
 	clientID  string
 	audience  []string
-	expires   time.Time
-	notBefore time.Time // zero: not said
-	issued    time.Time // zero: not said
-	all       []strictjson.Member
+	expires   time.Time           // zero: not said
+	notBefore time.Time           // zero: not said
+	issued    time.Time           // zero: not said
+	all       []strictjson.Member // every claim, for those that the configuration names
 }
 
+// readClaims reads the claims of a token. It checks types and sizes only, because the signature is not verified yet.
+// Only iss is required already, since without it there is no key to verify with.
 func readClaims(data []byte) (claims, error) {
 	all, err := members(data, "iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "client_id", "scope")
 	if err != nil {
@@ -67,7 +69,7 @@ func readClaims(data []byte) (claims, error) {
 	return c, nil
 }
 
-// complete checks that the token says what it must.
+// complete returns an *Error unless the claims that every token must have are there.
 func (c *claims) complete() error {
 	if c.subject == "" || len(c.audience) == 0 || c.expires.IsZero() {
 		return refuse("claims", "sub, aud and exp are needed")
@@ -75,8 +77,9 @@ func (c *claims) complete() error {
 	return nil
 }
 
-// timely checks what the library does not: when the token was issued and how long it lives. A token that does not say
-// when it was issued may have been issued now, by a clock that is ahead by the leeway.
+// timely checks what the library does not: when the token was issued, and how long it lives. A token that does not say
+// when it was issued is taken as issued now, by a clock that is ahead by the leeway. That is the kindest reading: any
+// earlier time would make its life longer.
 func (c *claims) timely(now time.Time) error {
 	if c.issued.After(now.Add(maxEarly)) {
 		return refuse("early", "issued in the future")
@@ -91,7 +94,7 @@ func (c *claims) timely(now time.Time) error {
 	return nil
 }
 
-// member returns the value of the claim of that exact name, nil when there is none.
+// member returns the JSON value of the claim with exactly that name, nil if there is none.
 func (c *claims) member(name string) []byte {
 	for _, m := range c.all {
 		if m.Name == name {
@@ -101,7 +104,7 @@ func (c *claims) member(name string) []byte {
 	return nil
 }
 
-// text returns the JSON string in value.
+// text returns the text of value, and false if value is not a JSON string.
 func text(value []byte) (string, bool) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", false
@@ -110,13 +113,13 @@ func text(value []byte) (string, bool) {
 	return s, err == nil
 }
 
-// name returns the JSON string in value when it may name somebody.
+// name returns the text of value, and false if value is not a JSON string or too long to name somebody.
 func name(value []byte) (string, bool) {
 	s, ok := text(value)
 	return s, ok && len(s) <= maxName
 }
 
-// texts returns the elements of the JSON array of strings in value.
+// texts returns the elements of value, and false if value is not a JSON array of strings.
 func texts(value []byte) ([]string, bool) {
 	if len(value) == 0 || value[0] != '[' {
 		return nil, false
@@ -136,7 +139,7 @@ func texts(value []byte) ([]string, bool) {
 	return list, true
 }
 
-// audience returns aud, which is one string or an array of them: RFC 7519 section 4.1.3.
+// audience returns the value of aud, which is one string or an array of strings: RFC 7519 section 4.1.3.
 func audience(value []byte) ([]string, bool) {
 	if one, ok := text(value); ok {
 		return []string{one}, one != ""
@@ -144,7 +147,8 @@ func audience(value []byte) ([]string, bool) {
 	return texts(value)
 }
 
-// words returns the words of a scope claim: text with blanks between them, or an array. No claim is no words.
+// words returns the words of a scope claim, which is a text with blanks between them (RFC 8693 section 4.2) or, as some
+// issuers write it, an array. A claim that is absent has no words.
 func words(value []byte) ([]string, bool) {
 	if value == nil {
 		return nil, true
@@ -155,7 +159,7 @@ func words(value []byte) ([]string, bool) {
 	return texts(value)
 }
 
-// date returns a NumericDate, RFC 7519 section 2, in whole seconds.
+// date returns the time of a NumericDate (RFC 7519 section 2), rounded down to whole seconds.
 func date(value []byte) (time.Time, bool) {
 	seconds, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || seconds < 0 || seconds > lastDate {

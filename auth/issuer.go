@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// issuer is an Issuer made ready.
+// issuer is a configured Issuer whose faults were checked and whose keys are ready. It never changes; its keys may.
 type issuer struct {
 	name           string
 	algorithms     []string
@@ -23,6 +23,7 @@ type issuer struct {
 	keys           source
 }
 
+// newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is the Config that it is part of.
 func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 	if err := errors.Join(checkNames(cfg), checkTenant(cfg)); err != nil {
 		return nil, err
@@ -48,6 +49,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 	return made, nil
 }
 
+// checkNames returns all faults of an issuer's name, algorithms and audiences.
 func checkNames(cfg *Issuer) error {
 	var faults []error
 	if cfg.Issuer == "" {
@@ -67,6 +69,7 @@ func checkNames(cfg *Issuer) error {
 	return errors.Join(faults...)
 }
 
+// checkTenant returns an error unless it is said in exactly one way which tenant the issuer's tokens are for.
 func checkTenant(cfg *Issuer) error {
 	switch {
 	case cfg.Tenant != "" && (cfg.TenantClaim != "" || len(cfg.TenantsAllowed) > 0):
@@ -81,6 +84,7 @@ func checkTenant(cfg *Issuer) error {
 	return nil
 }
 
+// newSource returns the one source of keys that the issuer has.
 func newSource(cfg *Issuer, all *Config) (source, error) {
 	given := 0
 	for _, is := range []bool{len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""} {
@@ -106,6 +110,7 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	return newRemote(cfg, all), nil
 }
 
+// checkAddress returns an error unless the address is one that a key set can be fetched from.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -117,8 +122,9 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// find returns the keys that may have signed p, and the set they are from. When the set does not know p's key it is
-// fetched again, if it can be and its turn has come.
+// find returns the keys that may have signed p, and the set that they are from. If the set does not know p's key id,
+// the keys may have changed: it is fetched again, if it can be and the last time is long enough ago. The reason of the
+// error is unavailable if it is not known whether the key exists, because the set could not be fetched.
 func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*keySet, []crypto.PublicKey, error) {
 	if !slices.Contains(i.algorithms, p.algorithm) {
 		return nil, nil, &Error{Reason: "algorithm"}
@@ -142,7 +148,8 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	return set, keys, nil
 }
 
-// accept returns whom claims speak for whose signature was verified, when they are for us, timely and complete.
+// accept returns whom the claims speak for, if they are complete, timely and meant for us. Their signature must have
+// been verified.
 func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
 	if err := c.complete(); err != nil {
 		return Principal{}, err
@@ -156,13 +163,14 @@ func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
 	return i.principal(c)
 }
 
-// attributed returns an error of accept with what the signature makes certain.
+// attributed returns an error of accept with what the verified signature makes certain: the issuer and, if the audience
+// is the fault, both audiences.
 func (i *issuer) attributed(err error, c *claims) error {
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err
 	}
-	known := *refused
+	known := *refused // others may share the error
 	known.Issuer = i.name
 	if known.Reason == "audience" {
 		known.Audience, known.Expected = c.audience, i.audiences
@@ -170,7 +178,7 @@ func (i *issuer) attributed(err error, c *claims) error {
 	return &known
 }
 
-// principal returns whom verified claims speak for.
+// principal returns whom verified claims speak for. The error names the tenant or the scopes as the fault.
 func (i *issuer) principal(c *claims) (Principal, error) {
 	tenant := i.tenant
 	if i.tenantClaim != "" {

@@ -16,12 +16,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// maxSet is the length of a key set in bytes.
+// maxSet is the longest text of a key set, in bytes.
 const maxSet = 256 << 10
 
+// errNoSet says that a text is no key set. It is the one error for that, because the reason may quote the text.
 var errNoSet = errors.New("not a JWK Set")
 
-// jwk is a key as RFC 7517 section 4 and RFC 7518 section 6 write it; private parts and certificates are not read.
+// jwk is a key as RFC 7517 section 4 and RFC 7518 section 6 write it. Private parts and certificates are not read.
 type jwk struct {
 	Type       string   `json:"kty"`
 	Use        string   `json:"use"`
@@ -36,8 +37,9 @@ type jwk struct {
 	Secret     string   `json:"k"`
 }
 
-// parseSet reads a JWK Set. Keys that are not for verifying tokens, or not fit for it, are left out, as RFC 7517 section
-// 5 asks; secrets are read only from a file of our own.
+// parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit for it, are left out, as RFC
+// 7517 section 5 asks. Shared secrets are read only if secrets is true, which it is for a file of our own: from an
+// address, everybody could read them.
 func parseSet(data []byte, secrets bool) (*keySet, error) {
 	elements, err := setElements(data)
 	if err != nil {
@@ -56,6 +58,7 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 	return set, set.check()
 }
 
+// setElements returns the elements of the set's member keys, each a JSON value.
 func setElements(data []byte) ([][]byte, error) {
 	if len(data) > maxSet {
 		return nil, fmt.Errorf("more than %d bytes", maxSet)
@@ -81,7 +84,8 @@ func setElements(data []byte) ([][]byte, error) {
 	return elements, nil
 }
 
-// verifying returns the key when it is one that verifies tokens.
+// verifying returns the key ready for use. It is false if the key is declared for something else than verifying
+// signatures, or is not fit for that. A key that names an algorithm serves that one alone.
 func (k *jwk) verifying() (verifying, bool) {
 	if k.Use != "" && k.Use != "sig" || k.Operations != nil && !slices.Contains(k.Operations, "verify") || len(k.ID) > maxName {
 		return verifying{}, false
@@ -100,7 +104,7 @@ func (k *jwk) verifying() (verifying, bool) {
 	return verifying{id: k.ID, public: public, algorithms: served}, true
 }
 
-// public returns the key itself, nil when it cannot be read.
+// public returns the key itself, nil if it cannot be read.
 func (k *jwk) public() crypto.PublicKey {
 	switch k.Type {
 	case "RSA":
@@ -117,6 +121,7 @@ func (k *jwk) public() crypto.PublicKey {
 	return nil
 }
 
+// rsa returns an RSA key. An exponent that does not fit 31 bits is refused, because an int may have no more.
 func (k *jwk) rsa() crypto.PublicKey {
 	e := new(big.Int).SetBytes(unbase64(k.Exponent))
 	if e.BitLen() > 31 {
@@ -125,6 +130,7 @@ func (k *jwk) rsa() crypto.PublicKey {
 	return &rsa.PublicKey{N: new(big.Int).SetBytes(unbase64(k.Modulus)), E: int(e.Int64())}
 }
 
+// ecdsa returns an ECDSA key. The coordinates must have their full length: RFC 7518 section 6.2.1.2.
 func (k *jwk) ecdsa() crypto.PublicKey {
 	var curve elliptic.Curve
 	switch k.Curve {
@@ -141,6 +147,7 @@ func (k *jwk) ecdsa() crypto.PublicKey {
 	if size := (curve.Params().BitSize + 7) / 8; len(x) != size || len(y) != size {
 		return nil
 	}
+	// 4 is how SEC 1 section 2.3.3 marks a point that is not compressed.
 	public, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
 	if err != nil {
 		return nil
@@ -148,7 +155,7 @@ func (k *jwk) ecdsa() crypto.PublicKey {
 	return public
 }
 
-// unbase64 returns the bytes of base64url text, none when it is not.
+// unbase64 returns the bytes of base64url text, nil if it is no such text. Whoever uses them finds nil too short.
 func unbase64(text string) []byte {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {

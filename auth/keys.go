@@ -14,18 +14,24 @@ import (
 )
 
 const (
-	minRSA = 2048 // bits; RFC 7518 section 3.3
-	maxRSA = 8192 // bits; more costs more than it is worth
+	minRSA = 2048 // bits: RFC 7518 section 3.3
+	maxRSA = 8192 // bits; a longer key costs more time than it is worth
 )
 
-// Key verifies (and, when Private is set, signs) tokens of one issuer.
+// Key verifies the tokens of one issuer and, if Private is set, signs them.
 type Key struct {
-	ID      string            // kid; "" matches a token without kid, and any kid when it is the issuer's only key
-	Public  crypto.PublicKey  // *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey, or []byte for HMAC
-	Private crypto.PrivateKey // nil: verifies only. For HMAC the secret again
+	// ID is the key id, which a token names in its kid. "" is the key of tokens without kid and, if it is the issuer's
+	// only key, of all its tokens.
+	ID string
+	// Public is a *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey or, for HMAC, a shared secret as []byte.
+	Public crypto.PublicKey
+	// Private is the private part, and of a shared secret the same bytes again. Nil: the key only verifies.
+	Private crypto.PrivateKey
 }
 
-// algorithms returns the JWS algorithms that a public key or secret serves. An error says why it serves none.
+// algorithms returns the JWS algorithms that a public key or secret serves. The algorithm of a token must be among
+// those of its key: a token that names HS256 must never be verified with a public RSA key as the secret. The error says
+// why the key serves none.
 func algorithms(public crypto.PublicKey) ([]string, error) {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -48,6 +54,7 @@ func algorithms(public crypto.PublicKey) ([]string, error) {
 	return nil, fmt.Errorf("a key of a kind that signs no tokens: %T", public)
 }
 
+// checkRSA returns an error if the key is too weak, too large or impossible: a modulus is odd, and so is the exponent.
 func checkRSA(key *rsa.PublicKey) error {
 	if key == nil || key.N == nil || key.N.Sign() <= 0 {
 		return errors.New("no RSA key")
@@ -61,6 +68,7 @@ func checkRSA(key *rsa.PublicKey) error {
 	return nil
 }
 
+// curveAlgorithms returns the one algorithm that belongs to the curve of the key.
 func curveAlgorithms(key *ecdsa.PublicKey) ([]string, error) {
 	if key == nil || key.Curve == nil {
 		return nil, errors.New("no ECDSA key")
@@ -79,7 +87,7 @@ func curveAlgorithms(key *ecdsa.PublicKey) ([]string, error) {
 	return nil, errors.New("an ECDSA key on a curve that signs no tokens")
 }
 
-// secretAlgorithms returns the algorithms whose hash is no longer than the secret: RFC 7518 section 3.2.
+// secretAlgorithms returns the algorithms whose hash is not longer than the secret, as RFC 7518 section 3.2 asks.
 func secretAlgorithms(secret []byte) ([]string, error) {
 	if err := checkSecret(secret); err != nil {
 		return nil, err
@@ -94,11 +102,13 @@ func secretAlgorithms(secret []byte) ([]string, error) {
 	return served, nil
 }
 
-// ParseKeys reads the PEM file of a public or private key (PKIX, PKCS#1, PKCS#8, SEC 1), or a certificate. Several in one
-// file are several keys; a private key and its certificate are one. Whether a certificate is valid is not asked.
+// ParseKeys reads a PEM file of public keys, private keys or certificates (PKIX, PKCS#1, PKCS#8, SEC 1, X.509). It may
+// hold several; a private key together with its public key or certificate is one key. It does not ask whether a
+// certificate is valid: the operator has put it there. Errors say nothing of what is in the file.
 func ParseKeys(text []byte) ([]Key, error) {
 	var keys []Key
 	begun := bytes.Count(text, []byte("-----BEGIN "))
+	// pem.Decode skips a damaged block without a word. Counting the beginnings shows that it did.
 	for begun > 0 {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -125,7 +135,7 @@ func ParseKeys(text []byte) ([]Key, error) {
 	return keys, nil
 }
 
-// merge adds key, or its private part when its public part is there already.
+// merge adds key to keys. If one of them has the same public part, it only takes over the private part.
 func merge(keys []Key, key Key) []Key {
 	public, ok := key.Public.(interface{ Equal(crypto.PublicKey) bool })
 	for i := range keys {
@@ -139,7 +149,7 @@ func merge(keys []Key, key Key) []Key {
 	return append(keys, key)
 }
 
-// parseBlock reads one key. Errors of the parsers are not repeated: they may quote the file.
+// parseBlock reads one key. Errors of the parsers are not passed on, because they may quote the file.
 func parseBlock(block *pem.Block) (Key, error) {
 	var key any
 	var err error

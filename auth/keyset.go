@@ -11,34 +11,37 @@ import (
 )
 
 const (
-	maxKeys     = 50 // in a set
-	maxSameName = 4  // of one name: each of them is tried
+	maxKeys     = 50 // of a set
+	maxSameName = 4  // of one key id; a token that names it is tried with each of them
 )
 
-// source is where an issuer's keys come from: a file or an address.
+// source is where the keys of an issuer come from: the config (fixed) or an address (remote). Implementations are safe
+// for concurrent use.
 type source interface {
-	// current returns the keys to use now, nil when there are none that may still be used.
+	// current returns the keys to use now, nil if there are none, or none that may still be used. It does not wait.
 	current(now time.Time) *keySet
-	// refresh looks for a key of that name anew, if there is anywhere to look. An error means that it could not look.
+	// refresh looks anew for a key with that id, if there is anywhere to look. It may wait. An error means that it
+	// could not look, so that it is not known whether there is such a key.
 	refresh(ctx context.Context, keyID string) error
 }
 
-// keySet are the keys of an issuer at one time. It is never changed.
+// keySet is the keys of an issuer at one time. It is never changed once others can see it.
 type keySet struct {
 	keys       []verifying
 	generation uint64    // differs when the keys differ, within one source
-	digest     [32]byte  // of the text it was read from
-	until      time.Time // no longer used after it; zero: used forever
+	digest     [32]byte  // SHA-256 of the text that it was read from; zero: it was not read from a text
+	until      time.Time // when it may no longer be used; only remote looks at it
 }
 
-// verifying is one public key or secret with the algorithms it serves.
+// verifying is one public key or secret with the algorithms that it serves.
 type verifying struct {
-	id         string
+	id         string // as in Key
 	public     crypto.PublicKey
 	algorithms []string
 }
 
-// find returns the keys that go by that name and serve the algorithm, and whether any key goes by that name.
+// find returns the keys that go by that id and serve the algorithm. known tells whether any key goes by that id,
+// whatever it serves. A nil set has no keys.
 func (s *keySet) find(id, algorithm string) (keys []crypto.PublicKey, known bool) {
 	if s == nil {
 		return nil, false
@@ -55,7 +58,7 @@ func (s *keySet) find(id, algorithm string) (keys []crypto.PublicKey, known bool
 	return keys, known
 }
 
-// check returns an error when the set costs too much to use.
+// check returns an error if the set costs too much to use.
 func (s *keySet) check() error {
 	if len(s.keys) > maxKeys {
 		return fmt.Errorf("more than %d keys", maxKeys)
@@ -69,16 +72,17 @@ func (s *keySet) check() error {
 	return nil
 }
 
-// serves reports whether a key of the set serves one of the algorithms.
+// serves tells whether a key of the set serves one of the algorithms.
 func (s *keySet) serves(algorithms []string) bool {
 	return slices.ContainsFunc(s.keys, func(key verifying) bool { return key.serves(algorithms) })
 }
 
+// serves tells whether the key serves one of the algorithms.
 func (k verifying) serves(algorithms []string) bool {
 	return slices.ContainsFunc(algorithms, func(name string) bool { return slices.Contains(k.algorithms, name) })
 }
 
-// fixed is a source of keys that do not change.
+// fixed is a source of keys that do not change while the gateway has this config.
 type fixed struct{ set *keySet }
 
 var _ source = fixed{}
@@ -86,7 +90,8 @@ var _ source = fixed{}
 func (f fixed) current(time.Time) *keySet             { return f.set }
 func (f fixed) refresh(context.Context, string) error { return nil }
 
-// newFixed makes a source of keys. All must be fit for one of the algorithms.
+// newFixed returns a source of keys. Each of them must serve one of the allowed algorithms, since a key that the
+// operator gives and that is never used is a mistake.
 func newFixed(keys []Key, allowed []string) (source, error) {
 	set := &keySet{}
 	for i, key := range keys {
@@ -109,7 +114,8 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	return fixed{set}, nil
 }
 
-// newFixedSet makes a source of the key set in a file. At least one key must be fit for one of the algorithms.
+// newFixedSet returns a source of the key set in a file. At least one key must serve one of the allowed algorithms: the
+// set is made by the issuer and may have keys for other purposes.
 func newFixedSet(data []byte, allowed []string) (source, error) {
 	set, err := parseSet(data, true)
 	if err != nil {
@@ -121,7 +127,7 @@ func newFixedSet(data []byte, allowed []string) (source, error) {
 	return fixed{set}, nil
 }
 
-// pairs reports whether the two parts of a key belong together.
+// pairs tells whether the two parts of a key belong together.
 func pairs(key Key) bool {
 	switch private := key.Private.(type) {
 	case []byte:

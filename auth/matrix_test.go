@@ -18,7 +18,8 @@ type raw string
 
 func (r raw) String() string { return string(r) }
 
-// TestT42TokenMatrix shows each known attack on tokens refused for the right reason, and what is odd but right accepted.
+// TestT42TokenMatrix shows each known attack on tokens refused for the right reason, and what is odd but right
+// accepted.
 func TestT42TokenMatrix(t *testing.T) {
 	private := rsaKey()
 	key := keyOf("k1", private)

@@ -11,17 +11,18 @@ type Principal struct {
 	Issuer   string
 	Subject  string   // unique only together with Issuer
 	ClientID string   // azp or client_id; may be empty
-	TenantID string   // from the issuer's configuration, or from a claim that the issuer may set
+	TenantID string   // from the issuer's configuration, or from a claim whose value the configuration allows
 	Scopes   []string // shared: do not modify
 	Expiry   time.Time
 }
 
 // User is the person or program behind a principal, whatever client it uses. Limits are per user: the client id is the
-// client's own choice, so whoever counted by it could be had to count anew. It is comparable.
+// client's own choice, so somebody who is counted by it could begin anew by choosing another one. User is comparable.
 type User struct{ TenantID, Issuer, Subject string }
 
-// Owner is a user together with the client. What is kept for a caller between two requests is of one owner: a session,
-// a call that waits for an answer, a task. Another client of the same user is somebody else there. It is comparable.
+// Owner is a user together with the client that it uses. Whatever is kept for a caller between two requests belongs to
+// one owner: a session, a call that waits for an answer, a task. Another client of the same user cannot reach it. Owner
+// is comparable.
 type Owner struct {
 	User
 
@@ -34,17 +35,18 @@ func (p *Principal) User() User { return User{p.TenantID, p.Issuer, p.Subject} }
 // Owner returns the owner of what is kept for p.
 func (p *Principal) Owner() Owner { return Owner{p.User(), p.ClientID} }
 
-// Key returns a text that no other user has. Tenants and issuers are of the config and hold no NUL; only the subject,
-// which comes last, may.
+// Key returns a text that no other user has. Names of tenants and issuers come from the config and hold no NUL. A
+// subject may, but it comes last, so it cannot pass for one of them.
 func (u User) Key() string { return u.TenantID + "\x00" + u.Issuer + "\x00" + u.Subject }
 
 // Digest returns a digest that no other owner has, of the same size however long the names are. It stands in sealed
-// texts that clients bring back, so it must stay the same from one version of the gateway to the next.
+// texts that clients bring back later, perhaps to a newer version of the gateway, so it must stay the same in all
+// versions.
 func (o Owner) Digest() [sha256.Size]byte {
 	var buffer [256]byte
 	text := buffer[:0]
 	for _, part := range [...]string{o.TenantID, o.Issuer, o.Subject, o.ClientID} {
-		text = binary.AppendUvarint(text, uint64(len(part))) // or two owners could give one text
+		text = binary.AppendUvarint(text, uint64(len(part))) // without lengths, two owners could give one text
 		text = append(text, part...)
 	}
 	return sha256.Sum256(text)

@@ -15,14 +15,17 @@ import (
 )
 
 const (
-	minPause     = 30 * time.Second // between two fetches of one set
-	freshFor     = 10 * time.Minute // then it is fetched in the background
-	staleFor     = 24 * time.Hour   // how long the last set serves when no other can be had
+	minPause     = 30 * time.Second // between two fetches of one set, whoever asks
+	freshFor     = 10 * time.Minute // after which a set is fetched again without being asked for
+	staleFor     = 24 * time.Hour   // how long the last set serves while no other can be had
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
-	maxAbsent    = 1024             // key names remembered as absent
-	fetchTimeout = 5 * time.Second
-	waitTimeout  = 10 * time.Second // for a fetch that somebody else makes
-	maxWaiting   = 32               // who may wait for one set at once: anybody can, without a good token
+	maxAbsent    = 1024             // key ids that are remembered as absent
+	fetchTimeout = 5 * time.Second  // of one fetch
+	waitTimeout  = 10 * time.Second // how long a request waits for a fetch
+
+	// maxWaiting is how many requests may wait for one set at the same time. It needs no good token to make a request
+	// wait: an unknown key id does. Without a bound a flood of them would fill the gateway with requests that wait.
+	maxWaiting = 32
 )
 
 var (
@@ -31,27 +34,38 @@ var (
 	errCrowded = errors.New("too many wait for the key set")
 )
 
-// remote is a key set at an address. Its goroutine, run, makes all fetches; others ask for one and wait.
+// remote is a source whose key set is at an address. Its goroutine, run, makes all fetches, so there is never more than
+// one at a time; requests ask for a fetch and wait for it. A fetch that is wanted or under way is a flight:
+//
+//	         request: join, or timer: begin              land, stop
+//	no flight ───────────────────────▶ flight ─────────────────────▶ no flight
+//	         if minPause has passed      │  run fetches              set or failure is new,
+//	                                     └─ further requests join    all who wait go on
+//
+// Anybody can send a token with an unknown key id, so everything that such a token can cause is bounded: fetches by
+// minPause, those who wait by maxWaiting, and the key ids that are remembered by maxAbsent.
 type remote struct {
 	issuer string
 	url    string
 	client *http.Client
 	now    func() time.Time
 	logger *slog.Logger
-	wake   chan struct{} // holds one request for a fetch
-	set    atomic.Pointer[keySet]
+	wake   chan struct{}          // holds one request for a fetch
+	set    atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
 
 	mu      sync.Mutex           // guards the fields below; not held while fetching
 	flight  chan struct{}        // closed when the fetch that is wanted or under way has ended; nil: none is
-	tried   time.Time            // when a fetch was last wanted
-	failure error                // of the last fetch
-	waiting int                  // how many wait for the flight
-	absent  map[string]time.Time // names of keys that the set did not have, and when
-	stopped bool
+	tried   time.Time            // when the last flight began; zero: none has
+	failure error                // of the last fetch; nil: it succeeded, or there was none
+	waiting int                  // how many requests wait for a flight
+	absent  map[string]time.Time // key ids that the set did not have, and when they were looked for
+	stopped bool                 // run has ended, so nothing is fetched any more
 }
 
 var _ source = (*remote)(nil)
 
+// newRemote returns a source of the key set at the address of cfg. It fetches nothing before run runs. The client is a
+// copy that follows no redirects and keeps no cookies: keys come from the configured address and no other.
 func newRemote(cfg *Issuer, all *Config) *remote {
 	client := *all.Client
 	client.Jar = nil
@@ -67,6 +81,7 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 	}
 }
 
+// current implements source.
 func (r *remote) current(now time.Time) *keySet {
 	set := r.set.Load()
 	if set == nil || now.After(set.until) {
@@ -75,8 +90,9 @@ func (r *remote) current(now time.Time) *keySet {
 	return set
 }
 
-// refresh asks for a fetch, or joins the one under way, and waits for it. It returns at once when the key was missing a
-// moment ago, when the last fetch is too recent, when it failed and an older set serves, and when too many wait.
+// refresh implements source. It asks for a fetch, or joins the one under way, and waits for it. It returns at once if
+// the key was looked for a moment ago, if the last fetch is too recent, if the last fetch failed and an older set
+// serves, or if too many wait already.
 func (r *remote) refresh(ctx context.Context, keyID string) error {
 	flight, err := r.join(keyID)
 	if flight == nil {
@@ -95,8 +111,9 @@ func (r *remote) refresh(ctx context.Context, keyID string) error {
 	}
 }
 
-// join returns the fetch to wait for, until leave. Without one, the error says why, and is that of the last fetch if it
-// had one.
+// join returns the flight to wait for, and counts the caller among those who wait until it calls leave. If it returns
+// no flight, there is nothing to wait for and nothing to leave. The error then is that of the last fetch, nil if that
+// succeeded, or says that too many wait.
 func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,12 +127,12 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 		r.open()
 		select {
 		case r.wake <- struct{}{}:
-		default: // asked for already
+		default: // run has a request already
 		}
 	}
 	switch {
 	case r.failure != nil && r.current(r.now()) != nil:
-		return nil, r.failure // whoever cannot be reached is not waited for
+		return nil, r.failure // an issuer that could not be reached is asked in the background, and nobody waits for it
 	case r.waiting >= maxWaiting:
 		return nil, errCrowded
 	}
@@ -123,24 +140,26 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	return r.flight, nil
 }
 
+// leave ends the waiting of one who has joined.
 func (r *remote) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting--
 }
 
-// due reports whether the set may be fetched now. The caller holds mu.
+// due tells whether the set may be fetched now. r.mu must be held.
 func (r *remote) due() bool {
 	return !r.stopped && (r.tried.IsZero() || r.now().Sub(r.tried) >= minPause)
 }
 
-// open marks a fetch as wanted. The caller holds mu.
+// open begins a flight. r.mu must be held.
 func (r *remote) open() {
 	r.flight = make(chan struct{})
 	r.tried = r.now()
 }
 
-// outcome returns the error of the fetch that has just ended, and remembers a key that it did not bring.
+// outcome returns the error of the flight that has just ended. If the new set does not have the key either, that is
+// remembered for a while.
 func (r *remote) outcome(keyID string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +175,8 @@ func (r *remote) outcome(keyID string) error {
 	return nil
 }
 
-// run fetches the set now, when asked, and every now and then, until ctx ends.
+// run is the goroutine of the source. It fetches the set at once, whenever a request asks for it, and every now and
+// then, until ctx ends.
 func (r *remote) run(ctx context.Context) {
 	defer r.stop()
 	timer := time.NewTimer(0)
@@ -172,7 +192,7 @@ func (r *remote) run(ctx context.Context) {
 	}
 }
 
-// renew fetches the set if it is wanted or due, and returns when to do so again.
+// renew fetches the set if a request wants it or its time has come. It returns how long to wait before the next time.
 func (r *remote) renew(ctx context.Context) time.Duration {
 	if !r.begin() {
 		return jittered(minPause)
@@ -188,7 +208,7 @@ func (r *remote) renew(ctx context.Context) time.Duration {
 	return jittered(freshFor)
 }
 
-// begin reports whether to fetch. The fetch serves whoever asked for one until now.
+// begin tells whether to fetch now. All requests that came until now are served by this one fetch.
 func (r *remote) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +225,8 @@ func (r *remote) begin() bool {
 	return true
 }
 
-// land publishes what was fetched and lets those go who wait for it. Keys that are not in the new set are gone.
+// land ends a flight: it publishes the set that was fetched, or keeps the old one after an error, and lets all who wait
+// go on. Keys that are not in a new set are no longer used from then on.
 func (r *remote) land(set *keySet, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +237,8 @@ func (r *remote) land(set *keySet, err error) {
 	r.close()
 }
 
-// publish replaces the set. The caller holds mu.
+// publish replaces the set. The generation changes only if the text has, so that verified tokens are not forgotten at
+// every fetch. r.mu must be held.
 func (r *remote) publish(set *keySet) {
 	set.until = r.now().Add(staleFor)
 	set.generation = 1
@@ -229,7 +251,7 @@ func (r *remote) publish(set *keySet) {
 	r.set.Store(set)
 }
 
-// close ends the flight. The caller holds mu.
+// close ends the flight if there is one. r.mu must be held.
 func (r *remote) close() {
 	if r.flight != nil {
 		close(r.flight)
@@ -237,6 +259,7 @@ func (r *remote) close() {
 	}
 }
 
+// stop ends the flight if there is one, and lets nobody begin another.
 func (r *remote) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +268,7 @@ func (r *remote) stop() {
 	r.close()
 }
 
-// fetch gets the set from its address. Errors do not repeat the address, which the operator knows and others need not.
+// fetch gets the set from its address. Errors do not repeat the address: the operator knows it, and others need not.
 func (r *remote) fetch(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -261,7 +284,7 @@ func (r *remote) fetch(ctx context.Context) (*keySet, error) {
 		}
 		return nil, fmt.Errorf("fetch key set: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // read as far as we want
+	defer func() { _ = response.Body.Close() }() // all that is wanted was read
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetch key set: status %d", response.StatusCode)
 	}
@@ -276,7 +299,7 @@ func (r *remote) fetch(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// jittered returns d and up to a fifth more, so that replicas do not fetch at once.
+// jittered returns d and up to a fifth more, at random, so that replicas which started together do not fetch together.
 func jittered(d time.Duration) time.Duration {
 	return d + rand.N(d/5) //nolint:gosec // spreading needs no secrecy
 }

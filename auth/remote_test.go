@@ -439,7 +439,8 @@ func TestWithoutRun(t *testing.T) {
 	})
 }
 
-// TestT43HostileAnswers serves, over a real connection, what is no key set; a good one at another address must not help.
+// TestT43HostileAnswers serves, over a real connection, what is no key set; a good one at another address must not
+// help.
 func TestT43HostileAnswers(t *testing.T) {
 	private := newEd()
 	key := keyOf("k", private)

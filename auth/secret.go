@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	minSecret   = 32 // bytes
-	minRest     = 16 // bytes that are neither a well-known word nor a run
-	minDistinct = 8  // different bytes among them
+	minSecret   = 32 // bytes: as long as the hash of HS256, RFC 7518 section 3.2
+	minRest     = 16 // bytes that are left without well-known words and runs
+	minDistinct = 8  // different bytes among those
 )
 
-// ParseSecret reads a shared secret from a file: at least 32 bytes, trailing line break cut, well-known and repetitive ones refused.
+// ParseSecret reads a shared secret from a file. One line break at the end is not part of it. It must have at least 32
+// bytes; well-known and repetitive ones are refused. Who has a token can try out secrets as fast as a machine can, so a
+// secret that can be guessed lets anybody make tokens.
 func ParseSecret(data []byte) (Key, error) {
 	secret, cut := bytes.CutSuffix(data, []byte("\n"))
 	if cut {
@@ -26,7 +28,8 @@ func ParseSecret(data []byte) (Key, error) {
 	return Key{Public: secret, Private: secret}, nil
 }
 
-// checkSecret returns why a secret can be guessed. The error says nothing of the secret.
+// checkSecret returns why a secret can be guessed, nil if it seems random. The error says nothing of the secret but its
+// length or period.
 func checkSecret(secret []byte) error {
 	if len(secret) < minSecret {
 		return fmt.Errorf("a shared secret of %d bytes; at least %d are needed", len(secret), minSecret)
@@ -41,7 +44,7 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// period returns after how many bytes text starts anew; its length when it never does.
+// period returns after how many bytes text repeats itself, and its length if it does not.
 func period(text []byte) int {
 	for p := 1; p <= len(text)/2; p++ {
 		if bytes.Equal(text[p:], text[:len(text)-p]) {
@@ -51,7 +54,7 @@ func period(text []byte) int {
 	return len(text)
 }
 
-// withoutWords cuts the words that guides, frameworks and hurried people use out of text.
+// withoutWords returns text in lower case without the words that guides, frameworks and people in a hurry use.
 func withoutWords(text string) string {
 	return strings.NewReplacer(
 		"your-256-bit-secret", "", "your-384-bit-secret", "", "your-512-bit-secret", "", "please", "", "replace", "",
@@ -65,7 +68,7 @@ func withoutWords(text string) string {
 	).Replace(strings.ToLower(text))
 }
 
-// withoutRuns cuts what goes on as the two bytes before it did: 0000, 12345, cba.
+// withoutRuns returns text without each byte that goes on as the two before it did, as in 0000, 12345 or cba.
 func withoutRuns(text string) string {
 	rest := make([]byte, 0, len(text))
 	for i := range len(text) {
@@ -76,6 +79,7 @@ func withoutRuns(text string) string {
 	return string(rest)
 }
 
+// distinct returns how many different bytes text has.
 func distinct(text string) int {
 	var seen [256]bool
 	count := 0

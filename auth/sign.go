@@ -11,14 +11,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Claims of a token to sign. What is zero is left out.
+// Claims are the claims of a token to sign. Those that are zero are left out.
 type Claims struct {
 	Issuer, Subject, Audience string
-	Extra                     map[string]any // tenant claim, scope; the claims above and below win over these
+	Extra                     map[string]any // further claims, such as tenant and scopes; the fields win over them
 	IssuedAt, Expiry          time.Time
 }
 
-// Sign signs claims with key.Private and the named algorithm, for trials.
+// Sign signs claims with key.Private and the named algorithm. It is for trials, such as the command that makes tokens.
+// It does not ask whether a Verifier would accept the token.
 func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	if key.Private == nil {
 		return "", errors.New("the key has no private part")
@@ -50,6 +51,7 @@ func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	return input + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
+// members returns the claims by name, as they go into the token.
 func (c Claims) members() map[string]any {
 	members := maps.Clone(c.Extra)
 	if members == nil {
@@ -68,6 +70,7 @@ func (c Claims) members() map[string]any {
 	return members
 }
 
+// encode returns the part of a token that holds these members: their JSON text in base64url.
 func encode(members map[string]any) (string, error) {
 	data, err := strictjson.Marshal(members)
 	if err != nil {

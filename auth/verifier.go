@@ -1,7 +1,7 @@
-// This file is the only door to github.com/golang-jwt/jwt/v5. What is dangerous about it: it ignores crit (RFC 7515
-// section 4.1.11) and b64 (RFC 7797), takes the last of two members of one name, has no bound on size or depth, skips
-// line breaks in base64url, and takes any salt length for PS256 and its kin. parse stands in front of it and refuses
-// all that; the library verifies signatures and claims.
+// This file is the only one that imports github.com/golang-jwt/jwt/v5. What is dangerous about that library: it ignores
+// crit (RFC 7515 section 4.1.11) and b64 (RFC 7797), takes the last of two members of one name, has no bound on size or
+// depth, skips line breaks in base64url, and accepts any salt length for PS256, PS384 and PS512. So its parser is not
+// used: parse reads tokens and refuses all that, and the library only verifies signatures and registered claims.
 
 package auth
 
@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	maxToken = 8 << 10 // bytes
-	maxName  = 255     // bytes of a subject, client id or key id; OpenID Connect Core 1.0 section 2 for sub
+	maxToken = 8 << 10 // bytes of a token
+	maxName  = 255     // bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0 section 2
 )
 
-// parsed is a token of good form of which nothing is verified yet.
+// parsed is a token that has the right form. Nothing in it is verified yet.
 type parsed struct {
 	algorithm string
 	keyID     string // "" when the header has no kid
 	claims    claims
-	input     string // what was signed
+	input     string // what was signed: the first two parts of the token and the dot between them
 	signature []byte
 }
 
-// fits refuses a token whose length alone says that it is none, before anything is done with it.
+// fits refuses a token that is missing or too long, before any work is done for it.
 func fits(token string) error {
 	if token == "" {
 		return &Error{Reason: "missing"}
@@ -42,7 +42,8 @@ func fits(token string) error {
 	return nil
 }
 
-// parse takes a token that fits apart and refuses every form that two parsers could read differently.
+// parse takes apart a token that fits. It refuses every form that two parsers could read differently: if two programs
+// disagree about what a token says, one can be played off against the other.
 func parse(token string) (*parsed, error) {
 	p, payload, err := takeApart(token)
 	if err != nil {
@@ -52,7 +53,7 @@ func parse(token string) (*parsed, error) {
 	return p, err
 }
 
-// takeApart returns a token without its claims, and their text.
+// takeApart returns a token without its claims, and the JSON text of the claims.
 func takeApart(token string) (*parsed, []byte, error) {
 	if strings.Count(token, ".") != 2 {
 		return nil, nil, refuse("malformed", "not three parts")
@@ -74,8 +75,8 @@ func takeApart(token string) (*parsed, []byte, error) {
 	return p, decoded[1], p.readHeader(decoded[0])
 }
 
-// readHeader takes alg and kid from the header. Keys and addresses of keys in it (jwk, jku, x5c, x5u) are ignored: keys
-// come from the configuration only.
+// readHeader takes alg and kid from the header. Keys in it and addresses of keys (jwk, jku, x5c, x5u) are ignored,
+// since whoever forges a token could put their own there: keys come from the configuration only.
 func (p *parsed) readHeader(data []byte) error {
 	members, err := members(data, "alg", "kid", "typ", "cty", "crit", "b64", "zip", "enc")
 	if err != nil {
@@ -104,18 +105,19 @@ func (p *parsed) readHeader(data []byte) error {
 	return nil
 }
 
-// isAccessToken reports whether typ leaves the token one for us: logout tokens, proofs of possession and the like name
-// theirs, see RFC 8725 section 3.11. Issuers that name none, or just JWT, are many.
+// isAccessToken tells whether typ allows that the token is an access token. Logout tokens, proofs of possession and the
+// like name a type of their own, so that nobody takes them for one: RFC 8725 section 3.11. Many issuers give access
+// tokens the type JWT or none.
 func isAccessToken(typ []byte) bool {
 	name, ok := text(typ)
 	name = strings.TrimPrefix(strings.ToLower(name), "application/")
 	return ok && (name == "jwt" || name == "at+jwt")
 }
 
-// members returns the members of a JSON object. It refuses names that are the same once folded, and those that fold to
-// one of the known names without being it.
+// members returns the members of a JSON object. It refuses two names that are the same once folded, and a name that
+// folds to one of the known names without being it: a lenient parser may take it for that.
 func members(data []byte, known ...string) ([]strictjson.Member, error) {
-	if strictjson.Check(data) != nil { // its text may name members of the token
+	if strictjson.Check(data) != nil { // the error is dropped: its text may name members of the token
 		return nil, refuse("malformed", "not strict JSON")
 	}
 	list, err := strictjson.Members(nil, data)
@@ -137,7 +139,7 @@ func members(data []byte, known ...string) ([]strictjson.Member, error) {
 	return list, nil
 }
 
-// signed returns nil when one of keys made the signature.
+// signed returns nil if one of keys made the signature.
 func (p *parsed) signed(keys []crypto.PublicKey) error {
 	m := method(p.algorithm)
 	if m == nil || len(p.signature) == 0 {
@@ -151,12 +153,13 @@ func (p *parsed) signed(keys []crypto.PublicKey) error {
 	return &Error{Reason: "signature"}
 }
 
-// sign returns the signature of input.
+// sign returns the signature of input. The algorithm must be one that method knows and fit the key.
 func sign(algorithm, input string, key crypto.PrivateKey) ([]byte, error) {
 	return method(algorithm).Sign(input, key)
 }
 
-// method returns the library's implementation of an algorithm, nil when we do not know it. There is no "none".
+// method returns the library's implementation of an algorithm, nil if the algorithm is not known here. There is no
+// "none".
 func method(algorithm string) jwt.SigningMethod {
 	switch algorithm {
 	case "HS256":
@@ -189,15 +192,16 @@ func method(algorithm string) jwt.SigningMethod {
 	return nil
 }
 
-// strictPSS returns m with the one salt length that RFC 7518 section 3.5 allows, in verifying too.
+// strictPSS returns m with the one salt length that RFC 7518 section 3.5 allows, also when it verifies.
 func strictPSS(m *jwt.SigningMethodRSAPSS) *jwt.SigningMethodRSAPSS {
 	salt := &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}
 	return &jwt.SigningMethodRSAPSS{SigningMethodRSA: m.SigningMethodRSA, Options: salt, VerifyOptions: salt}
 }
 
-// rules are what the library checks of the claims of one issuer.
+// rules are the checks of the claims of one issuer that the library makes: iss, aud, exp and nbf.
 type rules struct{ validator *jwt.Validator }
 
+// newRules returns the rules of the issuer cfg, by the clock of all.
 func newRules(cfg *Issuer, all *Config) rules {
 	return rules{jwt.NewValidator(
 		jwt.WithIssuer(cfg.Issuer),
@@ -208,6 +212,7 @@ func newRules(cfg *Issuer, all *Config) rules {
 	)}
 }
 
+// check returns an *Error if the claims break a rule. Of several faults it names audience before expired before early.
 func (r rules) check(c *claims) error {
 	registered := jwt.RegisteredClaims{
 		Issuer:    c.issuer,

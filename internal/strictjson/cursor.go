@@ -1,8 +1,9 @@
 package strictjson
 
-// Cursor goes through a text that passed Check, without copying or decoding it: whoever looks for something in a value,
-// or cleans it in place, needs no scanner of its own. Its copy is a bookmark. On text that did not pass Check, what it
-// finds means nothing, but it stays within the text and gets to its end.
+// Cursor goes through a text that has passed Check, from left to right, without copying or decoding it. It is for
+// whoever looks for something in a value or cleans it in place, so that they need no scanner of their own. A copy of a
+// Cursor is a bookmark to come back to. On text that has not passed Check, what it finds means nothing, but it never
+// leaves the text and always gets to its end.
 //
 // This goes through an object:
 //
@@ -11,14 +12,14 @@ package strictjson
 //	}
 type Cursor struct {
 	data []byte
-	i    int
+	i    int // index of the next byte
 }
 
 // CursorOf returns a cursor at the beginning of data.
 func CursorOf(data []byte) Cursor { return Cursor{data: data} }
 
-// Kind moves to the next token and returns its first byte: that of a bracket, or of a name, string, number or literal.
-// It is 0 at the end of the text. Commas and colons are no tokens.
+// Kind moves to the next token and returns its first byte: a bracket, a quotation mark, or the beginning of a number or
+// literal. At the end of the text it is 0. Commas and colons do not count as tokens.
 func (c *Cursor) Kind() byte {
 	for c.i < len(c.data) {
 		switch b := c.data[c.i]; b {
@@ -34,17 +35,18 @@ func (c *Cursor) Kind() byte {
 // At returns how many bytes stand before the cursor. After Kind, these are the bytes before the next token.
 func (c *Cursor) At() int { return c.i }
 
-// MoveTo moves the cursor to where at bytes of the text stand before it.
+// MoveTo moves the cursor to where at bytes of the text stand before it, as At has told.
 func (c *Cursor) MoveTo(at int) { c.i = at }
 
-// Enter passes the bracket that is next.
+// Enter passes the opening bracket that is next.
 func (c *Cursor) Enter() {
 	if c.Kind() != 0 {
 		c.i++
 	}
 }
 
-// More tells whether another member or element follows. If none does, it passes the closing bracket.
+// More tells whether another member or element follows in the object or array that was entered. If none does, it passes
+// the closing bracket.
 func (c *Cursor) More() bool {
 	switch c.Kind() {
 	case 0:
@@ -56,7 +58,8 @@ func (c *Cursor) More() bool {
 	return true
 }
 
-// Next passes the name or the value that is next, and returns it as it is written. It aliases the text.
+// Next passes the name or the whole value that is next, and returns it as it is written: a name with its quotation
+// marks. What it returns aliases the text.
 func (c *Cursor) Next() []byte {
 	c.Kind()
 	start := c.i
@@ -64,7 +67,7 @@ func (c *Cursor) Next() []byte {
 	return c.data[start:c.i:c.i]
 }
 
-// space returns the index of the first byte at or after i that is no whitespace.
+// space returns the index of the first byte at or after i that is not whitespace.
 func space(data []byte, i int) int {
 	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
 		i++
@@ -72,8 +75,8 @@ func space(data []byte, i int) int {
 	return i
 }
 
-// value returns the index after the value that starts at i. On data that never passed Check it may stop anywhere within
-// data, but not beyond.
+// value returns the index after the value that starts at i. On data that has not passed Check it may stop anywhere
+// within data, but never beyond its end.
 func value(data []byte, i int) int {
 	if i >= len(data) {
 		return i

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Fold returns the form under which a lenient parser may take name for another one: compatibility-normalised, folded to
-// lower case, without what follows a NUL. Names that differ but fold alike are a parser differential.
+// Fold returns the form under which a lenient parser may take name for another one: in lower case, in the compatibility
+// form of Unicode (NFKC), and cut at a NUL. If two names differ but fold alike, one program may read the one and
+// another program the other: a check that looks at the first would miss what the second does.
 func Fold(name string) string {
 	name, _, _ = strings.Cut(name, "\x00")
 	for i := range len(name) {
@@ -20,7 +21,8 @@ func Fold(name string) string {
 	return strings.ToLower(name) // name itself when it has no capitals
 }
 
-// smallest returns the smallest rune of r's folding orbit, lower case where that is ASCII.
+// smallest returns one rune for all that differ from r only in case: the lower case of the smallest of them. So ſ (long
+// s) becomes s, as the Kelvin sign becomes k.
 func smallest(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Mend returns data with every byte that is no UTF-8 and every escaped lone surrogate replaced by U+FFFD, and how many
-// it replaced. It mends nothing else; data in which it finds nothing is returned as it is.
+// Mend returns data with every byte that is no UTF-8, and every escape of a lone surrogate, replaced by U+FFFD, and how
+// many it replaced. It is for what servers send, where one character that was cut in half must not cost a whole answer.
+// It mends nothing else. If it finds nothing, it returns data itself.
 func Mend(data []byte) ([]byte, int) {
 	mended, count := mendEscapes(data)
 	if utf8.Valid(mended) {
@@ -25,7 +26,8 @@ func Mend(data []byte) ([]byte, int) {
 	return out.Bytes(), count
 }
 
-// mendEscapes replaces \uD800 … \uDFFF that are no pair. A backslash outside a string is no JSON and is left to Check.
+// mendEscapes replaces escapes of surrogates (\uD800 … \uDFFF) that do not form a pair. It does not need to know where
+// strings are: a backslash outside a string is no JSON, which Check will say.
 func mendEscapes(data []byte) ([]byte, int) {
 	if bytes.IndexByte(data, '\\') < 0 {
 		return data, 0
@@ -39,9 +41,9 @@ func mendEscapes(data []byte) ([]byte, int) {
 		first, ok := surrogate(data[i:])
 		switch second, pair := surrogate(data[min(i+6, len(data)):]); {
 		case !ok:
-			i++ // the escaped character
+			i++ // passes the escaped character, which may be a backslash itself
 		case first < 0xDC00 && pair && second >= 0xDC00:
-			i += 11
+			i += 11 // passes a whole pair
 		default:
 			out = append(append(out, data[kept:i]...), `\ufffd`...)
 			i += 5
@@ -55,7 +57,7 @@ func mendEscapes(data []byte) ([]byte, int) {
 	return append(out, data[kept:]...), count
 }
 
-// surrogate returns the surrogate that data begins with, written as \uXXXX.
+// surrogate returns the surrogate that data begins with, written as \uXXXX, and false if there is none.
 func surrogate(data []byte) (rune, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false

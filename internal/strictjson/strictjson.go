@@ -1,9 +1,20 @@
 // Package strictjson answers: is this text one JSON value that every parser on the path reads the same way? It refuses
-// what parsers disagree on (repeated names, broken UTF-8, lone surrogates, trailing data) and what costs too much
-// (depth, number length, count of values), and takes a checked value apart without copying it. It knows nothing of
-// JSON-RPC or MCP.
+// what parsers disagree on (repeated names, broken UTF-8, lone surrogates, text after the value) and what costs too
+// much (depth, length of numbers, count of values). The gateway checks a message and passes it on. If it read the
+// message differently from the server behind it, a client could get one past every rule that the other then obeys. This
+// package knows nothing of JSON-RPC or MCP.
 //
-// It is the only door to github.com/go-json-experiment/json, whose API is still experimental.
+// Check comes first, once, on every text from outside. All that takes a text apart expects that it has passed Check,
+// and so need not decode, copy or doubt it:
+//
+//	Check                        says whether a text is fit
+//	Mend                         replaces broken UTF-8 in what a server sent, for another Check (mend.go)
+//	Members, Elements, Unquote   take a value apart, one level at a time (split.go)
+//	Cursor, Tokens               go through a value from left to right (cursor.go, tokens.go)
+//
+// fold.go has the form in which names are compared that a lenient parser may confuse.
+//
+// It is the only package that imports github.com/go-json-experiment/json, whose API is still experimental.
 package strictjson
 
 import (
@@ -19,7 +30,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of a value, whoever sent it. The count of bytes is bounded by whoever reads them.
+// Bounds of a value, whoever sent it. Its length in bytes is not bounded here but where it is read.
 const (
 	MaxDepth    = 64      // nested objects and arrays
 	MaxValues   = 200_000 // values of any kind, names not counted
@@ -29,12 +40,14 @@ const (
 	maxPointer = 128 // bytes of a SyntaxError's pointer
 )
 
-// SyntaxError says what is wrong with a text and where. Its text holds a place and a reason, never the value found
+// SyntaxError says what is wrong with a text, and where. It holds a place and a reason and never the value that stands
 // there, so it may be shown to whoever sent the text.
 type SyntaxError struct {
-	Offset  int64  // bytes before the fault
-	Pointer string // RFC 6901, the innermost value reached, cut when it is long; "" is the root
-	Reason  string
+	Offset int64 // how many bytes stand before the fault
+	// Pointer is a JSON pointer (RFC 6901) to the innermost value that was reached; "" is the whole text. It consists
+	// of names that the sender chose. A long one is cut and ends in "…".
+	Pointer string
+	Reason  string // a text of this package
 }
 
 func (e *SyntaxError) Error() string {
@@ -44,13 +57,14 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s at byte %d, in %q", e.Reason, e.Offset, e.Pointer)
 }
 
-// scanner is a decoder with the buffer it reads from, kept together for reuse. The decoder scans a bytes.Buffer in
-// place; of any other reader it would make a copy and keep that.
+// scanner is a decoder together with the buffer that it reads from, for reuse. The buffer is a bytes.Buffer because the
+// decoder scans that in place; from any other reader it would copy, and keep the copy.
 type scanner struct {
 	buffer  bytes.Buffer
 	decoder jsontext.Decoder
 }
 
+// reset lets the scanner read data from its beginning.
 func (s *scanner) reset(data []byte) {
 	s.buffer = *bytes.NewBuffer(data)
 	s.decoder.Reset(&s.buffer)
@@ -58,12 +72,12 @@ func (s *scanner) reset(data []byte) {
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
-// Check returns nil when data is exactly one JSON value within the bounds of this package, else a *SyntaxError. All
-// other functions that take data apart expect data that passed Check.
+// Check returns nil if data is exactly one JSON value within the bounds of this package, otherwise a *SyntaxError.
+// Space around the value is allowed. Check does not keep data.
 func Check(data []byte) error {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
-	defer s.reset(nil) // lets go of data
+	defer s.reset(nil) // or the pool would keep data alive
 	s.reset(data)
 	values := 0
 	for {
@@ -83,9 +97,10 @@ func Check(data []byte) error {
 				return fault(&s.decoder, reason)
 			}
 		case '"':
+			// A string is a name if it is in an object and, counted from 1, at an odd place.
 			parent, n := s.decoder.StackIndex(s.decoder.StackDepth())
 			isName = parent == '{' && n%2 == 1
-		default: // has no bound of its own
+		default: // literals and closing brackets have no bound of their own
 		}
 		if !isName && kind != '}' && kind != ']' {
 			if values++; values > MaxValues {
@@ -102,11 +117,12 @@ func Check(data []byte) error {
 	return nil
 }
 
+// fault returns a SyntaxError at the place where the decoder is.
 func fault(d *jsontext.Decoder, reason string) error {
 	return &SyntaxError{Offset: d.InputOffset(), Pointer: short(d.StackPointer()), Reason: reason}
 }
 
-// short returns the beginning of a pointer, whose names are as long as the sender likes.
+// short returns the beginning of a pointer, since the names in it are as long as the sender likes.
 func short(pointer jsontext.Pointer) string {
 	if len(pointer) <= maxPointer {
 		return string(pointer)
@@ -114,7 +130,8 @@ func short(pointer jsontext.Pointer) string {
 	return strings.ToValidUTF8(string(pointer[:maxPointer]), "") + "…"
 }
 
-// describe turns the library's error into ours, without the characters it quotes.
+// describe turns an error of the library into a SyntaxError, without the characters of the text that the library
+// quotes.
 func describe(d *jsontext.Decoder, err error) error {
 	var syntactic *jsontext.SyntacticError
 	reason := "not JSON"
@@ -129,7 +146,8 @@ func describe(d *jsontext.Decoder, err error) error {
 	return fault(d, reason)
 }
 
-// badNumber returns why a number is refused, "" when it is not.
+// badNumber returns why a number is refused, "" if it is not. Long numbers and large exponents make some parsers slow
+// and others fail or round.
 func badNumber(literal string) string {
 	if len(literal) > MaxNumber {
 		return "a number of more than " + strconv.Itoa(MaxNumber) + " characters"
@@ -145,8 +163,8 @@ func badNumber(literal string) string {
 	return ""
 }
 
-// Unmarshal decodes data into v with the strictness of Check and with names matched exactly, case included. Members
-// that v does not name are ignored.
+// Unmarshal decodes data into v after Check. Names must match exactly, case included; members that v does not name are
+// ignored. It is for values of known form; what must pass through unchanged is taken apart with Members.
 func Unmarshal(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
@@ -154,13 +172,13 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// Marshal encodes v without whitespace and with the members of maps in order of name.
+// Marshal encodes v without whitespace. Members of maps come in order of their names, so equal values give equal texts.
 func Marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true))
 }
 
-// Compact returns data without the whitespace between its tokens; strings and numbers keep their bytes. Data without
-// any line break or space outside strings is returned as it is.
+// Compact returns a copy of data without the whitespace between its tokens. Strings and numbers keep their bytes. The
+// error says that data is not JSON.
 func Compact(data []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(data))
 	if err := value.Compact(); err != nil {

@@ -2,8 +2,8 @@ package strictjson
 
 import "iter"
 
-// Tokens yields the tokens of data, which passed Check, in order: each brace and bracket, and each name and scalar as
-// it is written, with the count of bytes before it. The tokens alias data.
+// Tokens yields the tokens of data, which must have passed Check, in their order, each with the count of bytes that
+// stand before it. Tokens are each brace and bracket, and each name and scalar as it is written. They alias data.
 func Tokens(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		c := CursorOf(data)

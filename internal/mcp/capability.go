@@ -1,8 +1,9 @@
 package mcp
 
-// CapabilitiesOf returns what a client can be asked, of what it declared in a revision, in one canonical form that is
-// the modern one: elicitation with form and url, sampling with context and tools, roots. All else is left out. Two
-// clients who can be asked the same have the same text.
+// CapabilitiesOf returns what a client can be asked, out of what it declared in a revision. The result has one
+// canonical form, which is the modern one: elicitation with form and url, sampling with context and tools, roots. All
+// else is left out. So the rest of the gateway need not know what a revision let clients declare, and two clients that
+// can be asked the same have the same text and can share what is kept by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
 func CapabilitiesOf(revision string, declared Object) Object {
 	var asks Object
@@ -10,7 +11,7 @@ func CapabilitiesOf(revision string, declared Object) Object {
 		modes := declared.Object("elicitation")
 		var known Object
 		if modes.Value("form").IsObject() || !modes.Value("url").IsObject() || revision < Revision2511 {
-			known = known.With("form", RawJSON("{}")) // without any mode, and before there were modes, it means forms
+			known = known.With("form", RawJSON("{}")) // no mode, or a revision that had no modes, means forms
 		}
 		if modes.Value("url").IsObject() && revision >= Revision2511 {
 			known = known.With("url", RawJSON("{}"))
@@ -33,15 +34,15 @@ func CapabilitiesOf(revision string, declared Object) Object {
 	return asks
 }
 
-// CanBeAsked tells whether a client with these capabilities, in canonical form, can be asked the question of a server:
-// a request of that method with these params.
+// CanBeAsked tells whether a client can be asked the question of a server, which is a request of that method with these
+// params. capabilities are those of the client in canonical form.
 func CanBeAsked(capabilities Object, method string, params Object) bool {
 	name, part, ok := neededFor(method, params)
 	return ok && capabilities.Has(name) && (part == "" || capabilities.Object(name).Has(part))
 }
 
-// WithNeeded returns capabilities, in canonical form, together with what a client needs that can be asked the question.
-// ok is false for a question that the protocol does not have.
+// WithNeeded returns capabilities, in canonical form, together with the one that a client needs to be asked the
+// question. ok is false if the protocol has no such question; then capabilities are returned as they are.
 func WithNeeded(capabilities Object, method string, params Object) (needed Object, ok bool) {
 	name, part, ok := neededFor(method, params)
 	if !ok {

@@ -20,37 +20,41 @@ const (
 	CodeUnsupportedVersion = -32022
 )
 
-// Codes of this gateway. They lie outside -32768 … -32000, which the protocol keeps for itself, and read like the HTTP
-// status that goes with them.
+// Codes of this gateway. They lie outside -32768 … -32000, which JSON-RPC reserves, and read like the HTTP status that
+// goes with them.
 const (
 	CodeForbidden   = 403
 	CodeLimited     = 429
 	CodeUnavailable = 503
 )
 
-// Error is a JSON-RPC error. Everything in it but RetryAfter's type reaches the client, so nothing internal belongs
-// into it.
+// Error is a JSON-RPC error. Everything in it is told to the client, so nothing internal may stand in it. Its methods
+// return changed copies: an Error may be shared and is never changed.
 type Error struct {
-	Code       int
-	Message    string
-	Data       RawJSON       // any JSON value; nil: none
-	RetryAfter time.Duration // when it may be tried again; zero: not said. It is told in data.retryAfterMs and, by HTTP, in Retry-After
+	Code    int
+	Message string
+	Data    RawJSON // any JSON value; nil: none
+	// RetryAfter says when the client may try again; zero: not said. After tells it in data.retryAfterMs as well, and
+	// the HTTP server in the header Retry-After.
+	RetryAfter time.Duration
 }
 
+// Error implements error, for logs.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Errorf returns an error whose whole text is for the client.
+// Errorf returns an error whose whole text is told to the client, so no argument may hold anything internal.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Stable returns an error of this gateway with a stable code such as DB-LIMIT-TENANT in its data.
+// Stable returns an error of this gateway with a stable code such as DB-LIMIT-TENANT in its data. Programs can go by a
+// stable code: messages may change, and one code stands for many reasons.
 func Stable(code int, stable, message string) *Error {
 	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
 }
 
-// stableCodes are the stable codes of errors that have a code of the protocol and no finer reason. They stand beside
-// the codes, so that whoever adds one of these sees the other. It is never changed.
+// stableCodes are the stable codes of those errors that have a code of the protocol and no finer reason. They stand in
+// this file so that whoever adds a code above also sees them. The map is never changed.
 var stableCodes = map[int]string{
 	CodeParse:              "DB-PARSE",
 	CodeInvalidRequest:     "DB-REQUEST",
@@ -60,8 +64,8 @@ var stableCodes = map[int]string{
 	CodeUnsupportedVersion: "DB-REVISION",
 }
 
-// WithStable returns e with the stable code that goes with its code, DB-INTERNAL where none does, in the place of one
-// that it has.
+// WithStable returns e with the stable code that goes with its code, or DB-INTERNAL if none does. It takes the place of
+// a stable code that e has.
 func (e *Error) WithStable() *Error {
 	stable := stableCodes[e.Code]
 	if stable == "" {
@@ -74,13 +78,14 @@ func (e *Error) WithStable() *Error {
 	}
 }
 
-// StableCode returns the stable code in the error's data, "" when there is none.
+// StableCode returns the stable code in the data of e, "" if there is none.
 func (e *Error) StableCode() string {
 	data, _ := ObjectOf(e.Data)
 	return data.Text("code")
 }
 
-// After returns e with a time after which the caller may come back.
+// After returns e with the time after which the client may try again. It says at least a millisecond, since zero would
+// mean that nothing is said.
 func (e *Error) After(d time.Duration) *Error {
 	d = max(d, time.Millisecond)
 	data, _ := ObjectOf(e.Data)
@@ -90,8 +95,8 @@ func (e *Error) After(d time.Duration) *Error {
 	}
 }
 
-// OfRequest returns e with the id of the HTTP request that it answers, by which an operator finds it in the records.
-// Data that is no object, which only an upstream chooses, has no place for it and stays as it is.
+// OfRequest returns e with the id of the HTTP request that it answers, by which an operator finds the request in the
+// records. Data that is no object has no place for the id and stays as it is; only an upstream sends such.
 func (e *Error) OfRequest(id string) *Error {
 	data, ok := ObjectOf(e.Data)
 	if !ok && e.Data != nil {
@@ -103,7 +108,7 @@ func (e *Error) OfRequest(id string) *Error {
 	}
 }
 
-// Object returns e as the error member of a response.
+// Object returns e as the error member of a response. RetryAfter is not part of it: see After.
 func (e *Error) Object() Object {
 	o := NewObject(Member{"code", Int(int64(e.Code))}, Member{"message", String(e.Message)})
 	if e.Data != nil {

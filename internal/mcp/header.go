@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 )
 
+// An encoded header value stands between these.
 const (
 	sentinelStart = "=?base64?"
 	sentinelEnd   = "?="
 )
 
-// EncodeHeader returns text as the value of an Mcp-* header: as it is when it survives there, else in the Base64
-// sentinel form.
+// EncodeHeader returns text as the value of an Mcp-* header: unchanged if it gets through a header unchanged, otherwise
+// encoded as Base64 between sentinels. Text that looks encoded itself is encoded, or it would be decoded by its reader.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func EncodeHeader(text string) string {
 	if plainHeader(text) && !isSentinel(text) {
@@ -21,7 +22,7 @@ func EncodeHeader(text string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(text)) + sentinelEnd
 }
 
-// DecodeHeader returns the text that an Mcp-* header carries; ok is false when it is no valid value.
+// DecodeHeader returns the text that an Mcp-* header carries. ok is false if the value is not valid.
 func DecodeHeader(value string) (text string, ok bool) {
 	value = strings.Trim(value, " \t")
 	if !plainHeader(value) {
@@ -34,12 +35,13 @@ func DecodeHeader(value string) (text string, ok bool) {
 	return string(decoded), err == nil && utf8.Valid(decoded)
 }
 
+// isSentinel tells whether value has the form of an encoded one.
 func isSentinel(value string) bool {
 	return len(value) >= len(sentinelStart)+len(sentinelEnd) &&
 		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
 }
 
-// plainHeader tells whether text passes through a header unchanged: visible ASCII and inner spaces.
+// plainHeader tells whether text gets through a header unchanged: visible ASCII, with spaces only inside.
 func plainHeader(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7E {

@@ -2,20 +2,21 @@ package mcp
 
 import "slices"
 
-// Level is how grave a log message is. The zero Level is none: no log messages are wanted.
+// Level is how grave a log message is; a higher one is graver. The zero Level is no level: a client that asked for none
+// gets no log messages.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#log-levels
 type Level int
 
-// levels are the names, from the least grave.
+// levels are the names of the levels, beginning with the least grave. It is never changed.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// LevelOf returns the level with that name; ok is false when there is none.
+// LevelOf returns the level with that name. ok is false if there is none.
 func LevelOf(name string) (level Level, ok bool) {
 	i := slices.Index(levels, name)
 	return Level(i + 1), i >= 0
 }
 
-// String returns the level's name, "" for none.
+// String returns the name of the level, "" if it is none.
 func (l Level) String() string {
 	if l < 1 || int(l) > len(levels) {
 		return ""
@@ -23,7 +24,8 @@ func (l Level) String() string {
 	return levels[l-1]
 }
 
-// Wants tells whether a message with the named level is to be sent to who asked for l.
+// Wants tells whether a client that asked for l gets a message whose level has that name. It gets those of l and all
+// graver ones.
 func (l Level) Wants(name string) bool {
 	level, ok := LevelOf(name)
 	return ok && l > 0 && level >= l

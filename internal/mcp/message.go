@@ -8,40 +8,47 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// MaxID is the longest id of a request, in bytes of JSON text.
+// MaxID is the longest id of a request, in bytes of its JSON text. The gateway keeps ids and sends them back, so they
+// need a bound.
 const MaxID = 130
 
-// ID is the exact JSON text of a request's id, a string or an integer. "" is none: a notification, or an id that could
+// ID is the id of a request as its exact JSON text: a string with its quotation marks, or an integer. It is sent back
+// byte for byte, so 1 and "1" stay two ids. "" means that there is none: the message is a notification, or its id could
 // not be read.
 type ID string
 
-// Message is one JSON-RPC message of either direction. Exactly one of these is true: it is a request (ID and Method), a
-// notification (Method alone), a response (ID, and Result or Err).
+// Message is one JSON-RPC message of either direction. It is exactly one of these three, by which fields are set:
+//
+//	request       ID and Method
+//	notification  Method
+//	response      ID, and Result or Err; ID is "" if the server could not read the one of the request
 type Message struct {
 	ID     ID
 	Method string
-	Params Object // of requests and notifications; {} when absent
-	Result Object // of a response without Err
-	Err    *Error
+	Params Object // of a request or notification; {} if absent
+	Result Object // of a response, if Err is nil
+	Err    *Error // of a response; what the other side sent, so it may say anything
 }
 
-// Notification is a message that wants no answer.
+// Notification is a message that nobody answers.
 type Notification struct {
 	Method string
 	Params Object
 }
 
-// IsRequest tells whether m wants an answer.
+// IsRequest tells whether m is a request.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
-// IsNotification tells whether m wants none.
+// IsNotification tells whether m is a notification.
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == "" }
 
-// IsResponse tells whether m is an answer.
+// IsResponse tells whether m is a response. The message that Decode returns beside an error looks like one, so look at
+// the error first.
 func (m *Message) IsResponse() bool { return m.Method == "" }
 
-// Decode reads one message that came from anyone. Errors are *Error with CodeParse or CodeInvalidRequest; the message
-// returned beside one holds the id as far as it could be read. The message aliases data.
+// Decode reads one message, which may come from anyone. Errors are *Error with CodeParse, CodeInvalidRequest or
+// CodeInvalidParams, and may be told to the sender. The message beside an error holds the id if that could be read, so
+// that the error can be sent as the response to it. The message aliases data.
 func Decode(data []byte) (*Message, error) {
 	raw, err := ParseRaw(data)
 	if err != nil {
@@ -50,7 +57,7 @@ func Decode(data []byte) (*Message, error) {
 	return DecodeRaw(raw)
 }
 
-// DecodeRaw is Decode for text that was checked already, as an element of a batch.
+// DecodeRaw is Decode for text that was checked already, such as an element of a batch.
 func DecodeRaw(raw RawJSON) (*Message, error) {
 	m := &Message{}
 	envelope, ok := ObjectOf(raw)
@@ -59,7 +66,7 @@ func DecodeRaw(raw RawJSON) (*Message, error) {
 	}
 	id := envelope.Value("id")
 	if id.IsNull() && envelope.Has("error") && !envelope.Has("method") {
-		id = nil // how JSON-RPC 2.0 answers a request whose id could not be read
+		id = nil // JSON-RPC 2.0 answers a request whose id could not be read with id null
 	}
 	if id != nil {
 		if !validID(id) {
@@ -79,6 +86,7 @@ func DecodeRaw(raw RawJSON) (*Message, error) {
 	return m, m.readAnswer(envelope)
 }
 
+// readCall reads a request or a notification. m.Method is set last, so a message with an error has none.
 func (m *Message) readCall(envelope Object, method RawJSON) error {
 	name, ok := method.Text()
 	if !ok || name == "" || len(name) > 128 {
@@ -108,6 +116,7 @@ func (m *Message) readCall(envelope Object, method RawJSON) error {
 	return nil
 }
 
+// readAnswer reads a response.
 func (m *Message) readAnswer(envelope Object) error {
 	result, failure := envelope.Value("result"), envelope.Value("error")
 	if m.ID == "" && failure == nil || (result == nil) == (failure == nil) {
@@ -129,7 +138,8 @@ func (m *Message) readAnswer(envelope Object) error {
 	return nil
 }
 
-// validID tells whether id may name a request: a string, or an integer that every parser reads exactly.
+// validID tells whether id may name a request: a string, or an integer below 2^53, which every parser reads exactly. A
+// parser that keeps numbers as floats would give two larger ids the same value.
 func validID(id RawJSON) bool {
 	if len(id) > MaxID {
 		return false
@@ -141,8 +151,8 @@ func validID(id RawJSON) bool {
 	return ok && n > -1<<53 && n < 1<<53
 }
 
-// spelling returns the one spelling of the name with that folded form, of those that mean something in an envelope, in
-// params or in _meta; "" when there is none.
+// spelling returns the right spelling of the name that has this folded form (see strictjson.Fold), if it is one of
+// those that mean something in a message, in params or in _meta. For other names it is "".
 func spelling(folded string) string {
 	switch folded {
 	case "jsonrpc", "id", "method", "params", "result", "error",
@@ -172,17 +182,20 @@ func spelling(folded string) string {
 	return ""
 }
 
-// maxTwin is the longest name that can fold to one of spelling, in bytes: each of its at most 42 characters has at most
-// 4, and NFKC composes nothing to ASCII.
+// maxTwin is the longest name, in bytes, that can fold to one of those of spelling. The longest of those has 42
+// characters, a character has at most 4 bytes, and no two characters fold to one of ASCII. Longer names need not be
+// folded.
 const maxTwin = 42 * 4
 
-// twin returns the known name that a member of o imitates: lenient parsers would read the member as that.
+// twin returns the known name that a member of o imitates: spelt differently, but the same to a lenient parser. Such a
+// member could make the server behind the gateway read another method or tool than the gateway has checked.
 func twin(o Object) (string, bool) {
 	for name := range o.Members {
 		switch name {
 		case MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities:
-			continue // in every modern request, and dear to fold
+			continue // they are in every modern request, right as they are, and long names are slow to fold
 		}
+		// What follows a NUL does not count, so a long name may still fold to a short one.
 		if end := strings.IndexByte(name, 0); len(name) > maxTwin && (end < 0 || end > maxTwin) {
 			continue
 		}
@@ -193,7 +206,7 @@ func twin(o Object) (string, bool) {
 	return "", false
 }
 
-// AppendRequest appends a request, or with id "" a notification.
+// AppendRequest appends a request to dst or, if id is "", a notification. Empty params are left out.
 func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != "" {
@@ -206,7 +219,7 @@ func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends the successful response to the request with that id.
+// AppendResult appends the response with that result to dst. id is that of the request.
 func AppendResult(dst []byte, id ID, result Object) []byte {
 	dst = slices.Grow(dst, len(id)+result.size()+40)
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
@@ -214,8 +227,8 @@ func AppendResult(dst []byte, id ID, result Object) []byte {
 	return append(dst, '}')
 }
 
-// AppendError appends the error response to the request with that id. Without an id the member is left out: null is
-// valid in no revision.
+// AppendError appends the response with that error to dst. id is that of the request. If it is "", the response has no
+// id: no revision allows null.
 func AppendError(dst []byte, id ID, e *Error) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != "" {
@@ -225,5 +238,5 @@ func AppendError(dst []byte, id ID, e *Error) []byte {
 	return append(dst, '}')
 }
 
-// NumberID returns n as an id.
+// NumberID returns n as an id, for requests of the gateway's own.
 func NumberID(n int64) ID { return ID(strconv.FormatInt(n, 10)) }

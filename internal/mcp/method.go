@@ -1,34 +1,35 @@
 package mcp
 
-// Method is what the protocol says of one request that clients send. The doors and the desk look it up here and keep no
-// lists of methods of their own. The zero Method is one that the protocol does not have.
+// Method is what the protocol says of one request that clients send. All other code looks it up here instead of listing
+// methods itself, so that a new method is one new row. The zero Method is one that the protocol does not have.
 type Method struct {
-	Name string
-	// Only is the one era whose clients send it; zero: those of both do.
+	Name string // as in the message, such as "tools/call"
+	// Only is the one era whose clients send the method; zero: those of both do.
 	Only Era
-	// Tasks is the one form of tasks that has it; zero: both have it, or it has nothing to do with tasks.
+	// Tasks is the one form of tasks that has the method; zero: both forms have it, or it has nothing to do with tasks.
 	Tasks Tasks
-	// Capability is what a server declares to say that it has the method; "": every server has it.
+	// Capability is what a server declares if it has the method; "": every server has it.
 	Capability string
 	// Subject is the member of the params that says what the request is about; "": it is about nothing in particular.
 	Subject string
 	// Named tells whether clients of the modern era repeat the subject in HeaderName.
 	Named bool
-	// Result is the member of the result that holds what was asked for; "": there is none that it must have.
+	// Result is the member of the result that holds what the client asked for; "": the result need not have any member.
 	Result string
-	// Lists tells whether the result is one page of a list of items.
+	// Lists tells whether the result is a page of a list of items, which is what Result names then.
 	Lists bool
-	// Asks tells whether the result may ask the client for input instead.
+	// Asks tells whether the server may answer with questions to the client instead of a result.
 	Asks bool
 }
 
-// MethodOf returns what is known of the method with that name.
+// MethodOf returns what is known of the method with that name. For a name that the protocol does not have it is the
+// zero Method.
 func MethodOf(name string) Method { return methods[name] }
 
 // OfTasks tells whether the method is about tasks.
 func (m Method) OfTasks() bool { return m.Capability == capabilityTasks }
 
-// What Result can be.
+// The values of Method.Result. The name of a member says which kind of thing a result is about.
 const (
 	ResultContent    = "content"  // of a tool
 	ResultMessages   = "messages" // of a prompt
@@ -40,7 +41,7 @@ const (
 	ResultTemplates  = "resourceTemplates"
 )
 
-// What Capability can be.
+// The values of Method.Capability.
 const (
 	capabilityTools       = "tools"
 	capabilityPrompts     = "prompts"
@@ -51,7 +52,7 @@ const (
 )
 
 // methods has every method that clients send, by its name. It is never changed. A new method is a row here; what the
-// desk does with a call is in its own table, internal/gateway/method.go.
+// gateway does with a call of it is a row of another table, in internal/gateway/method.go.
 var methods = tableOf(
 	Method{Name: MethodInitialize, Only: Legacy},
 	Method{Name: MethodPing, Only: Legacy},
@@ -75,10 +76,11 @@ var methods = tableOf(
 	Method{Name: MethodTasksUpdate, Only: Modern, Tasks: TasksGiven, Capability: capabilityTasks, Subject: "taskId", Named: true},
 	Method{
 		Name: MethodTasksResult, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks, Subject: "taskId",
-		Result: ResultContent, Asks: true, // both as the tool has them whose task it is
+		Result: ResultContent, Asks: true, // as for the tools/call whose task it is
 	},
 )
 
+// tableOf returns the methods by name.
 func tableOf(all ...Method) map[string]Method {
 	table := make(map[string]Method, len(all))
 	for _, m := range all {

@@ -8,11 +8,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// RawJSON is the text of one JSON value that passed strictjson.Check and holds no line break. Nil is no value. It is
-// shared: do not modify its bytes.
+// RawJSON is the text of one JSON value that has passed strictjson.Check and holds no line break, so that it fits into
+// one line of an event stream or of stdio. Nil means that there is no value, which differs from null. The bytes are
+// shared: do not modify them.
 type RawJSON []byte
 
-// MarshalJSON returns r itself, "null" for nil.
+// MarshalJSON implements json.Marshaler. It returns r itself, and "null" for nil.
 func (r RawJSON) MarshalJSON() ([]byte, error) {
 	if r == nil {
 		return []byte("null"), nil
@@ -20,13 +21,13 @@ func (r RawJSON) MarshalJSON() ([]byte, error) {
 	return r, nil
 }
 
-// UnmarshalJSON keeps a copy of data.
+// UnmarshalJSON implements json.Unmarshaler. It keeps a copy of data, which the decoder has checked.
 func (r *RawJSON) UnmarshalJSON(data []byte) error {
 	*r = bytes.Clone(data)
 	return nil
 }
 
-// IsNull tells whether r is absent or null.
+// IsNull tells whether r is absent or the literal null.
 func (r RawJSON) IsNull() bool { return len(r) == 0 || string(r) == "null" }
 
 // IsObject tells whether r is a JSON object.
@@ -35,7 +36,7 @@ func (r RawJSON) IsObject() bool { return len(r) > 0 && r[0] == '{' }
 // IsArray tells whether r is a JSON array.
 func (r RawJSON) IsArray() bool { return len(r) > 0 && r[0] == '[' }
 
-// Text returns the text of r when it is a JSON string.
+// Text returns the text of r, and false if r is not a JSON string.
 func (r RawJSON) Text() (string, bool) {
 	if len(r) == 0 || r[0] != '"' {
 		return "", false
@@ -44,13 +45,14 @@ func (r RawJSON) Text() (string, bool) {
 	return text, err == nil
 }
 
-// Int returns the value of r when it is an integer written without fraction or exponent.
+// Int returns the value of r, and false if r is not an integer, has a fraction or an exponent, or does not fit an
+// int64.
 func (r RawJSON) Int() (int64, bool) {
 	n, err := strconv.ParseInt(string(r), 10, 64)
 	return n, err == nil
 }
 
-// Elements returns the elements of r when it is an array.
+// Elements returns the elements of r, and false if r is not an array. They alias r.
 func (r RawJSON) Elements() ([]RawJSON, bool) {
 	parts, err := strictjson.Elements(nil, r)
 	if err != nil {
@@ -74,7 +76,7 @@ func Int(n int64) RawJSON { return strconv.AppendInt(nil, n, 10) }
 // Bool returns b as JSON.
 func Bool(b bool) RawJSON { return strconv.AppendBool(nil, b) }
 
-// Array returns the elements as a JSON array.
+// Array returns the elements, each of them JSON, as a JSON array.
 func Array[T ~[]byte](elements []T) RawJSON {
 	out := []byte{'['}
 	for i, element := range elements {
@@ -86,9 +88,9 @@ func Array[T ~[]byte](elements []T) RawJSON {
 	return append(out, ']')
 }
 
-// Object is a JSON object kept as its members in order, with raw values, so that members nobody here knows pass
-// unchanged. The zero Object is {}. An Object is immutable: With and Without return another one, and several goroutines
-// may read the same one.
+// Object is a JSON object, kept as its members in their order with the text of each value. So members that nobody here
+// knows pass through the gateway unchanged. The zero Object is {}. An Object is immutable, and several goroutines may
+// read it at the same time: With and Without return another one.
 type Object struct {
 	members []strictjson.Member
 }
@@ -99,8 +101,8 @@ type Member struct {
 	Value RawJSON
 }
 
-// NewObject returns an object of the given members, which must have different names. One whose value is nil is left
-// out.
+// NewObject returns an object of the given members in their order. Their names must differ. A member whose value is nil
+// is left out.
 func NewObject(members ...Member) Object {
 	list := make([]strictjson.Member, 0, len(members))
 	for _, m := range members {
@@ -111,7 +113,7 @@ func NewObject(members ...Member) Object {
 	return Object{list}
 }
 
-// ObjectOf takes apart raw, which must have passed strictjson.Check. ok is false when it is no object.
+// ObjectOf takes raw apart, one level deep. ok is false if raw is not an object. The object aliases raw.
 func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	if !raw.IsObject() {
 		return Object{}, false
@@ -120,8 +122,8 @@ func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	return Object{members}, err == nil
 }
 
-// ParseObject checks data and takes it apart, whatever its layout. Errors are *strictjson.SyntaxError, or say that data
-// is no object. The object aliases data.
+// ParseObject checks data, which may come from anyone, and takes it apart. The error is a *strictjson.SyntaxError, also
+// if data is not an object. The object aliases data, so data must not change any more.
 func ParseObject(data []byte) (Object, error) {
 	raw, err := ParseRaw(data)
 	if err != nil {
@@ -134,8 +136,8 @@ func ParseObject(data []byte) (Object, error) {
 	return o, nil
 }
 
-// ParseRaw checks data and brings it into the one-line form of RawJSON, which may alias data. Errors are
-// *strictjson.SyntaxError.
+// ParseRaw checks data, which may come from anyone, and brings it into the form of RawJSON. The result may alias data.
+// The error is a *strictjson.SyntaxError.
 func ParseRaw(data []byte) (RawJSON, error) {
 	if err := strictjson.Check(data); err != nil {
 		return nil, err
@@ -143,8 +145,8 @@ func ParseRaw(data []byte) (RawJSON, error) {
 	return oneLine(data)
 }
 
-// oneLine returns checked data without line breaks and surrounding space. In JSON a line break can only be whitespace
-// between tokens, so data without one is already in form.
+// oneLine returns checked data without line breaks and without space around it. In JSON a line break can only stand
+// between tokens, so data that has none is already in form.
 func oneLine(data []byte) (RawJSON, error) {
 	data = bytes.TrimSpace(data)
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
@@ -156,7 +158,7 @@ func oneLine(data []byte) (RawJSON, error) {
 // Len returns the count of members.
 func (o Object) Len() int { return len(o.members) }
 
-// Members yields the members in order.
+// Members yields the members in their order. It is an iterator: range over o.Members.
 func (o Object) Members(yield func(name string, value RawJSON) bool) {
 	for _, m := range o.members {
 		if !yield(m.Name, m.Value) {
@@ -165,7 +167,8 @@ func (o Object) Members(yield func(name string, value RawJSON) bool) {
 	}
 }
 
-// Value returns the value of the member with that name, nil when there is none.
+// Value returns the value of the member with that name, nil if there is none. It goes through the members one by one,
+// of which messages have few.
 func (o Object) Value(name string) RawJSON {
 	for i := range o.members {
 		if o.members[i].Name == name {
@@ -178,19 +181,20 @@ func (o Object) Value(name string) RawJSON {
 // Has tells whether there is a member with that name.
 func (o Object) Has(name string) bool { return o.Value(name) != nil }
 
-// Text returns the text of the member with that name, "" when it is absent or no string.
+// Text returns the text of the member with that name. It is "" if the member is absent or not a string.
 func (o Object) Text(name string) string {
 	text, _ := o.Value(name).Text()
 	return text
 }
 
-// Object returns the member with that name, {} when it is absent or no object.
+// Object returns the member with that name. It is {} if the member is absent or not an object.
 func (o Object) Object(name string) Object {
 	inner, _ := ObjectOf(o.Value(name))
 	return inner
 }
 
-// With returns o with the member set to value: in its place when it is there, else at the end. A nil value is none.
+// With returns o with the member set to value. The member keeps its place if o has it, and is added at the end
+// otherwise. A nil value removes the member.
 func (o Object) With(name string, value RawJSON) Object {
 	if value == nil {
 		return o.Without(name)
@@ -206,7 +210,7 @@ func (o Object) With(name string, value RawJSON) Object {
 	return Object{append(members, strictjson.Member{Name: name, Value: value})}
 }
 
-// Without returns o without the named members; o itself when it has none of them.
+// Without returns o without the members of these names. It is o itself if o has none of them.
 func (o Object) Without(names ...string) Object {
 	named := func(m strictjson.Member) bool { return slices.Contains(names, m.Name) }
 	if !slices.ContainsFunc(o.members, named) {
@@ -235,10 +239,10 @@ func (o Object) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// JSON returns the text of o.
+// JSON returns the text of o in one line.
 func (o Object) JSON() RawJSON { return o.AppendJSON(make([]byte, 0, o.size())) }
 
-// size returns about how many bytes the text of o has.
+// size returns about how many bytes the text of o has, for an allocation of the right size.
 func (o Object) size() int {
 	size := 2
 	for i := range o.members {
@@ -247,5 +251,5 @@ func (o Object) size() int {
 	return size
 }
 
-// MarshalJSON returns the text of o.
+// MarshalJSON implements json.Marshaler.
 func (o Object) MarshalJSON() ([]byte, error) { return o.JSON(), nil }

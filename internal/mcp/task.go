@@ -1,21 +1,21 @@
 package mcp
 
-// Tasks is one of the two forms in which a tool goes on after its call was answered. They have little in common but the
-// word.
+// Tasks is one of the two forms in which a tool goes on after its call was answered. Two revisions use the word task
+// for things that have little else in common.
 type Tasks int
 
 // The forms. The zero Tasks is none.
 const (
-	// TasksAsked are those of 2025-11-25: the client asks for one, and for its result later.
+	// TasksAsked are those of 2025-11-25. The client asks for a task when it calls a tool, and for the result later.
 	// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 	TasksAsked Tasks = iota + 1
-	// TasksGiven are those of the extension to 2026-07-28: the server answers with one when it likes, and its state has
-	// the result.
+	// TasksGiven are those of the extension to 2026-07-28. The server decides to answer a call with a task, and the
+	// state of the task, which the client asks for, has the result in the end.
 	// https://modelcontextprotocol.io/extensions/tasks
 	TasksGiven
 )
 
-// Words of tasks.
+// Names of what tasks are made of.
 const (
 	ExtensionTasks = "io.modelcontextprotocol/tasks"
 
@@ -27,7 +27,7 @@ const (
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
 )
 
-// NeedsTasks returns capabilities with the extension that tasks are.
+// NeedsTasks returns capabilities together with the extension that tasks are.
 func NeedsTasks(capabilities Object) Object {
 	extensions := capabilities.Object("extensions").With(ExtensionTasks, RawJSON("{}"))
 	return capabilities.With("extensions", extensions.JSON())

@@ -11,9 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Bounds of one source.
+// Bounds of one source: a hostile or broken server must not fill the memory that all tenants share.
 const (
-	maxItems       = 5_000    // of one kind
+	maxItems       = 5_000    // items of one kind
 	maxDefinitions = 16 << 20 // bytes of all definitions together
 )
 
@@ -23,7 +23,7 @@ var (
 	errLarge     = fmt.Errorf("the definition has more than %d bytes", MaxDefinition)
 )
 
-// refusalError carries the reason beside the cause.
+// refusalError carries the word for Refusal.Reason beside the cause.
 type refusalError struct {
 	reason string
 	err    error
@@ -33,7 +33,12 @@ func (e *refusalError) Error() string { return e.err.Error() }
 
 func refuse(reason string, err error) error { return &refusalError{reason, err} }
 
-// build makes what a source offers now, using what of before did not change.
+// build makes the shelf for what a source offers now. before is the source's current shelf: its items are used again
+// where the definition and what else shapes an item did not change, so that a refresh does not compile the schemas of
+// thousands of tools again. The origin is used again too, unless the prefix differs.
+//
+// Although the new shelf is published later, by Replace, calls of items that are in use go to the new offer from here
+// on.
 func build(s Source, before shelf) (shelf, []Refusal) {
 	b := &builder{source: s, origin: before.origin}
 	if b.origin == nil || b.origin.prefix != s.Prefix {
@@ -59,7 +64,8 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	return next, b.refusals
 }
 
-// keep takes over what is known of some kinds from the shelf before.
+// keep takes over from before the items of those kinds and whether their lists are known. For tools it takes over only
+// the latter; see Source.Unread.
 func (s *shelf) keep(kinds []Kind, before *shelf) {
 	for _, kind := range kinds {
 		s.listed[listOf(kind)] = before.listed[listOf(kind)]
@@ -91,14 +97,15 @@ func textsOf(definitions []mcp.Object, member string) []string {
 	return texts
 }
 
-// builder collects the items of one source.
+// builder collects the items and refusals of one source during one build.
 type builder struct {
 	source   Source
 	origin   *origin
-	bytes    int
+	bytes    int // of the definitions so far, of all kinds
 	refusals []Refusal
 }
 
+// refuse notes that an item was left out, with the reason that err carries.
 func (b *builder) refuse(kind Kind, name string, err error) {
 	reason := "schema"
 	if refused, ok := errors.AsType[*refusalError](err); ok {
@@ -120,19 +127,22 @@ func clip(text string, size int) string {
 	return text[:size] + "…"
 }
 
-// entry is an item of any kind.
+// entry is a *Tool, *Prompt, *Resource or *Template.
 type entry interface {
 	comparable
 	item() *Item
 }
 
-// shelve makes the items of one kind, ordered by their exposed form. made makes the one with that index; known is the
-// one of before that has its name.
+// shelve makes the items of one kind and orders them by exposed name. names are the own names as offered. made makes
+// the item with index i of the offer; known is the item of that own name on the shelf before, or nil. An item that
+// cannot be made, or whose name an earlier one took, is refused alone.
 func shelve[T entry](b *builder, kind Kind, names []string, before []T, made func(i int, known T) (T, error)) []T {
 	known := make(map[string]T, len(before))
 	for _, t := range before {
 		known[t.item().Name] = t
 	}
+	// taken holds own names, folded, and exposed names behind "=". Both must be unique: two own names can be cut to the
+	// same exposed one, and names that differ only in case are easily taken for each other.
 	taken := make(map[string]bool, 2*len(names))
 	var items []T
 	for i, name := range names {
@@ -162,7 +172,8 @@ func shelve[T entry](b *builder, kind Kind, names []string, before []T, made fun
 	return items
 }
 
-// foldedName returns the form in which an own name is unique. URIs that differ in case may be different things.
+// foldedName returns the form in which an own name must be unique. Case counts in URIs, because two URIs that differ
+// only in case may be different resources.
 func foldedName(kind Kind, name string) string {
 	if kind == KindTool || kind == KindPrompt {
 		return strings.ToLower(name)
@@ -170,6 +181,7 @@ func foldedName(kind Kind, name string) string {
 	return name
 }
 
+// fits refuses an item whose exposed name is taken, or that would make the definitions too large together.
 func (b *builder) fits(i *Item, taken map[string]bool) error {
 	switch {
 	case taken["="+i.Exposed]:
@@ -180,7 +192,8 @@ func (b *builder) fits(i *Item, taken map[string]bool) error {
 	return nil
 }
 
-// tool returns the tool of before when the offer is the same but for where calls go.
+// tool returns the known tool when its definition is the same, with calls now going where the offer says; otherwise a
+// new tool.
 func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	offer := &b.source.Tools[i]
 	if known != nil && known.origin == b.origin && sha256.Sum256(offer.Definition.JSON()) == known.offered {
@@ -189,6 +202,8 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	return newTool(b.origin, offer)
 }
 
+// prompt, resource and template return the known item when building it again would make the same one, otherwise a new
+// one.
 func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
 	definition := b.source.Prompts[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
@@ -216,13 +231,14 @@ func (b *builder) template(i int, known *Template) (*Template, error) {
 	return t, t.define(b, definition)
 }
 
-// unchanged tells whether the item is what the definition makes of it.
+// unchanged tells whether building the definition again would make the same item.
 func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
 }
 
-// checkMembers refuses a definition that would make a client with types refuse the whole list. It returns the definition
-// without members that are null, which are absent.
+// checkMembers refuses a definition in which a member of the protocol has the wrong JSON type. A client that decodes
+// lists into typed structures would refuse the whole list for it, with the items of all other servers. It returns the
+// definition without members that are null: to such clients a null is no string, and servers mean "absent" by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 func checkMembers(definition mcp.Object) (mcp.Object, error) {
 	var absent []string
@@ -249,7 +265,8 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 	return definition.Without(absent...), nil
 }
 
-// define sets what prompts, resources and templates have in common. member is the one that holds the own name.
+// define sets the fields that prompts, resources and templates have in common. member is the member of the definition
+// that holds the own name: name, uri or uriTemplate. Errors are *refusalError.
 func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
 	raw := definition.JSON()
 	if len(raw) > MaxDefinition {

@@ -8,31 +8,33 @@ import (
 	"time"
 )
 
-// Catalogue is one state of the registry. It is immutable.
+// Catalogue is one state of the registry: the items of all servers. It is immutable and safe for concurrent use.
 type Catalogue struct {
-	shelves  map[string]shelf // by server
-	replaced chan struct{}    // closed when there is a newer one
-	views    sync.Map         // of *View, by viewKey
+	shelves  map[string]shelf // by server name
+	replaced chan struct{}    // closed when a newer catalogue is published
+	views    sync.Map         // *View by viewKey; grows with the different sets of servers that tenants have
 }
 
-// shelf is what one server has in a catalogue.
+// shelf is what one server has in a catalogue. It is a value, and nothing that it refers to is modified, except the
+// atomic pointers of its origin and items. The zero shelf belongs to a server of which nothing is known.
 type shelf struct {
 	origin *origin
-	// Each ordered by exposed name.
+	// The items of each kind are ordered by exposed name.
 	tools     []*Tool
 	prompts   []*Prompt
 	resources []*Resource
 	templates []*Template
 
-	listed                       [3]bool // by listOf: the list was read, be it empty
-	reads, completes, subscribes bool
-	timeout                      time.Duration // of resources in no list
-	announced                    [3]uint64     // changes of its lists that the server told of
-	reached                      bool          // the server has offered something, be it nothing; false: it is lost
-	unlisted                     bool          // the server is lost for so long that its items are in no list
+	listed                       [3]bool       // by listOf: the list was read, even if it was empty
+	reads, completes, subscribes bool          // as in Source
+	timeout                      time.Duration // limit of one use of a resource that is in no list
+	announced                    [3]uint64     // by listOf: how many changes of the list the server announced
+	reached                      bool          // Replace was called; false: the server was only ever lost
+	unlisted                     bool          // the server has been lost for so long that its items are in no list
 }
 
-// listOf returns the index of the list that a kind is in.
+// listOf returns the index of a kind in listed and announced. Resources and templates share one, because the protocol
+// has one notification for changes of both.
 func listOf(kind Kind) int {
 	switch kind {
 	case KindTool:
@@ -47,6 +49,8 @@ func listOf(kind Kind) int {
 // empty tells whether nothing is known of the server, not even that it is lost.
 func (s *shelf) empty() bool { return s.origin == nil }
 
+// equal tells whether a catalogue with other in the place of s would be the same for every reader. Items are compared
+// by address: building uses an item again when its definition did not change.
 func (s *shelf) equal(other *shelf) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
@@ -62,8 +66,9 @@ func newCatalogue(shelves map[string]shelf) *Catalogue {
 	return &Catalogue{shelves: shelves, replaced: make(chan struct{})}
 }
 
-// View returns the items of the named servers. Where two items of a kind have one exposed name, the server that stands
-// first keeps it. Views are interned per catalogue: the same servers give the same *View.
+// View returns the items of the named servers. Where two items of a kind have the same exposed name, the server that
+// comes first in the list keeps it. A server may be unknown; it then has no items. For the same list the same *View is
+// returned, so that tenants with the same servers share its memory.
 func (c *Catalogue) View(servers []string) *View {
 	key := viewKey(servers)
 	if v, ok := c.views.Load(key); ok {
@@ -73,7 +78,8 @@ func (c *Catalogue) View(servers []string) *View {
 	return v.(*View)
 }
 
-// viewKey joins names so that different lists have different keys, whatever the names hold.
+// viewKey joins names with their lengths before them, so that different lists have different keys whatever characters
+// the names have: one tenant must never get the view of another.
 func viewKey(servers []string) string {
 	var key strings.Builder
 	for _, server := range servers {

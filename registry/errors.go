@@ -2,12 +2,12 @@ package registry
 
 import "fmt"
 
-// UnavailableError says that a server is not there, or went away before it answered. Sent tells whether it may have
-// received the call: only a call that was not sent is safe to repeat.
+// UnavailableError says that a server could not be reached, or went away before it answered. Sources return it; unlike
+// a *DownError it is found out by trying.
 type UnavailableError struct {
 	Server string
-	Sent   bool
-	Err    error // for the log
+	Sent   bool  // the server may have received the call; only a call that was not sent is safe to repeat
+	Err    error // the cause, for the log alone
 }
 
 func (e *UnavailableError) Error() string {
@@ -17,10 +17,10 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// ProtocolError says that a server's answer is none that the protocol knows.
+// ProtocolError says that a server answered with something that the protocol does not allow. Sources return it.
 type ProtocolError struct {
 	Server string
-	Err    error // for the log
+	Err    error // what was wrong, for the log alone
 }
 
 func (e *ProtocolError) Error() string {

@@ -7,12 +7,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// mayHoldURI tells whether a value can have a member uri, without taking it apart. An escape may stand for anything.
+// This file maps the URIs in results and errors of servers with a prefix to their exposed form. Most results have no
+// URI, so it looks for one in the bytes first, and takes apart only values that may have one.
+//
+//	result ── content ─────────── block: resource_link, resource, tool_result (again content)
+//	       ├─ contents ────────── the contents of a resource
+//	       ├─ messages ────────── message ── content
+//	       ├─ inputRequests ───── a request for sampling ── params ── messages
+//	       └─ result (of a task)─ content
+
+// mayHoldURI tells, without parsing, whether a value can have a member named uri. The name may be written with \u
+// escapes, so a value with any such escape may have one.
 func mayHoldURI(raw mcp.RawJSON) bool {
 	return bytes.Contains(raw, []byte(`"uri"`)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// exposedResult maps the URIs in a result. The same Object comes back when there are none.
+// exposedResult maps the URIs in a result. The same Object comes back when there is nothing to map.
 func (o *origin) exposedResult(result mcp.Object) mcp.Object {
 	var m *mapper
 	mapped := result
@@ -35,7 +45,8 @@ func (o *origin) exposedResult(result mcp.Object) mcp.Object {
 	return mapped
 }
 
-// exposedError maps the URI in the data of an error that the server worded.
+// exposedError maps the URI in the data of a JSON-RPC error that the server sent: the error of resources/read for an
+// unknown URI repeats it there.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func (o *origin) exposedError(err error) error {
 	worded, ok := err.(*mcp.Error) //nolint:errorlint // one that is wrapped is for the log
@@ -51,16 +62,17 @@ func (o *origin) exposedError(err error) error {
 	return &mapped
 }
 
-// mapper brings URIs of one source into their exposed form. Its methods return nil for what stays as it is.
+// mapper maps the URIs in one result. Its methods return the new JSON of a value, or nil for a value that stays as it
+// is. A value of the wrong shape stays as it is.
 type mapper struct {
 	origin  *origin
 	service *service
-	work    int // that may still be spent on matching templates
+	work    int // left for matching templates, for all URIs of the result together; see maxMatching
 }
 
 func (o *origin) mapper() *mapper { return &mapper{o, o.service.Load(), maxMatching} }
 
-// member maps a member of a result.
+// member maps the value of one of the members of a result that exposedResult names.
 func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 	switch name {
 	case "content":
@@ -75,7 +87,8 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 	return m.questions(value)
 }
 
-// each maps raw, or every element of raw when it is an array.
+// each applies mapped to raw, or to every element when raw is an array: the content of a message is one block or a
+// list.
 func each(raw mcp.RawJSON, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	if !mayHoldURI(raw) {
 		return nil
@@ -96,7 +109,7 @@ func each(raw mcp.RawJSON, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	return mcp.Array(elements)
 }
 
-// within maps the member of an object.
+// within applies mapped to one member of an object and returns the object with it.
 func within(raw mcp.RawJSON, name string, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	object, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -113,6 +126,7 @@ func within(raw mcp.RawJSON, name string, mapped func(mcp.RawJSON) mcp.RawJSON) 
 	return object.With(name, fresh).JSON()
 }
 
+// block maps a content block.
 func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	if !mayHoldURI(raw) {
 		return nil
@@ -135,7 +149,8 @@ func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
 	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 }
 
-// questions maps the messages of requests for sampling.
+// questions maps inputRequests, an object of requests by key: the messages of those that ask for sampling. Requests of
+// other methods have no messages.
 func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	requests, ok := mcp.ObjectOf(raw)
 	if !ok || !mayHoldURI(raw) {
@@ -156,7 +171,8 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	return mapped.JSON()
 }
 
-// link maps the URI of a resource link, unless the client fetches it itself.
+// link maps the URI of a resource link. A link to the web that the server does not serve itself stays: the client
+// fetches it from there.
 func (m *mapper) link(raw mcp.RawJSON) mcp.RawJSON {
 	uri, _ := raw.Text()
 	switch strings.ToLower(schemeOf(uri)) {
@@ -168,6 +184,7 @@ func (m *mapper) link(raw mcp.RawJSON) mcp.RawJSON {
 	return m.uri(raw)
 }
 
+// uri maps a URI that belongs to the server. A text without a scheme is no absolute URI and stays.
 func (m *mapper) uri(raw mcp.RawJSON) mcp.RawJSON {
 	uri, _ := raw.Text()
 	switch strings.ToLower(schemeOf(uri)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-const maxHeaderName = 64
+const maxHeaderName = 64 // bytes, without Mcp-Param-
 
 var (
 	errHeaderName  = errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
@@ -17,8 +17,8 @@ var (
 	errHeaderPlace = errors.New("x-mcp-header is only allowed on properties that a chain of properties leads to")
 )
 
-// headerParams makes the parameters of what an input schema marks with x-mcp-header. A mark that breaks the rules makes
-// the tool invalid.
+// headerParams returns the parameters that an input schema marks with x-mcp-header, in the order of the schema. A mark
+// that breaks the rules of the specification makes the whole tool invalid. The error says which rule.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
 func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	marks, misplaced := s.HeaderMarks()
@@ -37,7 +37,8 @@ func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	return params, nil
 }
 
-// headerParam makes one parameter. seen holds the names before it, without case, and gets its own.
+// headerParam makes the parameter of one mark. seen has the lower-case names of the marks before it; headerParam adds
+// its own, because header names are the same whatever their case.
 func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, error) {
 	name, ok := mark.Value.Text()
 	if !ok || !isToken(name) {
@@ -58,7 +59,8 @@ func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, err
 	return HeaderParam{}, errHeaderType
 }
 
-// isToken follows https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
+// isToken tells whether name is an HTTP token of at most maxHeaderName bytes.
+// https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(name string) bool {
 	for i := range len(name) {
 		if !isAlphanumeric(name[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", name[i]) < 0 {
@@ -68,8 +70,8 @@ func isToken(name string) bool {
 	return len(name) >= 1 && len(name) <= maxHeaderName
 }
 
-// isReservedHeader lists headers that something on the way reads or removes. With Mcp-Param- before them they would be
-// harmless; without it, in a careless proxy, they are not.
+// isReservedHeader tells whether folded is a header that proxies act upon or remove. Behind Mcp-Param- these names are
+// harmless, but a careless proxy that strips that prefix would let a tool's argument set Authorization or Host.
 func isReservedHeader(folded string) bool {
 	switch folded {
 	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",

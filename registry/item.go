@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Kind is a kind of items. Its text is the word for it in records.
+// Kind is a kind of items. Its text stands in logs, error messages and patterns of the config.
 type Kind string
 
 // The kinds.
@@ -21,24 +21,25 @@ const (
 	KindTemplate Kind = "template" // of resources
 )
 
-// Item is what all kinds of items have. It is shared, and immutable but for one thing: when its source offers the same
-// definition again, calls go where the newer offer says.
+// Item is what items of all kinds have in common. Many requests share it: callers must not modify it. It never changes,
+// with one exception: when its source offers the same definition again, calls go where the newer offer says.
 type Item struct {
 	Kind       Kind
 	Server     string
-	Name       string     // the source's own: a name, a URI or a URI template
-	Exposed    string     // what clients use
-	Definition mcp.Object // as exposed; its text is cached in Raw. Zero for a resource that is in no list
-	Raw        mcp.RawJSON
-	Timeout    time.Duration // of one use
+	Name       string        // own name, URI or URI template
+	Exposed    string        // what clients call it
+	Definition mcp.Object    // as clients see it; zero for an item that is in no list
+	Raw        mcp.RawJSON   // the JSON of Definition, encoded once
+	Timeout    time.Duration // limit of one use
 
 	origin  *origin
 	offered [sha256.Size]byte    // hash of the definition as offered
-	call    atomic.Pointer[Func] // of a tool; nil: the source's Use
+	call    atomic.Pointer[Func] // serves calls of a tool; nil for other kinds, which the source's Use serves
 }
 
-// PolicyName returns what the patterns of a policy are matched with: the exposed name of a tool or prompt, and
-// server:uri, with the source's own URI, of a resource or template. A policy must look at WholeName too.
+// PolicyName returns the text that patterns of a tenant's policy are matched with. For a tool or prompt that is the
+// exposed name, for a resource or template "server:uri" with the own URI. A policy must match WholeName as well:
+// otherwise a rule that denies a long name would not hold for its cut form.
 func (i *Item) PolicyName() string {
 	if i.Kind == KindResource || i.Kind == KindTemplate {
 		return i.Server + ":" + i.Name
@@ -46,8 +47,8 @@ func (i *Item) PolicyName() string {
 	return i.Exposed
 }
 
-// WholeName returns the exposed name of a tool or prompt as it was before it was cut to what clients take. cut is false,
-// and the name is empty, where nothing was cut.
+// WholeName returns the exposed name of a tool or prompt as it was before it was cut to the length that clients take.
+// When the name was not cut, it returns "" and false.
 func (i *Item) WholeName() (name string, cut bool) {
 	if i.Kind != KindTool && i.Kind != KindPrompt || !isCut(i.origin.prefix, i.Name) {
 		return "", false
@@ -55,16 +56,21 @@ func (i *Item) WholeName() (name string, cut bool) {
 	return Beginning(i.origin.prefix) + i.Name, true
 }
 
-// Call uses the item: it asks its source, and brings the URIs in the answer into the form that clients use. A server
-// that does not complete arguments has no values for completion/complete. The error is a *DownError when the source is
-// known not to be there.
+// Call uses the item: it passes c to the source, and maps URIs in the answer to the form that clients use. It sets
+// c.Target. The error is a *DownError, and nothing was sent, when the server is known to be down. For a server that
+// completes no arguments, completion/complete gets an empty list without asking the server.
 //
-// Every URI that a server with a prefix gives out gets its exposed form where the protocol has one: in resource links,
-// in embedded resources, in contents, in messages of prompts and of questions, and in the data of errors. Two kinds stay
-// as they are: resource links to http and https that the server neither lists nor has a template for, which the client
-// fetches itself, and URIs with the schemes data, javascript and vbscript that the server does not know, because they
-// address nothing at the server and are for others to judge. What is no absolute URI stays too. Structured content is
-// the tool's own and is not looked at.
+// Where the protocol has a place for a URI, every URI that a server with a prefix gives out is mapped to its exposed
+// form: in resource links, embedded resources, contents, messages of prompts and of sampling requests, and the data of
+// errors. Otherwise a client that reads the URI it was given would reach no server, or another one. Not mapped are
+//
+//   - resource links to http and https that the server neither lists nor has a template for: the client fetches them
+//     from the web itself;
+//   - URIs of the schemes data, javascript and vbscript that the server does not know: they address nothing at the
+//     server, and internal/sanitize judges whether they are dangerous;
+//   - what is no absolute URI;
+//   - structured content, whose meaning only the tool knows.
+//
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#common-uri-schemes
 func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	if down := i.Down(); down != nil {
@@ -84,8 +90,10 @@ func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	return i.origin.call(ctx, s.use, c)
 }
 
+// errNoUse is for an item of an older catalogue: its source has since been replaced by one without Use.
 var errNoUse = errors.New("the server has neither prompts nor resources any more")
 
+// callBy lets calls of the tool go to f from now on, also those by holders of older catalogues.
 func (i *Item) callBy(f Func) { i.call.Store(&f) }
 
 func (i *Item) item() *Item { return i }

@@ -2,7 +2,8 @@ package registry
 
 import "strings"
 
-// MatchName tells whether the whole name fits pattern, in which * stands for any run of characters.
+// MatchName tells whether the whole name fits pattern, in which every * stands for any number of characters, also none.
+// Case counts. Its time is at most proportional to the product of both lengths.
 func MatchName(pattern, name string) bool {
 	literal, rest, starred := strings.Cut(pattern, "*")
 	if !starred {
@@ -25,18 +26,21 @@ func MatchName(pattern, name string) bool {
 	}
 }
 
-// MayMatch tells whether there can be a name that begins with prefix and fits pattern.
+// MayMatch tells whether there can be a name that begins with prefix, goes on after it, and fits pattern. With it the
+// config and the gateway warn of a pattern that can match no tool of any server.
 func MayMatch(pattern, prefix string) bool {
 	literal, _, starred := strings.Cut(pattern, "*")
 	return len(literal) > len(prefix) && strings.HasPrefix(literal, prefix) || starred && strings.HasPrefix(prefix, literal)
 }
 
-// maxNearest bounds, in bytes, the names that Nearest compares: longer ones are far from everything.
+// maxNearest bounds the patterns and names that Nearest compares, in bytes. Longer ones are near nothing.
 const maxNearest = 160
 
-// Nearest returns the one of names that a pattern most probably means, "" when none looks like a slip of it. It is the
-// one that fits the pattern after the fewest letters of the pattern were inserted, dropped, replaced or swapped, of
-// equal ones the first; more than a third of the letters, or all of them, are no slip. Capital and small letters are the same here.
+// Nearest returns the name that a mistyped pattern most probably means, for a hint in an error message, or "" when none
+// is near. The nearest is the name that fits the pattern after the fewest changes of the pattern, and the first one of
+// those that need as many. A change inserts, drops or replaces a letter, or swaps two neighbours. A name is not near
+// when it needs more changes than a third of the pattern's letters (but one is always allowed), or as many as there are
+// letters. Case does not count.
 func Nearest(pattern string, names []string) string {
 	pattern = strings.ToLower(pattern)
 	letters := len(pattern) - strings.Count(pattern, "*")
@@ -49,17 +53,20 @@ func Nearest(pattern string, names []string) string {
 	return best
 }
 
-// distance counts the letters of the pattern to insert, drop, replace or swap until name fits; it stops counting at
-// enough. letters is how many the pattern has beside its stars, each of which any run of the name fits for nothing.
+// distance returns how many letters of the pattern must be changed until name fits, or enough when that many or more. A
+// star fits any part of name at no cost. letters is the number of the pattern's bytes that are no star.
+//
+// It is the usual table of edit distances with swaps (Damerau-Levenshtein, optimal string alignment), of which it keeps
+// three rows: row i, column j is the distance between the first i bytes of pattern and the first j bytes of name.
 func distance(pattern, name string, letters, enough int) int {
 	if len(pattern) > maxNearest || len(name) > maxNearest || letters == len(pattern) && len(name) >= letters+enough {
 		return enough
 	}
-	var rows [3][maxNearest + 1]int // for the letter of the pattern at hand and the two before it, in turn
+	var rows [3][maxNearest + 1]int // row i is rows[i%3]
 	for j := range len(name) + 1 {
 		rows[0][j] = j
 	}
-	before := 0 // the least of the row before
+	before := 0 // the least number in the row before
 	for i := 1; i <= len(pattern); i++ {
 		row, last, older := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
 		star := pattern[i-1] == '*'
@@ -78,7 +85,7 @@ func distance(pattern, name string, letters, enough int) int {
 			lowest = min(lowest, row[j])
 		}
 		if min(lowest, before) >= enough {
-			return enough // a row has nothing below the least of the two before it
+			return enough // no later row has a number below the least of the two rows before it
 		}
 		before = lowest
 	}

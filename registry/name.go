@@ -9,12 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of names.
+// Bounds of names. Model APIs take tool names of up to 64 characters, and clients put a prefix of their own before the
+// name: maxExposed leaves them 17 bytes.
 const (
-	maxExposed    = 47  // bytes of a prefixed name; clients add a prefix of their own and models take 64
-	maxToolName   = 128 // characters, of prompts' names too
-	maxServerName = 16
-	separator     = "__"
+	maxExposed    = 47   // bytes of a prefixed name
+	maxToolName   = 128  // characters of the own name of a tool or prompt
+	maxServerName = 16   // bytes
+	separator     = "__" // between prefix and own name
 )
 
 var (
@@ -51,15 +52,15 @@ func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// validPromptName tells whether a prompt's name is safe to show and to send. The protocol does not restrict it to the
-// characters of tools' names, and servers use spaces and letters of any language; so it is 1 to 128 characters that can
-// be seen, and single spaces within.
+// validPromptName tells whether a prompt's name is safe to show and to send. The protocol does not restrict prompt
+// names to the characters of tool names, and servers use spaces and letters of any language. What is refused could make
+// two names look alike: invisible characters, and spaces at the ends or in a row.
 func validPromptName(name string) bool {
 	return name != "" && utf8.RuneCountInString(name) <= maxToolName && isVisible(name) &&
 		name == strings.TrimSpace(name) && !strings.Contains(name, "  ")
 }
 
-// isVisible tells whether text is valid UTF-8 of characters that a reader sees, or the plain space.
+// isVisible tells whether text is valid UTF-8 in which every character is the plain space or one that a reader sees.
 func isVisible(text string) bool {
 	for _, r := range text {
 		if r == utf8.RuneError || !unicode.IsPrint(r) ||
@@ -70,7 +71,7 @@ func isVisible(text string) bool {
 	return true
 }
 
-// exposedTool returns what clients call a tool.
+// exposedTool returns the exposed name of a tool. The error says why its own name or the prefix is not valid.
 func exposedTool(prefix, name string) (string, error) {
 	if !validToolName(name) {
 		return "", errToolName
@@ -78,7 +79,7 @@ func exposedTool(prefix, name string) (string, error) {
 	return exposedName(prefix, name)
 }
 
-// exposedPrompt returns what clients call a prompt.
+// exposedPrompt returns the exposed name of a prompt. The error says why its own name or the prefix is not valid.
 func exposedPrompt(prefix, name string) (string, error) {
 	if !validPromptName(name) {
 		return "", errPromptName
@@ -86,8 +87,9 @@ func exposedPrompt(prefix, name string) (string, error) {
 	return exposedName(prefix, name)
 }
 
-// exposedName puts the prefix before a name. A prefixed name that is too long is cut and ends in a hash of the full
-// name, so that it is the same after every restart and on every replica.
+// exposedName puts the prefix before a name. A prefixed name that is too long is cut and ends in "-" and six
+// hexadecimal digits of a hash of the full name. A counter would be shorter, but a name made with it would depend on
+// which other tools there are; this one is the same after every restart and on every replica.
 func exposedName(prefix, name string) (string, error) {
 	switch {
 	case prefix == "":
@@ -108,7 +110,8 @@ func exposedName(prefix, name string) (string, error) {
 	return full[:end] + tail, nil
 }
 
-// Beginning returns what the exposed names of tools and prompts begin with that have a prefix; "" for the empty prefix.
+// Beginning returns what the exposed names of tools and prompts of a server with that prefix begin with, "" for the
+// empty prefix.
 func Beginning(prefix string) string {
 	if prefix == "" {
 		return ""

@@ -10,36 +10,38 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// defaultTimeout is the limit of one use of prompts and resources, where the source names none.
+// defaultTimeout limits one use of a prompt, resource or template when the source sets no limit.
 const defaultTimeout = 30 * time.Second
 
 func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defaultTimeout) }
 
-// origin is what the items of one source share, for as long as the source keeps its prefix. It is immutable but for
-// its service, which is the one that the source offered last, and whether the source is there: whoever holds an item of
-// an older catalogue must learn of that too.
+// origin is what all items of one source share, for as long as the source keeps its prefix. Server name and prefix
+// never change. The two pointers do, so that a request that holds an item of an older catalogue still uses the newest
+// service and learns that the server went down.
 type origin struct {
 	server, prefix string
-	service        atomic.Pointer[service] // nil: the source has offered nothing yet
-	outage         atomic.Pointer[Outage]  // that lasts; nil: the source is there. Stored with the registry's mutex held
+	service        atomic.Pointer[service] // what the source offered last; nil: it has offered nothing yet
+	outage         atomic.Pointer[Outage]  // nil: the server is there. Stored with Registry.mu held, loaded without
 }
 
-// service is where the calls of one source go.
+// service says where calls of one source go, and which URIs the server knows. It is immutable.
 type service struct {
-	use       Func
+	use       Func // nil: the source has nothing but tools
 	subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
 	completes bool
-	listed    map[string]bool // own URIs
+	listed    map[string]bool // own URIs of the listed resources; nil without a prefix, where no URI is mapped
 	templates []*Template
 }
 
+// newService makes the service of what a source offers now. It takes URIs from the shelf next and not from s, so that
+// items that were left out count as unknown.
 func newService(s Source, next *shelf) *service {
 	made := &service{use: s.Use, completes: s.Completes, templates: next.templates}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
 	}
 	if s.Prefix == "" {
-		return made // nothing is mapped
+		return made // knows is asked only where URIs are mapped
 	}
 	made.listed = make(map[string]bool, len(next.resources))
 	for _, r := range next.resources {
@@ -48,8 +50,9 @@ func newService(s Source, next *shelf) *service {
 	return made
 }
 
-// knows tells whether the source lists the own URI or has a template for it. It spends work, and looks at no more
-// templates when there is none left.
+// knows tells whether the server lists the own URI or has a template that matches it. Each template that is tried costs
+// some of *work, in the unit of maxMatching. When no work is left, the answer is false: a server must not occupy a
+// processor by sending many links beside many slow templates.
 func (s *service) knows(uri string, work *int) bool {
 	if s.listed[uri] {
 		return true
@@ -65,12 +68,13 @@ func (s *service) knows(uri string, work *int) bool {
 	return false
 }
 
-// Exposed URIs of servers with a prefix begin with this, the server's name and a plus. The scheme of what follows ends
-// the new scheme, so that the whole is a URI again.
+// formStart begins the exposed URIs of servers with a prefix. The server's name, a plus and the own URI follow, so that
+// file:///a of the server box becomes mcp.box+file:///a. Letters, digits, "+", "-" and "." may stand in a scheme, so
+// "mcp.box+file" is one, and the whole is a valid URI.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 const formStart = "mcp."
 
-// exposed returns the form of an own URI or URI template that clients use.
+// exposed returns the exposed form of an own URI or URI template.
 func (o *origin) exposed(uri string) string {
 	if o.prefix == "" {
 		return uri
@@ -78,7 +82,8 @@ func (o *origin) exposed(uri string) string {
 	return formStart + o.server + "+" + uri
 }
 
-// fromForm takes apart an exposed URI of a server with a prefix; ok is false when it has not the form of one.
+// fromForm splits an exposed URI into server name and own URI. ok is false when the URI does not have the form of an
+// exposed URI; when it is true, there need not be such a server.
 func fromForm(exposed string) (server, uri string, ok bool) {
 	rest, ok := strings.CutPrefix(exposed, formStart)
 	if !ok {
@@ -90,7 +95,7 @@ func fromForm(exposed string) (server, uri string, ok bool) {
 	return server, uri, ValidServerName(server)
 }
 
-// call runs f and maps the names in what it returns.
+// call runs f and maps the URIs in its result or error.
 func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
 	result, err := f(ctx, c)
 	if o.prefix == "" {

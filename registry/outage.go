@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// Outage is a time in which a server is not there. It is immutable, and another one each time.
+// Outage is a period in which a server is down. It is immutable, and its address identifies it: every outage is a new
+// value.
 type Outage struct {
 	Since   time.Time
-	Reached bool // the server was there before; false: it was not reached since Since
+	Reached bool // the server was there before Since; false: it was never reached since it was configured
 }
 
-// DownError says that an item cannot be used because its server is not there. Nothing was sent to the server.
+// DownError says that an item cannot be used because its server is known to be down. Nothing was sent to the server.
 type DownError struct {
 	Kind   Kind
 	Server string
-	Name   string // of the item, as clients call it
+	Name   string // exposed name of the item
 	Outage Outage
 }
 
@@ -25,10 +26,13 @@ func (e *DownError) Error() string {
 	return fmt.Sprintf("server %s is down since %s", e.Server, e.Outage.Since.UTC().Format(time.RFC3339))
 }
 
-// Lose notes that a source is not there, and returns the outage: a new one, or the one that lasts already. What the
-// source offered stays known and keeps its names and URIs, and stays in the lists until Unlist; its uses fail with a
-// *DownError. Replace ends the outage, Remove forgets the source. prefix is for a source that has offered nothing yet:
-// names and URIs that begin like its own are then taken to be its own.
+// Lose notes that a server is down and returns its outage: a new one, or the one that already lasts. Items of the
+// server keep their names and URIs and stay in lists until Unlist, but using one fails with a *DownError. Replace ends
+// the outage, and Remove forgets the source.
+//
+// A server that was never reached is lost too, before anybody can call. prefix serves that case: until the server is
+// reached, names and URIs that begin with it are taken for names of that server's items (see View.Unreached), so that
+// their callers are told that the server is down and not that there is no such tool.
 func (r *Registry) Lose(source, prefix string) *Outage {
 	var outage *Outage
 	r.update(source, func(present shelf) shelf {
@@ -44,7 +48,9 @@ func (r *Registry) Lose(source, prefix string) *Outage {
 	return outage
 }
 
-// Unlist takes what a source offered out of the lists, unless that outage is over. It stays known.
+// Unlist takes the items of a lost source out of lists. It does nothing unless the outage is the one that lasts: its
+// caller waits for a grace period first, and the server may have come back, or come back and gone down again, just as
+// that period ended. The items stay known, as after Lose.
 func (r *Registry) Unlist(source string, during *Outage) {
 	r.update(source, func(present shelf) shelf {
 		if present.origin != nil && present.origin.outage.Load() == during {
@@ -54,12 +60,13 @@ func (r *Registry) Unlist(source string, during *Outage) {
 	})
 }
 
-// Lists tells whether the items of a server belong into lists. Those of one that is down for long do not.
+// Lists tells whether items of a server belong in lists. Those of a server that was unlisted do not.
 func (v *View) Lists(server string) bool { return !v.shelves[server].unlisted }
 
-// Unreached returns the tool, prompt or template of that exposed name as a guess: the name has the form that those of a
-// server have which was not reached yet. It has no definition. It is nil when no such server's names have that form; a
-// server without a prefix gives its names none. For resources there is View.Resource.
+// Unreached returns a guess at the tool, prompt or template of that exposed name: an item of a server of the view that
+// was never reached, and whose prefix the name begins with. The item has no definition, and using it fails with a
+// *DownError for as long as the server is down. Unreached returns nil when no such server has that prefix; names of a
+// server without a prefix cannot be guessed. For resources, View.Resource does the same.
 func (v *View) Unreached(kind Kind, exposed string) *Item {
 	if kind == KindTemplate {
 		server, own, ok := fromForm(exposed)
@@ -83,10 +90,10 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 	return nil
 }
 
-// isUnreached tells whether nothing is known yet of what the server offers.
+// isUnreached tells whether the server is known to be down and has never offered anything.
 func (s *shelf) isUnreached() bool { return s.origin != nil && !s.reached }
 
-// guess makes an item of the server that is in no list.
+// guess makes an item without a definition, for a name that may be one of the server's.
 func (s *shelf) guess(kind Kind, own, exposed string) *Item {
 	return &Item{
 		Kind: kind, Server: s.origin.server, Name: own, Exposed: exposed,
@@ -94,7 +101,7 @@ func (s *shelf) guess(kind Kind, own, exposed string) *Item {
 	}
 }
 
-// Down returns why the item cannot be used now, because its server is not there; nil when the server is there.
+// Down returns nil when the item's server is there, and otherwise the error of every use of the item now.
 func (i *Item) Down() *DownError {
 	outage := i.origin.outage.Load()
 	if outage == nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// Prompt is one prompt of the catalogue.
+// Prompt is one prompt of the catalogue. It is immutable.
 type Prompt struct {
 	Item
 
 	arguments *schema.Schema
 }
 
-// Validate checks the arguments of prompts/get (nil means {}): an object of texts, with those that the prompt
-// requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
+// Validate checks the arguments of prompts/get (nil means {}): they must be an object of strings that has those which
+// the prompt requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
 func (p *Prompt) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
@@ -47,8 +47,8 @@ func (p *Prompt) define(b *builder, definition mcp.Object) error {
 
 var errPromptArguments = errors.New("arguments must be a list of objects with different names, and required true or false")
 
-// argumentSchema returns what the arguments of a prompt must be as a JSON Schema. Those that the prompt does not name
-// are texts as well.
+// argumentSchema returns a JSON Schema for the arguments of a prompt, so that prompts and tools are validated alike,
+// with the same wording of errors. Arguments that the prompt does not declare are allowed, and must be strings as well.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 func argumentSchema(definition mcp.Object) (mcp.RawJSON, error) {
 	texts := mcp.RawJSON(`{"type":"string"}`)

@@ -1,7 +1,30 @@
-// Package registry is the catalogue: which tools, prompts, resources and templates of resources exist, under which
-// names and URIs, with which definitions. It knows neither tenants nor transports; a source puts its items in, whole, and
-// takes them out. What a JSON Schema means is decided in registry/schema: the catalogue has the schemas of its items
-// compiled, leaves out an item whose schema is refused, and says which of them arguments and results must fit.
+// Package registry is the catalogue. It answers which tools, prompts, resources and templates of resources exist, under
+// which names and URIs, and with which definitions. It knows neither tenants nor transports: the gateway decides who
+// may see an item, and the source of an item decides how a call reaches the server. What a JSON Schema means is decided
+// in registry/schema; the catalogue only has the schemas of its items compiled, and leaves out an item whose schema is
+// refused.
+//
+// A source is the code that speaks for one server of the config: registry/upstream, registry/openapi or
+// registry/builtin. An item has two names. Its own name (or URI) is what the source calls it; its exposed name is what
+// clients call it, and differs from its own when the server has a prefix.
+//
+//	sources                                             the gateway
+//	   |  Replace, Announce,                               |  Catalogue, Changed
+//	   |  Lose, Unlist, Remove                             v
+//	   '-----> Registry --publishes--> Catalogue --View(servers)--> View --> Tool, Prompt, Resource, Template
+//	                                   (immutable)              (immutable)              |  Call
+//	   source.Use or Offer.Call <------------------- origin <----------------------------'
+//
+// An origin is what the items of one server share, and unlike them it changes after publication. A request may hold an
+// item of an older catalogue, and its call must still go where the source now wants it to go, or fail because the
+// server is down.
+//
+// Reading order: this file (what a source hands in), build.go (from a source to items), item.go with tool.go, prompt.go
+// and resource.go (the kinds), catalogue.go and view.go (what readers get), name.go, uri.go and template.go (names and
+// URIs, and which server a URI belongs to), origin.go and expose.go (URIs in results), outage.go (servers that are
+// down), match.go (patterns of names, which the gateway and the config use).
+//
+// The states of one source, as Replace, Lose, Unlist and Remove change them:
 //
 //	nothing known --Lose--> not reached yet
 //	      |                        |
@@ -9,8 +32,9 @@
 //	                                               ^              |                       |
 //	                                               '--Replace-----'--------Replace--------'
 //
-// Remove leads back to the beginning from everywhere. A lost source keeps its names: were they free, another server's
-// tool could take the place of one that a model knows.
+// Remove leads from every state back to the first one, and a server that was not reached yet can be unlisted too. A
+// lost source keeps its names: if they became free, the tool of another server could take the place of one that a model
+// already knows and trusts.
 package registry
 
 import (
@@ -25,88 +49,100 @@ import (
 )
 
 // Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read, completion/complete, or a
-// method of a task that a tool's call became.
+// tasks/* method for a task that an earlier tools/call became. The gateway makes one Call for every request; a call
+// that asks the client for input and is repeated with the answers is several Calls.
 type Call struct {
 	Method    string
 	Principal auth.Principal
-	// Params are those of the request in modern form, with names and URIs still as exposed. inputResponses and
-	// requestState, when there are any, are as the source gave them out.
+	// Params are the params of the request in the form of revision 2026-07-28. Names and URIs in them are still the
+	// exposed ones: a source uses Target instead. The gateway has unsealed inputResponses and requestState, so that the
+	// source sees the keys and the state that it gave out itself.
 	Params mcp.Object
-	// Capabilities are what the client can be asked now, in the canonical form of mcp.CapabilitiesOf; empty: nothing.
+	// Capabilities say what the client can be asked during this call, in the canonical form of mcp.CapabilitiesOf. When
+	// they are empty, the client can be asked nothing.
 	Capabilities mcp.Object
-	// InSession says that the client calls in a session, where it expects questions while its call is open. Others expect
-	// them as the call's result.
+	// InSession is true when the client calls in a legacy session, where questions reach it while its call is open. Any
+	// other client gets a question as the result of its call (input_required) and repeats the call with the answer.
 	InSession bool
-	// Client tells the clients of one principal apart as far as they can be: by the session, or by the name that a client
-	// without one gives itself. It is the client's own word; "": nothing is known.
+	// Client tells the clients of one principal apart, as far as that is possible: by session, or by the name that a
+	// client without a session gives itself. Nobody verified that name, so it must decide nothing about permissions. It
+	// is empty when nothing is known.
 	Client string
-	// Refusals are the questions of the round before, by their key, to which the client answered with an error. They are
-	// not in inputResponses, which has no place for errors.
+	// Refusals hold the errors with which the client answered questions of the previous round, by the key of the
+	// question. They have a field of their own because inputResponses has no place for errors.
 	Refusals map[string]*mcp.Error
-	LogLevel mcp.Level // of log messages that the client wants; zero: none
-	// Notify sends progress and log messages. Never nil.
+	LogLevel mcp.Level // the least level of log messages that the client wants; zero: it wants none
+	// Notify sends progress and log messages to the client. It is never nil.
 	Notify func(context.Context, mcp.Notification) error
-	// Hold keeps the call's place among those at once beyond the return of the Func, until release is called: for a
-	// call that asks for input while the server goes on with it. Nil: there is no place to keep.
+	// Hold keeps the call counted against the limit of concurrent calls after the Func has returned, until release is
+	// called. A source uses it when the server is still working on a call whose client is being asked for input;
+	// without it, such calls would escape the limit. It is nil when the method cannot ask for input, and when an
+	// earlier round of this call still holds the slot.
 	Hold func() (release func())
-	// Tasks is the form of tasks that may take the place of this call's result; zero: none. The params have a task when,
-	// and only when, it is TasksAsked and the call is to become one.
+	// Tasks is the form of tasks that may take the place of this call's result; zero means that none may. The params
+	// have a member task exactly when Tasks is TasksAsked and the client asked for the call to become a task.
 	Tasks mcp.Tasks
-	Task  string // of tasks/*: the id that the source gave out; else ""
+	Task  string // for a tasks/* method the task id that the source gave out; otherwise ""
 
-	Target  string        // what the source calls the item: its name, or the URI; set by the item
-	Headers []HeaderParam // of a tool; set by Tool.Call
+	// The item sets the fields below before it calls the Func.
+	Target  string        // the item's own name or URI
+	Headers []HeaderParam // the tool's parameters that travel as headers; nil for other items and for tasks/*
 }
 
-// Func serves calls. It returns the result in modern form: resultType may be absent and means complete. When it is
-// input_required, the client repeats the call with the answers and the requestState.
+// Func serves calls on behalf of a source. It must be safe for concurrent use. It returns the result in the form of
+// revision 2026-07-28, in which an absent resultType means "complete". After a result of type "input_required", the
+// client repeats the call with its answers and the requestState of that result.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type Func func(context.Context, *Call) (mcp.Object, error)
 
 // Offer is one tool as a source offers it.
 type Offer struct {
-	Definition mcp.Object    // cleaned by the source, under the source's own name
-	Timeout    time.Duration // of one call; must be positive
+	Definition mcp.Object    // as in tools/list, under the tool's own name; the source has cleaned it of hidden text
+	Timeout    time.Duration // limit of one call; must be positive
 	Call       Func
-	Tasks      mcp.Tasks // what its calls may become, whose methods Call then serves too; zero: it has no tasks
+	Tasks      mcp.Tasks // the form of tasks that calls may become, whose tasks/* methods Call then serves; zero: none
 }
 
-// Source is everything one server offers.
+// Source is everything that one server offers. A source hands it in whole, with Replace, each time something changes.
 type Source struct {
-	Name   string // of the server in the config
-	Prefix string // before the exposed names: usually Name; "" exposes the server's names and URIs unchanged
+	Name   string // the server's name in the config
+	Prefix string // begins the exposed names, usually Name; "" exposes the server's names and URIs unchanged
 	Tools  []Offer
 
-	// Definitions of what else there is, cleaned by the source, under the source's own names and URIs.
+	// Prompts, Resources and Templates are definitions as in the server's lists, under their own names and URIs. The
+	// source has cleaned them of hidden text.
 	Prompts, Resources, Templates []mcp.Object
-	// Unread are the kinds whose lists were not read yet, or could not be: that nothing is offered of them says nothing
-	// of what the server has. What the source offered of them before stays.
+	// Unread names the kinds whose lists have not been read, or could not be. That the source offers nothing of such a
+	// kind does not mean that the server has nothing. Prompts, resources and templates that the source offered earlier
+	// stay; tools do not, because a source reads its tools before it calls Replace.
 	Unread    []Kind
-	Timeout   time.Duration // of one use of prompts, resources and templates; zero: 30 s
-	Use       Func          // serves prompts/get, resources/read and completion/complete; nil: there is none of them
-	Reads     bool          // the server has resources, even where it lists none
-	Completes bool          // the server completes arguments; else a completion is empty
-	// Subscribe tells of changes of the resource with the source's own URI, until ctx ends; updated gets the URI that
-	// changed, which may be of a part of it, and must not wait. It returns as soon as no later change goes unseen. Nil:
-	// the server does not tell.
+	Timeout   time.Duration // limit of one use of a prompt, resource or template; zero: 30 s
+	Use       Func          // serves prompts/get, resources/read, completion/complete; nil: Tools are all there is
+	Reads     bool          // the server has resources, even if it lists none
+	Completes bool          // the server completes arguments; otherwise every completion is empty
+	// Subscribe reports changes of the resource with that own URI until ctx ends. It returns as soon as no later change
+	// can be missed, and goes on reporting after that. updated gets the own URI of what changed, which may be a part of
+	// the resource, and must not block. Subscribe is nil when the server reports no changes.
 	Subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
 }
 
-// Refusal says which definition was left out and why.
+// Refusal says which definition was left out, and why. The rest of the source's definitions are not affected.
 type Refusal struct {
 	Server string
 	Kind   Kind
-	Item   string // its own name or URI, cut when it is long; "" for a whole list
-	// Reason is one word, and a metric label: name, uri, schema, output_schema, header, duplicate or size for what is
-	// wrong with a definition; operation for one of an API that cannot be a tool; list for a list that cannot be read.
+	Item   string // the item's own name or URI, cut when it is long; "" when the whole list was left out
+	// Reason is one word, because it is also a metric label. name, uri, schema, output_schema, header, duplicate and
+	// size say what is wrong with a definition. operation is an operation of an HTTP API that cannot become a tool, and
+	// list a list that cannot be read; the catalogue itself gives neither of the two.
 	Reason string
 	Err    error
 }
 
-// Registry holds the catalogue. It is safe for concurrent use; readers never wait.
+// Registry holds the current catalogue. It is safe for concurrent use, and readers never wait for writers: each change
+// publishes a new Catalogue, and a request goes on with the one it began with.
 type Registry struct {
 	current atomic.Pointer[Catalogue]
-	mu      sync.Mutex // held while current is replaced
+	mu      sync.Mutex // serialises writers; held while current is replaced
 }
 
 // New returns an empty registry.
@@ -116,9 +152,12 @@ func New() *Registry {
 	return r
 }
 
-// Replace puts in what a source offers now, in place of what it offered before, and returns what it left out. The
-// other sources' items stay as they are; waiters on Changed are woken when anything differs. A definition that did not
-// change is not read again. One source is replaced by one goroutine at a time.
+// Replace puts what a source offers now in the place of what it offered before, ends its outage if there is one, and
+// returns the definitions that it left out. Items of other sources stay as they are. Waiters on Changed are woken only
+// when something differs: a definition with the same bytes keeps its item, whose schemas are not compiled again.
+//
+// Only one goroutine at a time may call Replace for the same source. Items are built before the mutex is taken, because
+// compiling schemas takes long, so that of two such calls the older offer could win.
 func (r *Registry) Replace(s Source) []Refusal {
 	next, refusals := build(s, r.current.Load().shelves[s.Name])
 	r.update(s.Name, func(present shelf) shelf {
@@ -129,11 +168,13 @@ func (r *Registry) Replace(s Source) []Refusal {
 	return refusals
 }
 
-// Remove takes a source out and frees its names.
+// Remove takes a source out of the catalogue and frees its names. It is for a server that is no longer configured; for
+// one that is down there is Lose.
 func (r *Registry) Remove(source string) { r.update(source, func(shelf) shelf { return shelf{} }) }
 
-// Announce makes a new catalogue although the source's items are the same, because the source says that its list of
-// that kind changed: whoever sees one of its items is told so too. Resources and templates are one list.
+// Announce publishes a new catalogue although the items of the source are the same, because the server said that its
+// list of that kind changed. Clients that see an item of the source are then told so too: the server may mean a change
+// that its definitions do not show. Resources and templates count as one list.
 func (r *Registry) Announce(source string, kind Kind) {
 	r.update(source, func(present shelf) shelf {
 		present.announced[listOf(kind)]++
@@ -141,7 +182,8 @@ func (r *Registry) Announce(source string, kind Kind) {
 	})
 }
 
-// update publishes a catalogue in which the source has the next shelf, unless it is as it was.
+// update publishes a catalogue in which change has been applied to the shelf of the source, unless the shelf stays the
+// same. change runs with the mutex held.
 func (r *Registry) update(source string, change func(shelf) shelf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,10 +206,10 @@ func (r *Registry) update(source string, change func(shelf) shelf) {
 	close(before.replaced)
 }
 
-// Catalogue returns the present catalogue. A different pointer means a different catalogue.
+// Catalogue returns the current catalogue. As long as nothing changes, it returns the same pointer.
 func (r *Registry) Catalogue() *Catalogue { return r.current.Load() }
 
-// Changed returns a channel that is closed when the catalogue next differs from the one Catalogue returns after this
-// call. Who asks Changed first and Catalogue then misses nothing; when both happen around a change, the channel may be
-// closed already.
+// Changed returns a channel that is closed when the current catalogue is replaced. A waiter that calls Changed first
+// and Catalogue second misses no change. In the other order it would miss one that came between the two calls. When a
+// change comes between them in the right order, the channel is already closed, and the waiter looks once more in vain.
 func (r *Registry) Changed() <-chan struct{} { return r.current.Load().replaced }

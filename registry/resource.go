@@ -7,13 +7,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Resource is one resource of the catalogue, or one that is in no list but that a server may have.
+// Resource is one resource of the catalogue, or one that is in no list but that its server may have. It is immutable.
 type Resource struct {
 	Item
 }
 
-// Subscribe tells of changes of the resource until ctx ends; updated gets the exposed URI of what changed and must not
-// wait. ok is false when the server does not tell. The error is a *DownError when the source is known not to be there.
+// Subscribe reports changes of the resource until ctx ends. It returns as soon as no later change can be missed.
+// updated gets the exposed URI of what changed, which may be a part of the resource, and must not block. ok is false
+// when the server reports no changes. The error is a *DownError when the server is known to be down, and otherwise the
+// source's.
 func (r *Resource) Subscribe(ctx context.Context, tenantID string, updated func(uri string)) (ok bool, err error) {
 	if down := r.Down(); down != nil {
 		return false, down
@@ -42,7 +44,7 @@ func (r *Resource) define(b *builder, definition mcp.Object) error {
 	return r.Item.define(b, KindResource, "uri", definition, b.origin.exposed(uri))
 }
 
-// Template is one template of resources.
+// Template is one template of resources: a URI template (RFC 6570) that stands for all URIs of its form.
 type Template struct {
 	Item
 

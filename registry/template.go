@@ -7,29 +7,33 @@ import (
 
 // Bounds of URI templates.
 const (
-	maxExpressions = 64        // of one template
-	maxMatching    = 4_000_000 // bytes times parts of patterns, to find the templates of one URI, or of all links in a result
+	maxExpressions = 64 // of one template
+	// maxMatching bounds the work of finding the templates of one URI, or of all links in one result, in bytes of URIs
+	// times parts of patterns (see work). A server writes both the templates and the links, so without a bound it could
+	// keep a processor busy for as long as it likes.
+	maxMatching = 4_000_000
 )
 
 var errTemplate = errors.New("uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as in RFC 6570")
 
-// uriPattern is a URI template read as a pattern. It only decides where a URI goes, so it is generous: a variable
-// stands for any text that may stand at its place, also for none, and the order of variables does not matter.
+// uriPattern is a URI template, read as a pattern that URIs match. It only decides which server a URI belongs to; the
+// server then reads the URI exactly. So it is generous: an expression stands for any text that could stand at its
+// place, also for none, whatever the number, order and values of its variables.
 // https://www.rfc-editor.org/rfc/rfc6570
 type uriPattern struct {
 	parts   []patternPart
-	literal int // bytes of literal text: how much the pattern says
+	literal int // bytes of literal text: of two patterns, the one with more says more about a URI
 }
 
-// patternPart is literal text, or an expression: an operator's first character and then any but some characters, or
-// nothing.
+// patternPart is a literal text or an expression. An expression matches nothing, or the character first followed by any
+// number of characters that are not in without.
 type patternPart struct {
-	literal string
-	first   byte   // 0: none
-	without string // characters that the expression does not stand for
+	literal string // empty for an expression
+	first   byte   // the character that the operator writes before the values, as ? of {?x}; 0: none
+	without string // characters that end the expression's text
 }
 
-// newURIPattern reads a template.
+// newURIPattern reads a template. The error is errTemplate.
 func newURIPattern(template string) (*uriPattern, error) {
 	if len(template) > maxURI || !isVisible(template) || strings.Contains(template, " ") {
 		return nil, errTemplate
@@ -61,7 +65,8 @@ func newURIPattern(template string) (*uriPattern, error) {
 	return p, nil
 }
 
-// isAbsolute tells whether what the pattern matches can begin with a scheme, and only with that.
+// isAbsolute tells whether the URIs that the pattern matches can be absolute. The template begins with a scheme, or
+// with an expression that may stand for one.
 func (p *uriPattern) isAbsolute() bool {
 	if len(p.parts) == 0 {
 		return false
@@ -70,7 +75,8 @@ func (p *uriPattern) isAbsolute() bool {
 	return first.literal == "" && first.first == 0 || schemeOf(first.literal) != ""
 }
 
-// readExpression reads what stands between braces.
+// readExpression reads the text between braces: an operator, which decides the characters that the expression matches,
+// and names of variables, of which only the form is checked.
 // https://www.rfc-editor.org/rfc/rfc6570#section-2.2
 func readExpression(expression string) (part patternPart, ok bool) {
 	part.without = "/?#"
@@ -94,6 +100,8 @@ func readExpression(expression string) (part patternPart, ok bool) {
 	return part, areVariables(expression[1:])
 }
 
+// areVariables tells whether list is a list of variables, each with a modifier or without: a, b:3 or c*.
+// https://www.rfc-editor.org/rfc/rfc6570#section-2.3
 func areVariables(list string) bool {
 	for variable := range strings.SplitSeq(list, ",") {
 		name, exploded := strings.CutSuffix(variable, "*")
@@ -103,7 +111,7 @@ func areVariables(list string) bool {
 			}
 			name = before
 		}
-		// Servers write hyphens too, which the RFC does not have.
+		// The RFC allows no hyphens in names, but servers use them.
 		if name == "" || !onlyNameCharacters(strings.ReplaceAll(name, "%", "")) {
 			return false
 		}
@@ -111,12 +119,13 @@ func areVariables(list string) bool {
 	return true
 }
 
-// isMaxLength follows https://www.rfc-editor.org/rfc/rfc6570#section-2.4.1: 1 to 9999.
+// isMaxLength tells whether digits are a number from 1 to 9999.
+// https://www.rfc-editor.org/rfc/rfc6570#section-2.4.1
 func isMaxLength(digits string) bool {
 	return len(digits) >= 1 && len(digits) <= 4 && digits[0] != '0' && strings.Trim(digits, "0123456789") == ""
 }
 
-// work is what matches costs.
+// work returns what matches will cost, in the unit of maxMatching.
 func (p *uriPattern) work(uri string) int {
 	if !strings.HasPrefix(uri, p.parts[0].literal) {
 		return 1
@@ -124,13 +133,14 @@ func (p *uriPattern) work(uri string) int {
 	return len(uri) * len(p.parts)
 }
 
-// matches tells whether uri is one of the template's. It follows all ways through the pattern at once, so its time is
-// at most the product of both lengths.
+// matches tells whether the whole uri matches the pattern. Going through the ways of matching one after the other could
+// take exponential time, so it keeps the set of all places in uri where the parts so far can end, and goes through the
+// parts once. Its time is at most proportional to the length of uri times that of the pattern.
 func (p *uriPattern) matches(uri string) bool {
 	if len(uri) > maxURI || !strings.HasPrefix(uri, p.parts[0].literal) {
 		return false
 	}
-	now, next := make([]bool, len(uri)+1), make([]bool, len(uri)+1) // where the parts so far can end
+	now, next := make([]bool, len(uri)+1), make([]bool, len(uri)+1) // now[i]: the parts so far can match uri[:i]
 	now[0] = true
 	for i := range p.parts {
 		clear(next)
@@ -142,7 +152,8 @@ func (p *uriPattern) matches(uri string) bool {
 	return now[len(uri)]
 }
 
-// step sets in next where the part can end that begins where now says; alive is false when that is nowhere.
+// step sets next[j] for every j at which the part can end when it begins at an i with now[i]. alive is false when there
+// is no such j, so that the pattern cannot match.
 func (p *patternPart) step(uri string, now, next []bool) (alive bool) {
 	if p.literal != "" {
 		for i := range now {
@@ -152,7 +163,7 @@ func (p *patternPart) step(uri string, now, next []bool) (alive bool) {
 		}
 		return alive
 	}
-	within := false // in text that began with the first character
+	within := false // the expression has begun before i and may go on at i
 	for i := range now {
 		next[i] = now[i] || within
 		alive = alive || next[i]

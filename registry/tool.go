@@ -12,18 +12,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// MaxDefinition bounds one definition of a tool or of another item, in bytes.
+// MaxDefinition bounds the definition of one item of any kind, in bytes.
 const MaxDefinition = 128 << 10
 
-// HeaderParam is a property of a tool's input schema that the client repeats in an Mcp-Param-* header (x-mcp-header).
+// HeaderParam is a property of a tool's input schema that is marked with x-mcp-header: the sender of a call repeats its
+// value in a header, so that intermediaries can route by it without reading the body.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 type HeaderParam struct {
-	Header string   // without Mcp-Param-
-	Path   []string // of property names, from the root of the arguments
+	Header string   // name of the header, without Mcp-Param-
+	Path   []string // property names that lead from the root of the arguments to the value
 	Type   string   // string, integer or boolean
 }
 
-// Argument returns the argument that the header repeats, nil when there is none.
+// Argument returns the value in arguments that the header repeats, nil when there is none.
 func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 	value := arguments
 	for _, name := range p.Path {
@@ -36,25 +37,26 @@ func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 	return value
 }
 
-// Tool is one tool of the catalogue.
+// Tool is one tool of the catalogue, with its schemas compiled. It is immutable, but see Item.
 type Tool struct {
 	Item
-	Headers []HeaderParam
-	Tasks   mcp.Tasks // the form of those that its calls may become; zero: none
+	Headers []HeaderParam // in the order of the input schema
+	Tasks   mcp.Tasks     // the form of tasks that its calls may become; zero: none
 
 	input   *schema.Schema
-	output  *schema.Schema // nil when there is none
-	inlined func() mcp.RawJSON
+	output  *schema.Schema     // nil when the tool declares no outputSchema
+	inlined func() mcp.RawJSON // inline, run at most once: few tenants ask for it
 }
 
-// ArgumentError says, for the model that made the arguments, which argument is wrong, how, and what is allowed. Its
-// text holds no value.
+// ArgumentError says which argument is wrong, how, and what is allowed. Its text is for the model that wrote the
+// arguments, and repeats none of their values.
 type ArgumentError struct{ Text string }
 
 func (e *ArgumentError) Error() string { return e.Text }
 
 // Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
-// passed strictjson.Check. A null that a header would repeat stands for no argument, whatever the schema says of null.
+// passed strictjson.Check. For an argument that a header would repeat, null means that it is absent, whatever the
+// schema says about null: a header cannot carry null.
 func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
@@ -72,8 +74,8 @@ func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	return nil
 }
 
-// withoutNulls returns the arguments without the nulls at the places that headers repeat; found is false when there are
-// none.
+// withoutNulls returns the arguments without those that a header would repeat and that are null. found is false when
+// there are none.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header
 func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found bool) {
 	object, _ := mcp.ObjectOf(arguments)
@@ -85,6 +87,7 @@ func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found boo
 	return object.JSON(), found
 }
 
+// withoutPath returns object without the value that path leads to, which must exist.
 func withoutPath(object mcp.Object, path []string) mcp.Object {
 	if len(path) == 1 {
 		return object.Without(path[0])
@@ -92,13 +95,14 @@ func withoutPath(object mcp.Object, path []string) mcp.Object {
 	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
-// Inlined returns the tool's definition for clients that cannot follow $ref: every reference in its schemas is replaced
-// by what it points to, and the definitions are dropped. The schemas accept the same values, unless they are recursive:
-// then they accept more, because a reference that leads back into itself becomes a schema without constraints that keeps
-// its description. It is the definition as it is when there are no references, or when it would become too large or too
-// deep. It is made once; the text is shared.
+// Inlined returns the JSON of the tool's definition for clients that cannot follow $ref: in its schemas, every
+// reference is replaced by what it points to, and $defs are dropped. The schemas then accept the same values, unless
+// they are recursive: a reference that leads back into itself becomes a schema without constraints, so that more is
+// accepted. The definition is returned unchanged when it has no references, and when inlining would make it too large
+// or too deep. The text is made once and shared: do not modify it.
 func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
 
+// inline makes what Inlined returns.
 func (t *Tool) inline() mcp.RawJSON {
 	definition := t.Definition
 	for _, part := range []struct {
@@ -113,7 +117,8 @@ func (t *Tool) inline() mcp.RawJSON {
 			return t.Raw
 		}
 		if o, _ := mcp.ObjectOf(raw); part.schema == t.input && o.Text("type") != "object" {
-			// In draft-07 the type beside $ref at the root counts for nothing, but every tool must have it.
+			// In draft-07, keywords beside $ref have no effect, so inlining drops a type at the root; but the protocol
+			// requires "type": "object" there of every tool.
 			raw = o.With("type", mcp.String("object")).JSON()
 		}
 		definition = definition.With(part.member, raw)
@@ -128,9 +133,9 @@ func (t *Tool) inline() mcp.RawJSON {
 // HasOutput tells whether the tool declares an outputSchema.
 func (t *Tool) HasOutput() bool { return t.output != nil }
 
-// ValidateOutput checks structured content against the output schema; nil when there is none. The error's text says
-// place and rule, no value. structured must have passed strictjson.Check; nil is no structured content, which breaks
-// every output schema.
+// ValidateOutput checks structured content against the output schema, and returns nil when the tool declares none.
+// structured must have passed strictjson.Check. nil means that the result has no structured content, which no output
+// schema allows. The text of the error names the place and the rule, but no value.
 func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	if t.output == nil {
 		return nil
@@ -141,12 +146,13 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	return t.output.Check(structured, "structuredContent")
 }
 
-// Call runs the tool, or uses a task that it runs as.
+// Call runs the tool, or, when c.Task is set, uses a task that one of its calls became. It sets c.Headers and c.Target.
+// Errors are those of Item.Call, and an *UnavailableError for a task of a server that no longer has tasks.
 func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	switch {
 	case c.Task == "":
 		c.Headers = t.Headers
-	case t.Tasks == 0: // a server without tasks would take this for a call of the tool
+	case t.Tasks == 0: // the Func of a server without tasks may not look at the method, and call the tool instead
 		return mcp.Object{}, &UnavailableError{Server: t.Server, Err: errNoTasks}
 	}
 	return t.Item.Call(ctx, c)
@@ -179,6 +185,7 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 
 var errInputType = errors.New(`inputSchema must be an object with "type": "object"`)
 
+// readSchemas compiles the input and output schema. Errors are *refusalError.
 func (t *Tool) readSchemas(definition mcp.Object) error {
 	raw := definition.Value("inputSchema")
 	o, ok := mcp.ObjectOf(raw)
@@ -204,6 +211,7 @@ func (t *Tool) readSchemas(definition mcp.Object) error {
 	return nil
 }
 
+// reasonOf returns the Reason of a Refusal for an error of schema.Compile.
 func reasonOf(err error, otherwise string) string {
 	if errors.Is(err, schema.ErrTooLarge) {
 		return "size"
@@ -211,8 +219,9 @@ func reasonOf(err error, otherwise string) string {
 	return otherwise
 }
 
-// with returns t for an offer of the same definition: t itself, or one that differs only in its time limit and its
-// tasks.
+// with returns the tool for a new offer with the same definition: t itself, or, when the time limit or the form of
+// tasks differs, a copy that shares the compiled schemas. In both cases calls go to the new offer. It copies field by
+// field, because an Item has an atomic pointer that must not be copied.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
 		other := &Tool{Headers: t.Headers, Tasks: offer.Tasks, input: t.input, output: t.output, inlined: t.inlined}

@@ -5,15 +5,18 @@ import (
 	"strings"
 )
 
+// This file decides which URIs a server may expose and a client may read. The hazard is a URI with two readings: a
+// policy denies file:///secret, a client asks for file:///x/../secret, and the server reads what the policy denied.
+
 // maxURI bounds URIs and URI templates of servers, in bytes.
 const maxURI = 2048
 
-// validURI tells whether uri is absolute, not too long, and without characters that hide.
+// validURI tells whether uri is absolute, not longer than maxURI, and has only visible characters.
 func validURI(uri string) bool {
 	return len(uri) <= maxURI && schemeOf(uri) != "" && isVisible(uri) && !strings.Contains(uri, " ")
 }
 
-// schemeOf returns the scheme of an absolute URI, "" of any other text.
+// schemeOf returns the scheme of an absolute URI, as it is written and without the colon, or "" for any other text.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 func schemeOf(uri string) string {
 	for i := range len(uri) {
@@ -30,13 +33,14 @@ func schemeOf(uri string) string {
 	return ""
 }
 
-// mostDecodings is how many layers of percent-encoding are looked through.
+// mostDecodings is how many layers of percent-encoding isPlain looks through. A URI that is still encoded after them is
+// not plain.
 const mostDecodings = 3
 
-// isPlain tells whether an own URI that is in no list has one reading only. One that a server may read as another URI
-// could pass by a pattern that denies that one: a URI with dot segments, also encoded, with empty segments, with
-// backslashes or controls, with an encoded slash, with the encoding of a character that needs none, or with a second
-// spelling of its scheme and host.
+// isPlain tells whether an own URI has only one reading, for every server. It is asked of URIs that no list has: these
+// come from the client. A URI that a server may read as a second one could get around a pattern that denies the second
+// one. So it is false for dot segments, also encoded ones, for empty segments, backslashes, control characters and
+// encoded slashes, for the encoding of a character that needs none, and for an unusual spelling of scheme and host.
 // https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
 func isPlain(uri string) bool {
 	if !validURI(uri) || encodesNeedlessly(uri) || !hasOneOrigin(uri) {
@@ -59,8 +63,9 @@ func isPlain(uri string) bool {
 	return false
 }
 
-// hasOneOrigin tells whether scheme and host are spelt in the one way that all readers agree on. Those of the web know a
-// host's case, default ports, user names and a local host for the same; what other schemes call a host is a name.
+// hasOneOrigin tells whether scheme and host are spelt in the one way that all programs agree on. For the schemes of
+// the web, several spellings mean the same host: capital letters, a default port, user names, a dot at the end,
+// localhost in a file URI. In other schemes the host is an opaque name, of which only the scheme is checked.
 // https://url.spec.whatwg.org/#special-scheme
 func hasOneOrigin(uri string) bool {
 	scheme := schemeOf(uri)
@@ -85,7 +90,7 @@ func hasOneOrigin(uri string) bool {
 		(defaultPort == "" || !strings.HasSuffix(host, defaultPort))
 }
 
-// decode replaces every percent-encoding, and leaves what is none.
+// decode decodes every percent-encoding once, and leaves a % that begins none.
 func decode(uri string) string {
 	var out strings.Builder
 	for {
@@ -105,7 +110,8 @@ func decode(uri string) string {
 	}
 }
 
-// encoded returns the byte that two hexadecimal digits at the beginning of text stand for.
+// encoded returns the byte that the two hexadecimal digits at the beginning of text stand for; ok is false when there
+// are none.
 func encoded(text string) (c byte, ok bool) {
 	if len(text) < 2 {
 		return 0, false
@@ -114,7 +120,8 @@ func encoded(text string) (c byte, ok bool) {
 	return byte(n), err == nil
 }
 
-// hasDotSegment tells whether a part of uri between delimiters is . or ..
+// hasDotSegment tells whether a part of uri between delimiters is "." or "..". Slashes are not the only delimiters: a
+// server may cut a path at a semicolon, or take a path from a parameter of the query.
 func hasDotSegment(uri string) bool {
 	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#&=;:,", r) }) {
 		if segment == "." || segment == ".." {
@@ -124,8 +131,8 @@ func hasDotSegment(uri string) bool {
 	return false
 }
 
-// encodesNeedlessly tells whether uri has a broken encoding, or the encoding of a slash or of a character that is never
-// encoded.
+// encodesNeedlessly tells whether uri has a broken percent-encoding, or the encoding of a slash or of an unreserved
+// character, which has a second spelling without encoding.
 // https://www.rfc-editor.org/rfc/rfc3986#section-2.3
 func encodesNeedlessly(uri string) bool {
 	for {

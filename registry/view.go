@@ -5,35 +5,41 @@ import (
 	"errors"
 )
 
-// View is what one set of servers offers. It is immutable. It holds the items of servers that are down, too; Lists
-// tells whether to show them.
+// View is what one list of servers offers, with name conflicts resolved. It is immutable and shared: do not modify it.
+// It has the items of servers that are down, too, so that their use fails with a *DownError; Lists tells whether to
+// show them.
 type View struct {
-	// Each ordered by server as asked, then by exposed name.
+	// The items of each kind are ordered by server, as in the list, and then by exposed name.
 	Tools      []*Tool
 	Prompts    []*Prompt
 	Resources  []*Resource
 	Templates  []*Template
 	Collisions []Collision
 
+	// The same items by exposed name.
 	tools     map[string]*Tool
 	prompts   map[string]*Prompt
 	resources map[string]*Resource
 	templates map[string]*Template
-	order     []string         // the servers
-	shelves   map[string]shelf // by server
-	open      []string         // servers without a prefix that have resources, or may have for all that is known, in order
+
+	order   []string         // the servers as listed, each once
+	shelves map[string]shelf // by server
+	// open are the servers without a prefix that have resources, or were never reached and so may have some. A URI in
+	// no list and of no template may belong to any of them.
+	open []string
 }
 
-// Collision names an item that was left out of a view because an earlier server has its name, or because its URI has
-// the form of another server's URIs.
+// Collision names an item that was left out of a view. Either a server earlier in the list has an item of that kind and
+// exposed name, or the URI begins like the exposed URIs of another server, which could then be impersonated.
 type Collision struct {
 	Kind                   Kind
-	Exposed, Kept, Dropped string // Kept, Dropped: servers
+	Exposed, Kept, Dropped string // Kept and Dropped are the servers that have the name and that lost it
 }
 
-// ErrNotFound is the error for a name that is not in the view.
+// ErrNotFound is the error for a name or URI that is not in the view.
 var ErrNotFound = errors.New("no such item")
 
+// newView makes the view that View interns. A server that the list names twice counts where it stands first.
 func (c *Catalogue) newView(servers []string) *View {
 	v := &View{
 		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
@@ -60,7 +66,8 @@ func (c *Catalogue) newView(servers []string) *View {
 	return v
 }
 
-// arrange appends the items of one server to those that stand before it.
+// arrange appends the items of one server to list, the items of the servers before it, and enters them in byName. Items
+// that collide become v.Collisions instead.
 func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 	for _, t := range items {
 		i := t.item()
@@ -78,7 +85,8 @@ func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 	return list
 }
 
-// formOf returns the other server of the view whose form the URI of a resource or template has; "" when there is none.
+// formOf returns the other server of the view to whose exposed URIs the URI of a resource or template seems to belong,
+// "" when there is none and for other kinds of items.
 func (v *View) formOf(i *Item) string {
 	if i.Kind != KindResource && i.Kind != KindTemplate {
 		return ""
@@ -90,23 +98,23 @@ func (v *View) formOf(i *Item) string {
 	return server
 }
 
-// prefixes tells whether a server of the view exposes its URIs in a form of their own.
+// prefixes tells whether a server of the view has a prefix, so that its exposed URIs begin with formStart.
 func (v *View) prefixes(server string) bool {
 	s := v.shelves[server]
 	return s.origin != nil && s.origin.prefix != ""
 }
 
-// Announced returns how many changes of its list of that kind a server of the view told of. Resources and templates
-// are one list.
+// Announced returns how many changes of its list of that kind a server has announced. Only a difference between two
+// values means something: the list changed between them. Resources and templates are one list.
 func (v *View) Announced(server string, kind Kind) uint64 {
 	return v.shelves[server].announced[listOf(kind)]
 }
 
-// Listed tells whether a server's list of that kind is known. Where it is not, the server is away or has just come, and
-// what it has cannot be told from what it has not. Resources and templates are one list.
+// Listed tells whether a server's list of that kind is known, even if it is empty. When it is not, nobody can say that
+// a name does not exist at the server. Resources and templates are one list.
 func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
 
-// Reads tells whether a server of the view has resources, which may be more than it lists.
+// Reads tells whether a server of the view has resources. It may have more than it lists.
 func (v *View) Reads(server string) bool { return v.shelves[server].reads }
 
 // Lookup returns the tool with that exposed name. The error is ErrNotFound.
@@ -115,14 +123,21 @@ func (v *View) Lookup(name string) (*Tool, error) { return find(v.tools, name) }
 // Prompt returns the prompt with that exposed name. The error is ErrNotFound.
 func (v *View) Prompt(name string) (*Prompt, error) { return find(v.prompts, name) }
 
-// Template returns the template with that exposed text. The error is ErrNotFound.
+// Template returns the template with that exposed URI template. The error is ErrNotFound.
 func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.templates, uriTemplate) }
 
-// Resource returns the resource with that exposed URI: one that is listed, or one in no list that belongs to a server
-// by its form, by a template, or because only one server can have it. Of several templates that match, the one with the
-// most literal text counts, and of equal ones that of the earlier server; so many templates that matching them takes too
-// long are not all asked. A URI in no list is unknown when a server may read it as another URI, which a policy may deny.
-// The error is ErrNotFound.
+// Resource returns the resource with that exposed URI. Servers may have resources that they do not list, so it tries in
+// this order
+//
+//  1. the listed resources;
+//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+), that server alone;
+//  3. the templates of servers without a prefix: of those that match, the one with the most literal text, and of
+//     equal ones that of the earlier server. No more templates are tried when matching has cost maxMatching;
+//  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
+//     whose URI it is.
+//
+// A URI in no list must also be plain (see isPlain): a server could read any other one as a second URI, which the
+// policy may deny. The error is ErrNotFound.
 func (v *View) Resource(uri string) (*Resource, error) {
 	if listed, err := find(v.resources, uri); err == nil {
 		return listed, nil
@@ -139,7 +154,8 @@ func (v *View) Resource(uri string) (*Resource, error) {
 	return nil, ErrNotFound
 }
 
-// templateOf returns the template of a server without prefix that says most about the URI, nil when none matches.
+// templateOf returns the matching template of a server without a prefix that has the most literal text, nil when none
+// matches.
 func (v *View) templateOf(uri string) *Template {
 	var best *Template
 	work := maxMatching
@@ -157,7 +173,8 @@ func (v *View) templateOf(uri string) *Template {
 	return best
 }
 
-// unlisted makes a resource that is in no list.
+// unlisted makes a resource that the server may have although no list has it: the server itself decides when it is
+// read.
 func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 	s := v.shelves[server]
 	if !s.reads && !s.isUnreached() || !isPlain(own) {

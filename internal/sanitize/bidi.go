@@ -6,7 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Embeddings, isolates and what ends them. The overrides between them are allowed nowhere.
+// Characters that begin and end embeddings and isolates, which set the direction of the text between them. The two
+// overrides (U+202D, U+202E) are not among them and are always removed: they can show a text backwards, so that a
+// reader sees another one than the model.
 // https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters
 const (
 	leftEmbedding  = 0x202A
@@ -29,25 +31,29 @@ func rightToLeft(r rune) bool {
 		r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EFFF
 }
 
-// directions answers for one text where marks, embeddings and isolates may stay. It looks at every paragraph once, and
-// is asked for places in order.
+// directions answers for one text where direction marks, embeddings and isolates may stay. Questions must come in the
+// order of their places: it then looks at every paragraph only once, and a text full of marks costs no more than its
+// length.
 type directions struct {
 	text []byte
-	any  bool // whether the text has letters written from right to left; valid once end is not zero
+	any  bool // the text has letters written from right to left; valid once end is not zero
 
-	end      int  // of the paragraph looked at last
-	some     bool // whether it has letters written from right to left
-	balanced bool // whether every embedding and isolate in it ends in it
+	// About the paragraph that was looked at last.
+	end      int  // index of its end; zero: none was looked at yet
+	some     bool // it has letters written from right to left
+	balanced bool // every embedding and isolate that begins in it ends in it, in order
 }
 
-// isolates tells whether the paragraph around i may hold embeddings and isolates.
+// isolates tells whether the paragraph around i may have embeddings and isolates. The text as a whole must have letters
+// written from right to left, and the paragraph must close what it opens: otherwise the order of what follows changes.
 func (d *directions) isolates(i int) bool {
 	d.look(i)
 	return d.any && d.balanced
 }
 
-// marks tells whether the direction mark at i may stand between before and after: in a paragraph with letters written
-// from right to left, one in a row, and not within a word of others.
+// marks tells whether the direction mark at i may stand between before and after. The paragraph must have letters
+// written from right to left. A second mark in a row has no effect, and neither has one within a word of other letters,
+// so both could only carry hidden text.
 func (d *directions) marks(i int, before, after []byte) bool {
 	switch last(before) {
 	case leftMark, rightMark, arabicMark:
@@ -60,13 +66,14 @@ func (d *directions) marks(i int, before, after []byte) bool {
 	return d.some
 }
 
-// turns tells whether direction may change at r: it has no direction of its own, or that from right to left.
+// turns tells whether the direction of text may change next to r: r has no direction of its own, or is written from
+// right to left.
 func turns(r rune) bool {
 	return !suspect(r) && (rightToLeft(r) || unicode.IsSpace(r) ||
 		unicode.In(r, unicode.P, unicode.S, unicode.Nd, unicode.Mn))
 }
 
-// look looks at the paragraph around i.
+// look sets the fields for the paragraph around i, unless it is the one that was looked at last.
 func (d *directions) look(i int) {
 	if i < d.end {
 		return
@@ -87,12 +94,13 @@ func (d *directions) look(i int) {
 	d.balanced = d.any && balanced(paragraph)
 }
 
-// maxNested is the depth to which Unicode's algorithm follows embeddings and isolates.
+// maxNested is the depth to which the Unicode algorithm follows embeddings and isolates (max_depth).
+// https://www.unicode.org/reports/tr9/#BD2
 const maxNested = 125
 
-// balanced tells whether embeddings and isolates of the paragraph are closed in order.
+// balanced tells whether the embeddings and isolates of a paragraph are closed in order, and none is nested too deep.
 func balanced(paragraph []byte) bool {
-	var open []rune // what closes those that are open
+	var open []rune // for each one that is open, the character that closes it
 	for i := 0; i < len(paragraph); {
 		if paragraph[i] != 0xE2 { // the first byte of all of them
 			i++

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// refusedLink stands in for a link that would run something when it is followed.
+// refusedLink is the content block that takes the place of a resource link whose URI would run code when it is
+// followed.
 const (
 	refusedText = "[a link with a dangerous scheme was left out by drawbridge]"
 	refusedLink = `{"type":"text","text":"` + refusedText + `"}`
 )
 
-// block cleans the content block that is next, and passes it.
+// block cleans the content block that is next. Its type decides whether its members may be binary, so the type is
+// looked up first: members come in any order.
 func (w *walker) block(at place) {
 	switch string(word(find(w.cursor, "type"))) {
 	case "text":
@@ -26,7 +28,7 @@ func (w *walker) block(at place) {
 	w.members(at)
 }
 
-// refuseLink puts a text in the place of the content block that is next, and passes it.
+// refuseLink puts refusedLink in the place of the content block that is next, and moves the cursor behind the block.
 func (w *walker) refuseLink() {
 	w.flaggedURI++
 	w.copyUntil(w.cursor.At())
@@ -34,7 +36,7 @@ func (w *walker) refuseLink() {
 	w.out, w.kept = append(w.out, refusedLink...), w.cursor.At()
 }
 
-// address flags a URI in which a rule fires, or that would run something.
+// address counts a URI once when a rule fires in it or when following it would run code. The URI keeps its bytes.
 func (w *walker) address(raw []byte, s sight) {
 	before := w.flaggedURI
 	w.flag(raw, s, &w.flaggedURI)
@@ -43,8 +45,9 @@ func (w *walker) address(raw []byte, s sight) {
 	}
 }
 
-// dangerous tells whether a browser that follows uri would run what is in it. Browsers skip leading controls and
-// spaces, and tabs and line breaks anywhere, and so does this.
+// dangerous tells whether a browser that follows uri would run code that uri itself contains. Browsers skip control
+// characters and spaces at the beginning, and tabs and line breaks anywhere. So does this function; otherwise
+// "java\tscript:" would pass.
 // https://url.spec.whatwg.org/#concept-basic-url-parser
 func dangerous(uri []byte) bool {
 	uri = bytes.TrimLeftFunc(uri, func(r rune) bool { return r <= ' ' || suspect(r) })

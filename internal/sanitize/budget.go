@@ -7,22 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// The marker says at the end of a cut text how many bytes of this and later texts were left out.
+// The marker stands at the end of the first text that was cut. It says how many bytes of this text and of later ones in
+// the same member of the result were left out.
 const (
 	markerStart = "… [truncated by drawbridge: "
 	markerEnd   = " bytes left out]"
 )
 
-// budget bounds the text of one result.
+// budget bounds the text of one result, over all its texts together.
 type budget struct {
-	room int // bytes of text that still fit
+	room int // bytes of decoded text that still fit
 
-	marker  int // where the number belongs into the marker in the value being walked; zero: there is none yet
-	leftOut int // bytes left out of that value
+	// The number in a marker is known only when the whole value has been walked, so settle inserts it.
+	marker  int // index in walker.out at which the number belongs; zero: no marker was written in this value
+	leftOut int // bytes left out of this value
 }
 
-// counted cleans a text that counts against the limit.
+// counted cleans the text in data[i:end] and counts it against the limit. What is counted is the text after cleaning,
+// as the reader gets it.
 func (w *walker) counted(i, end int, s sight) {
+	// Without marks, every escape has two bytes and stands for one: the size is known without decoding.
 	if size := end - i - 2 - s.short; s.marks&(w.watch|escaped|beyond) == 0 && size <= w.room {
 		w.room -= size
 		return
@@ -40,8 +44,8 @@ func (w *walker) counted(i, end int, s sight) {
 	w.truncate(i, end, body)
 }
 
-// truncate puts as much of text as fits in the place of data[i:end]. The first text that is cut gets the marker; those
-// after it become empty.
+// truncate puts as much of text as fits in the place of data[i:end]. The first text that is cut gets the marker; texts
+// after it become empty, because no room is left.
 func (w *walker) truncate(i, end int, text []byte) {
 	w.truncated++
 	fits := w.cut(text)
@@ -51,12 +55,14 @@ func (w *walker) truncate(i, end int, text []byte) {
 	if w.marker > 0 {
 		return
 	}
-	w.out = append(w.out[:len(w.out)-1], markerStart...)
+	w.out = append(w.out[:len(w.out)-1], markerStart...) // in the place of the closing quotation mark
 	w.marker = len(w.out)
 	w.out = append(append(w.out, markerEnd...), '"')
 }
 
-// cut returns the beginning of text that fits, cleaned as it stands: cutting may part what was allowed only together.
+// cut returns the beginning of text that fits, at the boundary of a character. The beginning is cleaned once more,
+// because some characters are allowed only together, as a joiner between two emoji, and the cut may separate them. That
+// does not count as a finding.
 func (w *walker) cut(text []byte) []byte {
 	before := w.counts
 	defer func() { w.counts = before }()
@@ -70,7 +76,7 @@ func (w *walker) cut(text []byte) []byte {
 	return text
 }
 
-// settle writes the number into the marker, when there is one.
+// settle inserts the number into the marker, if there is one, and returns the finished value.
 func (b *budget) settle(out []byte) []byte {
 	if b.marker > 0 {
 		out = slices.Insert(out, b.marker, strconv.AppendInt(nil, int64(b.leftOut), 10)...)
@@ -79,7 +85,8 @@ func (b *budget) settle(out []byte) []byte {
 	return out
 }
 
-// withoutMarker returns text without what was written here, so that a result that was cleaned before fits as it is.
+// withoutMarker returns text without a marker or notice that this package wrote. They do not count against the limit,
+// so that a result that was cut before is not cut again: cleaning twice must be the same as cleaning once.
 func withoutMarker(text []byte) []byte {
 	if string(text) == refusedText {
 		return nil

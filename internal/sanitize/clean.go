@@ -2,24 +2,28 @@ package sanitize
 
 import "unicode/utf8"
 
-// cleaner cleans one decoded text after the other. The passes run in this order, so that each sees what the earlier
-// ones left: controls and escapes, hidden code points, secrets.
+// cleaner cleans one decoded text after the other. The passes run in this order: control characters and escape
+// sequences, hidden code points, secrets. Each sees what the earlier ones left. In the other order, a zero-width space
+// within a secret would hide the secret from the rules, and removing it later would put the secret together again.
 type cleaner struct {
 	counts
 
-	unhides bool // remove controls and what hides
+	unhides bool // remove controls, escapes and hidden code points
 	redacts bool // redact secrets
-	strict  bool // allow what hides nowhere
+	strict  bool // for definitions: keep no hidden code point but a variation selector with a base
 	held    bool // a secret was found
 
-	current, spare []byte // buffers: a text that was decoded or changed is in current, the next pass writes to spare
+	// Two buffers that change roles: a text that was decoded or changed is in current, and the next pass writes to
+	// spare. A cleaned text is therefore only valid until the next one is decoded or repaired.
+	current, spare []byte
 }
 
-// pass is a step of cleaning. It appends what becomes of text to dst; changed is false, and out of no meaning, when
-// the pass changes nothing.
+// pass is one step of cleaning. It appends the cleaned text to dst. When changed is false, text needs no change, and
+// out is only a buffer to use again.
 type pass func(dst, text []byte) (out []byte, changed bool)
 
-// decode returns the text of a JSON string, valid until the next call.
+// decode returns the text of a JSON string, given with its quotation marks. The text may share memory with raw, and is
+// valid until the next call of decode or repair.
 func (c *cleaner) decode(raw []byte) []byte {
 	inside := raw[1 : len(raw)-1]
 	text := unescape(c.current[:0], inside)
@@ -29,8 +33,8 @@ func (c *cleaner) decode(raw []byte) []byte {
 	return text
 }
 
-// repair returns text without what a rule fires on, valid until the next call of decode or repair; text itself when
-// no rule fires.
+// repair returns text without what rules fire on, or text itself, unchanged, when none fires. The result is valid until
+// the next call of decode or repair.
 func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 	seen := c.inspect(text)
 	if seen&controls != 0 {
@@ -41,6 +45,7 @@ func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 		text, removed = c.run(c.removeHidden, text)
 		changed = changed || removed
 	}
+	// After a change, inspect's word no longer counts: what was removed may have stood within a secret.
 	if c.redacts && (changed || seen&secretive != 0) {
 		var redacted bool
 		text, redacted = c.run(c.redact, text)
@@ -49,6 +54,7 @@ func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 	return text, changed
 }
 
+// run runs one pass and exchanges the buffers when it changed something.
 func (c *cleaner) run(step pass, text []byte) ([]byte, bool) {
 	out, changed := step(c.spare[:0], text)
 	if !changed {
@@ -59,26 +65,27 @@ func (c *cleaner) run(step pass, text []byte) ([]byte, bool) {
 	return out, true
 }
 
-// maxScratch is the size of a buffer that is kept for the next use.
+// maxScratch is the size up to which a buffer is kept for the next use, in bytes.
 const maxScratch = 64 << 10
 
-// shrink lets go of large buffers.
+// shrink drops large buffers, so that one large result does not occupy memory in the pool for good.
 func (c *cleaner) shrink() {
 	if cap(c.current)+cap(c.spare) > 2*maxScratch {
 		c.current, c.spare = nil, nil
 	}
 }
 
-// findings say which passes a text needs.
+// findings say which passes a text may need.
 type findings uint8
 
 const (
-	controls findings = 1 << iota
-	hiding
-	secretive
+	controls  findings = 1 << iota // removeControls
+	hiding                         // removeHidden
+	secretive                      // redact
 )
 
-// inspect looks once at every byte of a decoded text.
+// inspect looks once at every byte of a decoded text. It may name a pass that then changes nothing, but misses none
+// that would change the text.
 func (c *cleaner) inspect(text []byte) (seen findings) {
 	for i := 0; i < len(text); {
 		b := text[i]

@@ -5,13 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// Characters that begin or end the control functions of ECMA-48, and bytes of the functions themselves.
+// Characters that begin or end the control functions of ECMA-48, which terminals obey. The last seven have two forms:
+// the 8-bit form here, and a 7-bit form, which is ESC and the character less 0x40 (ESC [ is csi).
+// https://ecma-international.org/publications-and-standards/standards/ecma-48/
 const (
-	bell       = 0x07
+	bell       = 0x07 // ends a control string on many terminals, beside st
 	cancel     = 0x18
 	substitute = 0x1A
 	esc        = 0x1B
-	dcs        = 0x90 // as all below, the 8-bit form: ESC and this less 0x40 is the 7-bit form
+	dcs        = 0x90
 	sos        = 0x98
 	csi        = 0x9B
 	st         = 0x9C
@@ -20,7 +22,8 @@ const (
 	apc        = 0x9F
 )
 
-// isControl tells whether r is a control character that has no place in a text.
+// isControl tells whether r is a control character that has no place in a text: one of C0 (but tab, line feed and
+// carriage return), DEL, or one of C1.
 func isControl(r rune) bool {
 	if r < ' ' {
 		return r != '\t' && r != '\n' && r != '\r'
@@ -28,12 +31,14 @@ func isControl(r rune) bool {
 	return r >= 0x7F && r <= 0x9F
 }
 
-// loneReturn tells whether text[i] is a carriage return that ends no line: on a terminal it overwrites the line.
+// loneReturn tells whether text[i] is a carriage return without a line feed behind it. On a terminal, the text after it
+// overwrites the line before it.
 func loneReturn(text []byte, i int) bool {
 	return text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n')
 }
 
-// removeControls is the pass that removes control characters and the whole of escape sequences.
+// removeControls is the pass that removes control characters, and escape sequences as a whole: if only the escape
+// character went, the rest of the sequence would stay as rubbish in the text.
 func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 	kept, changed := 0, false
 	for i := 0; i < len(text); {
@@ -59,8 +64,8 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), changed
 }
 
-// sequence returns the end of the escape sequence that begins at i, or of the control character alone. A sequence
-// that is broken off ends where it stops being one.
+// sequence returns the index after the escape sequence that begins at i, or after the control character at i when no
+// sequence begins there. A broken sequence ends before the first character that cannot belong to it.
 // https://ecma-international.org/publications-and-standards/standards/ecma-48/
 func sequence(text []byte, i int) int {
 	r, size := utf8.DecodeRune(text[i:])
@@ -85,7 +90,8 @@ func sequence(text []byte, i int) int {
 	return i
 }
 
-// final returns the index after the intermediate bytes at i and the final byte, one of first to 0x7E, behind them.
+// final returns the index after any intermediate bytes (0x20 to 0x2F) that begin at i and the final byte behind them,
+// which is one of first to 0x7E.
 func final(text []byte, i int, first byte) int {
 	for i < len(text) && text[i] >= 0x20 && text[i] <= 0x2F {
 		i++
@@ -96,8 +102,8 @@ func final(text []byte, i int, first byte) int {
 	return i
 }
 
-// afterString returns the index after the control string that goes on at i. One without its end ends with the line,
-// so that a broken sequence hides no more than that.
+// afterString returns the index after the control string whose text begins at i. A control string without an end is
+// taken to end with the line, so that a broken one costs the reader no more text than that.
 func afterString(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -110,7 +116,7 @@ func afterString(text []byte, i int) int {
 				return i + 2
 			}
 			return i
-		case 0xC2:
+		case 0xC2: // the first byte of st in UTF-8
 			if bytes.HasPrefix(text[i:], []byte("\u009c")) {
 				return i + 2
 			}

@@ -6,6 +6,11 @@ import (
 	"unicode/utf8"
 )
 
+// This file decides which invisible code points stay. Removing all of them would break text: Persian needs the
+// non-joiner, emoji families need the joiner, Thai marks word breaks with the zero-width space. Keeping them all would
+// let a server write to the model what no reader sees, above all with tag characters and variation selectors, which can
+// spell any text. So each one stays only next to characters for which it has an effect, and only as many as have one.
+
 // Code points that the rules name.
 const (
 	combiningJoiner  = 0x034F
@@ -24,7 +29,7 @@ const (
 	lastSpecialPlane = 0xE0FFF
 )
 
-// suspect tells whether r hides from a reader in some context, so that a rule decides about it.
+// suspect tells whether r can be invisible. Rules then decide by its neighbours whether it stays.
 func suspect(r rune) bool {
 	switch {
 	case r < 0x300:
@@ -45,10 +50,12 @@ func suspect(r rune) bool {
 		r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
 }
 
-// unwanted tells whether r has no place in a definition.
+// unwanted tells whether r has no place in a definition: format (Cf) and private-use (Co) characters.
 func unwanted(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Co) }
 
-// removeHidden is the pass that removes what hides from a reader, where a script or an emoji does not need it.
+// removeHidden is the pass that removes invisible code points that no script or emoji needs where they stand. Whether
+// one stays depends on what is left before it, which is dst: in the original text, a code point that is removed itself
+// could justify the next one.
 func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 	kept, changed := 0, false
 	direction := directions{text: text}
@@ -79,8 +86,9 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), changed
 }
 
-// allowed returns how many bytes of the text from i on, which begins there with r, may stay behind before; 0: r has no
-// place there.
+// allowed returns how many bytes of the text from i on may stay behind before, the cleaned text so far; r is the code
+// point at i. It is 0 when r must go, the size of r when it may stay, and more for a run of tags that only counts as a
+// whole.
 func (d *directions) allowed(before []byte, i int, r rune) int {
 	size := utf8.RuneLen(r)
 	after := d.text[i+size:]
@@ -105,8 +113,9 @@ func (d *directions) allowed(before []byte, i int, r rune) int {
 	return size
 }
 
-// flagTags returns the size of the tags at the start of text when they are exactly those of one of the three flags
-// recommended for interchange. Any other run after a black flag is hidden text.
+// flagTags returns the size of the run of tags at the start of text when it is that of England, Scotland or Wales, the
+// three flags that Unicode recommends for interchange, and 0 otherwise. Any other run behind a black flag is hidden
+// text.
 // https://www.unicode.org/reports/tr51/#def_emoji_tag_sequence
 func flagTags(text []byte) int {
 	for _, tags := range []string{
@@ -121,12 +130,13 @@ func flagTags(text []byte) int {
 	return 0
 }
 
-// last returns the last code point of text, first its first one; utf8.RuneError when there is none.
+// last returns the last code point of text, utf8.RuneError when text is empty.
 func last(text []byte) rune {
 	r, _ := utf8.DecodeLastRune(text)
 	return r
 }
 
+// first returns the first code point of text, utf8.RuneError when text is empty.
 func first(text []byte) rune {
 	r, _ := utf8.DecodeRune(text)
 	return r

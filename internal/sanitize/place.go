@@ -1,29 +1,31 @@
 package sanitize
 
-// place is where a value stands. It decides what becomes of the strings in it, and where its members stand.
+// place is where a value stands in a message of the protocol. It decides what becomes of the strings in the value, and
+// at which places its members stand. A member that the protocol does not know stands at free and is cleaned: what
+// nobody knows must not become a way around the rules.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 type place uint8
 
 const (
-	free     place = iota // cleaned, and all in it
-	envelope              // an object of the protocol that holds other places
-	requests              // id → request, as in inputRequests
+	free     place = iota // cleaned, and so is everything in it
+	envelope              // an object of the protocol whose members stand at other places, as a result
+	requests              // an object of requests by key, as inputRequests
 	block                 // a content block, or an array of them
-	inner                 // the same within a block
-	textual               // a content block that carries no binary
+	inner                 // a content block within a block, as in tool_result; only one level is read as blocks
+	textual               // a content block of a type that carries no binary, so that its data is cleaned
 	contents              // the contents of a resource, or an array of them
-	counted               // text that counts against the limit
-	binary                // base64: bounded, else left alone
-	address               // a URI: flagged only
-	opaque                // not looked at
-	fixed                 // flagged only, and all in it
+	counted               // text that is cleaned and counts against the limit
+	binary                // Base64: its size is bounded, otherwise it keeps its bytes
+	address               // a URI: flagged, never rewritten
+	opaque                // not looked at: ids, tokens and cursors, which go back to the server as they came
+	fixed                 // flagged, never rewritten, and so is everything in it: programs compare it
 	defined               // a definition, or a list of them
 	located               // a definition of a resource or template, whose name is a text for readers
 	schema                // a JSON Schema
-	schemas               // name → schema
+	schemas               // an object of schemas by name, as properties
 )
 
-// member returns where the member with that name stands.
+// member returns the place of the member with that name of an object at this place.
 func (at place) member(name []byte) place {
 	switch at {
 	case envelope:
@@ -52,6 +54,7 @@ func (at place) member(name []byte) place {
 	}
 }
 
+// ofEnvelope returns the place of a member of a result, a notification, a request or another object of the protocol.
 func ofEnvelope(name []byte) place {
 	switch string(name) {
 	case "content":
@@ -62,7 +65,7 @@ func ofEnvelope(name []byte) place {
 		return envelope
 	case "inputRequests":
 		return requests
-	case "tools": // of a question for sampling
+	case "tools": // of a request for sampling
 		return defined
 	case "uri", "uriTemplate", "url", "src", "websiteUrl":
 		return address
@@ -74,6 +77,8 @@ func ofEnvelope(name []byte) place {
 	return free
 }
 
+// ofBlock returns the place of a member of a content block. Types of blocks are not told apart, except those that carry
+// no binary, so that blocks of a type that is not known yet are cleaned like others.
 func ofBlock(at place, name []byte) place {
 	switch string(name) {
 	case "text":
@@ -98,6 +103,7 @@ func ofBlock(at place, name []byte) place {
 	return free
 }
 
+// ofContents returns the place of a member of the contents of a resource.
 func ofContents(name []byte) place {
 	switch string(name) {
 	case "text":
@@ -110,6 +116,8 @@ func ofContents(name []byte) place {
 	return free
 }
 
+// ofDefinition returns the place of a member of a definition, or of one of a prompt's arguments, which has the same
+// form.
 func ofDefinition(name []byte) place {
 	switch string(name) {
 	case "name":
@@ -126,7 +134,8 @@ func ofDefinition(name []byte) place {
 	return free
 }
 
-// ofSchema leaves alone what validates: another text there would be another schema.
+// ofSchema never rewrites what validates, because a schema with another text there accepts other values. Texts for
+// readers are cleaned. Every other member is taken for a schema, as those of allOf or items are.
 func ofSchema(name []byte) place {
 	switch string(name) {
 	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":

@@ -2,18 +2,21 @@ package sanitize
 
 import "bytes"
 
-// privateKeyText is what stands between the lines BEGIN and END, headers and escaped line breaks included.
+// privateKeyText has the bytes that may stand between the lines BEGIN and END: Base64, headers, and the backslashes of
+// line breaks that are escaped twice.
 var privateKeyText = letters(upper, lower, digits, "+/=-:,._()\\ \t\r\n")
 
 const (
 	dashes       = "-----"
-	maxLabel     = 48 // bytes of what stands between the dashes
-	minKeyLine   = 32 // bytes of Base64 without which there is no key
-	minShortLine = 16 // bytes of Base64 that belong to a key without its end
+	maxLabel     = 48 // bytes between the dashes of a BEGIN or END line
+	minKeyLine   = 32 // a key has at least one run of that many bytes of Base64
+	minShortLine = 16 // without an END line, a key ends with its last run of that many bytes of Base64
 )
 
-// privateKey returns the size of what follows "-----BEGIN " when that is a private key in PEM or PGP form: up to its
-// last line, or without one up to its last long run of Base64.
+// privateKey is the extent of the rule for private keys in PEM or PGP form. text is what follows "-----BEGIN ". It
+// returns the size of the key up to the end of its END line. When there is no END line, because the text was cut, the
+// key ends with its last long run of Base64, so that half a key is redacted too. It returns 0 when text is no private
+// key.
 // https://www.rfc-editor.org/rfc/rfc7468
 func privateKey(text []byte) int {
 	label := bytes.Index(text[:min(len(text), maxLabel)], []byte(dashes))
@@ -45,7 +48,7 @@ func privateKey(text []byte) int {
 	return keyEnd
 }
 
-// lastLine returns the size of the line "-----END …-----" that text begins with, 0 when it does not.
+// lastLine returns the size of the line "-----END …-----" at the start of text, 0 when there is none.
 func lastLine(text []byte) int {
 	rest, ok := bytes.CutPrefix(text, []byte(dashes+"END "))
 	if !ok {

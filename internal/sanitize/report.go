@@ -1,23 +1,23 @@
 package sanitize
 
-// Kind is a kind of repair; its text is a metric label.
+// Kind is a kind of finding. Its text is a metric label.
 type Kind string
 
-// Kinds. The flagged ones are counted only: what a rule fires in keeps its bytes.
+// Kinds. Flagged values keep their bytes and are only counted; the others were repaired.
 const (
-	Hidden     Kind = "hidden"      // a code point that hides from a reader
-	Control    Kind = "control"     // a control character
-	Escape     Kind = "escape"      // a terminal's escape sequence
-	Secret     Kind = "secret"      // a known kind of secret
-	Truncated  Kind = "truncated"   // a text cut to the limit
-	FlaggedURI Kind = "flagged_uri" // a URI in which a rule fires, or one with a dangerous scheme
-	FlaggedKey Kind = "flagged_key" // a name or another word with a meaning in which a rule fires
+	Hidden     Kind = "hidden"      // a code point that a reader does not see
+	Control    Kind = "control"     // a control character that belongs to no escape sequence
+	Escape     Kind = "escape"      // a whole escape sequence for a terminal
+	Secret     Kind = "secret"      // a secret of a known kind, redacted
+	Truncated  Kind = "truncated"   // a text that was cut to the limit, or emptied behind one that was
+	FlaggedURI Kind = "flagged_uri" // a URI in which a rule fires, or a dangerous one; a link with one is replaced
+	FlaggedKey Kind = "flagged_key" // a name, or a value that programs compare, in which a rule fires
 )
 
-// Report counts repairs by kind. A nil Report is a clean one.
+// Report counts findings by kind. It is nil when there were none.
 type Report map[Kind]int
 
-// Total returns the sum.
+// Total returns the number of findings of all kinds.
 func (r Report) Total() int {
 	n := 0
 	for _, v := range r {
@@ -26,7 +26,7 @@ func (r Report) Total() int {
 	return n
 }
 
-// counts are the counts of a Report, without its map.
+// counts are the numbers of a Report, without the map: clean results need no memory for one.
 type counts struct {
 	hidden, control, escape, secret, truncated, flaggedURI, flaggedKey int
 }

@@ -1,9 +1,26 @@
-// Package sanitize answers: is this output clean? It removes what hides from a human reader, terminal escapes and
-// known secrets from texts that an upstream sent, and leaves every byte of a value in which no rule fires.
+// Package sanitize answers whether what a server sent is clean, and repairs it. A server can hide instructions to a
+// model in characters that no human reader sees, can drive the terminal of the reader with escape sequences, and can
+// pass on secrets by accident. The package removes such characters and sequences, redacts known kinds of secrets, and
+// leaves every byte of a value in which no rule fires. Cleaning what was cleaned before changes nothing.
 //
-// It knows where texts stand in results, notifications, errors and definitions of the protocol. It does not know who
-// sent them or who may read them, it does not judge plain language, and it leaves Markdown, HTML and links in texts
-// alone: those are content.
+// The package knows where texts stand in results, notifications, errors and definitions of the protocol. It
+// deliberately does not know who sent them or who may read them, does not judge plain language, and leaves Markdown,
+// HTML and links within texts alone: those are content.
+//
+//	Policy.Result, Policy.Notification, Policy.Error, Definition
+//	   |
+//	   v
+//	walker   goes through raw JSON; place says what becomes of the value there, and where its members stand
+//	   |     block.go: content blocks and URIs        budget.go: the limit of text
+//	   v
+//	scan     looks at the bytes of one JSON string; most strings need nothing more
+//	   v
+//	cleaner  decodes a string in which a rule may fire, and runs the passes that inspect asks for:
+//	         removeControls --> removeHidden --> redact
+//
+// Reading order: sanitize.go and definition.go (what others call), place.go, walk.go, block.go and budget.go (the
+// JSON), scan.go and clean.go (one string), control.go, hidden.go with bidi.go and script.go, and secret.go with
+// secretrules.go and privatekey.go (the passes), report.go.
 package sanitize
 
 import (
@@ -14,22 +31,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Mode is what to do with a finding.
+// Mode says what to do when a rule fires.
 type Mode int
 
 // Modes. The zero Mode repairs.
 const (
-	Repair Mode = iota // remove or redact
-	Off
-	Block // secrets only: the result becomes an error
+	Repair Mode = iota // remove hidden text, redact secrets
+	Off                // do not look
+	Block              // for secrets: the result becomes an error; elsewhere as Repair
 )
 
-// Policy is how one tenant wants its output.
+// Policy is how one tenant wants its output cleaned. The zero Policy repairs everything. Its methods are safe for
+// concurrent use.
 type Policy struct {
 	Secrets    Mode
-	HiddenText Mode // Block repairs
-	MaxText    int  // bytes of text in one result; zero: 1 MiB
-	MaxBinary  int  // bytes of one base64 member; zero: 8 MiB
+	HiddenText Mode // of hidden characters, control characters and escape sequences; Block means Repair here
+	MaxText    int  // bytes of text in one result, and of its structured content; zero: 1 MiB
+	MaxBinary  int  // bytes of one member with Base64, as encoded; zero: 8 MiB
 }
 
 const (
@@ -37,14 +55,18 @@ const (
 	defaultMaxBinary = 8 << 20
 )
 
-// ErrBlocked: the output holds a secret and the policy blocks. ErrTooLarge: structured content or binary over its limit.
+// Errors of Result.
 var (
-	ErrBlocked  = errors.New("output holds a secret")
+	// ErrBlocked says that the output holds a secret and Policy.Secrets is Block.
+	ErrBlocked = errors.New("output holds a secret")
+	// ErrTooLarge says that structured content or a Base64 member is over its limit. Unlike text, neither can be cut:
+	// what remained would no longer be valid.
 	ErrTooLarge = errors.New("output too large")
 )
 
-// Result cleans the result of a call (tools, prompts, resources). The same Object comes back when no rule fires.
-// Errors are ErrBlocked and ErrTooLarge; the Report beside one says what was found.
+// Result cleans the result of a call: of a tool, a prompt or a resource. Text over the limit is cut and marked. The
+// same Object comes back when no rule fires. Errors are ErrBlocked and ErrTooLarge; the Report says what was found even
+// beside an error.
 func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
@@ -60,16 +82,16 @@ func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 	return cleaned, w.report(), nil
 }
 
-// Notification cleans the params of a notification, and of a request that an upstream sends. It has no limits of size,
-// and Block redacts: a notification has no way to fail.
+// Notification cleans the params of a notification, or of a request that a server sends to the client. It enforces no
+// limits of size, and secrets are redacted even with Block, because a notification has no way to fail.
 func (p Policy) Notification(params mcp.Object) (mcp.Object, Report) {
 	w := borrow(p)
 	defer giveBack(w)
 	return w.object(params, envelope), w.report()
 }
 
-// Error cleans message and data of an upstream's error. It has no limits of size, and Block redacts. The same error
-// comes back when no rule fires.
+// Error cleans message and data of an error that a server sent. It enforces no limits of size, and secrets are redacted
+// even with Block. The same error comes back when no rule fires; e itself is not modified.
 func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 	w := borrow(p)
 	defer giveBack(w)
@@ -88,5 +110,5 @@ func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 	return &cleaned, w.report()
 }
 
-// unlimited is room for any text.
+// unlimited is a limit that nothing exceeds.
 const unlimited = math.MaxInt

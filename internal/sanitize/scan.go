@@ -5,35 +5,37 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// marks say what was seen in a string: which rules may fire there.
+// marks say what scan saw in a JSON string, and so which rules may fire there. A string without marks is clean, and
+// that is nearly every string: scan is what makes cleaning cheap.
 type marks uint8
 
 const (
-	escaped  marks = 1 << iota // an escape that may stand for anything
-	beyond                     // a byte beyond ASCII, or the control DEL
-	hinted                     // the beginning of a secret
-	carriage                   // a carriage return
+	escaped  marks = 1 << iota // an escape that may stand for a control or hidden character, or be part of a secret
+	beyond                     // a byte beyond ASCII, or the control character DEL
+	hinted                     // what may be the beginning of a secret
+	carriage                   // an escaped carriage return, of interest in definitions only
 )
 
 // sight is what scan saw in a string.
 type sight struct {
 	marks marks
-	short int // escapes of two bytes that stand for one
+	short int // number of escapes; each of two bytes that stands for one makes the text that much shorter
 }
 
-// class of a byte within the text of a JSON string.
+// class says what scan does at a byte of a JSON string.
 type class uint8
 
 const (
 	plain  class = iota
 	quote        // ends the string
-	slash        // begins an escape
+	slash        // a backslash, which begins an escape
 	high         // beyond ASCII, or DEL
-	anchor       // ends the hint of some kind of secret
+	anchor       // the last byte of some rule's hint (see rule.hint): a secret may begin here
 )
 
 var classes = classify()
 
+// classify makes the table once, when the program starts. A byte is an anchor when some rule's hint ends with it.
 func classify() (table [256]class) {
 	for c := 0x7F; c < 256; c++ {
 		table[c] = high
@@ -47,8 +49,9 @@ func classify() (table [256]class) {
 	return table
 }
 
-// scan looks at the JSON string that begins at i and returns the index after it. Escapes and literal characters are
-// seen alike: what a plain escape cannot stand for is marked, to be looked at decoded.
+// scan looks at the JSON string that begins at i, without decoding it, and returns the index after it. An escape that
+// could stand for something a rule looks for is marked, so that the string is decoded and inspected: otherwise a server
+// could get around every rule by escaping.
 func scan(data []byte, i int) (end int, s sight) {
 	for i++; ; i++ {
 		switch classes[data[i]] {
@@ -75,7 +78,8 @@ func scan(data []byte, i int) (end int, s sight) {
 	}
 }
 
-// find returns the value of the member with that name in the object that is next, nil when there is none.
+// find returns the value of the first member with that name in the object that is next, nil when there is none. c is a
+// copy of the walker's cursor, so the walk goes on where it was.
 func find(c strictjson.Cursor, name string) mcp.RawJSON {
 	for c.Enter(); c.More(); {
 		key, value := c.Next(), c.Next()
@@ -86,7 +90,7 @@ func find(c strictjson.Cursor, name string) mcp.RawJSON {
 	return nil
 }
 
-// word returns the text of a JSON string, nil of any other value.
+// word returns the text of a JSON string, nil for any other value.
 func word(raw mcp.RawJSON) []byte {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil

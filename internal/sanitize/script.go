@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// joins tells whether r, a joiner or non-joiner, shapes letters or emoji between before and after.
+// joins tells whether r, a zero-width joiner or non-joiner, has an effect between before and after: it joins two emoji,
+// or changes the form of letters.
 // https://www.unicode.org/reports/tr31/#Layout_and_Format_Control_Characters
 func joins(before, after []byte, r rune) bool {
 	left, right := last(before), first(after)
@@ -15,11 +16,12 @@ func joins(before, after []byte, r rune) bool {
 	if !shaping(left) {
 		return false
 	}
-	// A virama and a joiner shape the letter before them, also at the end of a word; so does an Arabic letter and a joiner.
+	// At the end of a word too, a joiner or non-joiner changes the letters before it when it stands behind a virama,
+	// and a joiner when it stands behind an Arabic letter.
 	return shaping(right) || isVirama(left) || r == joiner && unicode.Is(unicode.Arabic, left)
 }
 
-// shaping tells whether r is of a script whose letters change their form next to each other.
+// shaping tells whether r belongs to a script in which letters change their form next to other letters.
 func shaping(r rune) bool {
 	return !suspect(r) && (unicode.In(r,
 		unicode.Arabic, unicode.Syriac, unicode.Mandaic, unicode.Nko, unicode.Mongolian, unicode.Phags_Pa, unicode.Adlam,
@@ -31,7 +33,7 @@ func shaping(r rune) bool {
 		r >= 0x064B && r <= 0x0655 || r == 0x0670) // Arabic vowel marks, which several scripts inherit
 }
 
-// isVirama tells whether r silences the vowel of the letter before it.
+// isVirama tells whether r is a virama, the sign that takes the vowel from the letter before it.
 func isVirama(r rune) bool {
 	switch r {
 	case 0x094D, 0x09CD, 0x0A4D, 0x0ACD, 0x0B4D, 0x0BCD, 0x0C4D, 0x0CCD, 0x0D4D, 0x0DCA, 0x1039, 0x17D2:
@@ -51,8 +53,9 @@ func selector(r rune) bool {
 	return unicode.Is(unicode.Variation_Selector, r)
 }
 
-// selects tells whether the variation selector r has a base that it may vary: one selector behind an emoji or a digit
-// of a keycap, behind an ideograph, or behind a Mongolian letter.
+// selects tells whether the variation selector r stands behind a base that it can vary: an emoji, the digit of a
+// keycap, an ideograph or a Mongolian letter. A selector behind another selector has no base. There are 256 selectors,
+// so a run of them could spell any bytes.
 func selects(base, r rune, after []byte) bool {
 	switch {
 	case r == textSelector || r == emojiSelector:
@@ -65,9 +68,10 @@ func selects(base, r rune, after []byte) bool {
 	return false
 }
 
+// keycapBase tells whether r is what a keycap emoji, such as 1 on a key, begins with.
 func keycapBase(r rune) bool { return r >= '0' && r <= '9' || r == '#' || r == '*' }
 
-// emojiEnds tells whether text ends in an emoji, with its selector if it has one.
+// emojiEnds tells whether text ends in an emoji, with or without an emoji selector behind it.
 func emojiEnds(text []byte) bool {
 	r, size := utf8.DecodeLastRune(text)
 	if r == emojiSelector {
@@ -78,8 +82,9 @@ func emojiEnds(text []byte) bool {
 
 func isEmoji(r rune) bool { return r >= 0xA9 && unicode.Is(emoji, r) }
 
-// emoji holds what may take a selector or be joined: Extended_Pictographic, with the symbols around it, and the
-// modifiers of skin.
+// emoji holds the code points that may take an emoji selector or be joined: those with the property
+// Extended_Pictographic, some symbols between them, so that the table stays short, and the modifiers for the colour of
+// skin.
 // https://www.unicode.org/Public/UCD/latest/ucd/emoji/emoji-data.txt
 var emoji = &unicode.RangeTable{
 	R16: []unicode.Range16{

@@ -5,16 +5,26 @@ import (
 	"math/bits"
 )
 
-// rule recognizes one kind of secret by the fixed text it begins with and by the form of what follows.
+// This file finds secrets in one pass over the text, without regular expressions, whose time a server could drive up.
+//
+//	... token = g h p _ 1 6 C 7 e 4 2 F 2 9 2 c 6 9 1 2 E 7 ...
+//	            prefix  body
+//	                  ^ end of the hint: the byte at which the scan stops to compare prefixes
+//
+// A hint is the beginning of a prefix, or all of it. The scan stops at every byte that ends some hint, so a hint ends
+// where a byte is rare in ordinary text: that of AIza is AIz, and the scan need not stop at every a.
+
+// rule recognizes one kind of secret, by the fixed text at its beginning (the prefix) and by the form of what follows
+// (the body).
 type rule struct {
-	kind     string
+	kind     string // stands in [REDACTED:kind]
 	prefixes []string
-	hint     int       // bytes of a prefix up to the one at which scanning stops, at least 3; zero: all
-	body     *alphabet // of what follows the prefix
-	exact    int       // bytes of that; zero: at least those of least
-	least    int
-	check    func(body []byte) bool // sees so many bytes
-	extent   func(body []byte) int  // instead of the four above: the size of what follows, 0 when it is no secret
+	hint     int                    // size of the hint in each prefix, at least 3 bytes; zero: the whole prefix
+	body     *alphabet              // the bytes that the body may have
+	exact    int                    // size of the body in bytes; zero: at least the size in least
+	least    int                    // used when exact is zero
+	check    func(body []byte) bool // a further test of the first exact or least bytes of the body; nil: none
+	extent   func(body []byte) int  // instead of body to check: returns the size of the body, 0 when it is no secret
 }
 
 // maxRules is how many rules a set of rules has bits for. The bit of a further rule would be shifted out of the set and
@@ -23,14 +33,16 @@ const maxRules = 64
 
 const _ = uint(maxRules - len(rules))
 
-// hintTable holds for the last three bytes of a hint which rules have that byte there, as sets with one bit for each
-// rule. Where the three agree on a rule, its prefix is worth comparing.
+// hintTable has three sets of rules for every byte: the rules whose hint has the byte as its last one, as the last but
+// one and as the third from the end. A set has one bit for each rule. Only a rule in all three sets for the last three
+// bytes of the text can begin there, so the prefixes of nearly all rules need not be compared.
 type hintTable struct {
 	last, second, third [256]uint64
 }
 
 var hints = hintsOf(rules[:])
 
+// hintsOf makes the table once, when the program starts.
 func hintsOf(rules []rule) *hintTable {
 	table := new(hintTable)
 	for i := range rules {
@@ -44,7 +56,7 @@ func hintsOf(rules []rule) *hintTable {
 	return table
 }
 
-// at returns the rules whose hint may end at text[i].
+// at returns the set of rules whose hint may end with text[i].
 func (h *hintTable) at(text []byte, i int) uint64 {
 	if i < 2 {
 		return 0
@@ -60,7 +72,8 @@ func (r *rule) hinted(prefix string) int {
 	return len(prefix)
 }
 
-// begin returns the start of the prefix whose hint ends at text[i], and the start of what follows it.
+// begin returns the index of the prefix whose hint ends with text[i], and that of the body behind it; ok is false when
+// the rule has no such prefix there.
 func (r *rule) begin(text []byte, i int) (start, body int, ok bool) {
 	for _, prefix := range r.prefixes {
 		start = i + 1 - r.hinted(prefix)
@@ -71,8 +84,10 @@ func (r *rule) begin(text []byte, i int) (start, body int, ok bool) {
 	return 0, 0, false
 }
 
-// secretBegins tells whether a secret may begin with the hint that ends at text[i]. It serves escaped texts too, where
-// a letter behind a backslash is no letter. It reads no more than the least size of a secret.
+// secretBegins tells whether a secret may begin with the hint that ends with text[i]. Its yes may be wrong, its no is
+// not. It serves JSON strings that are not decoded too, where the n of \n belongs to an escape and is no letter before
+// the secret. It reads no more than the least size of a secret, so that a text of many prefixes takes no longer than
+// others.
 func secretBegins(text []byte, i int) bool {
 	for candidates := hints.at(text, i); candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]
@@ -87,7 +102,7 @@ func secretBegins(text []byte, i int) bool {
 	return false
 }
 
-// redact is the pass that replaces secrets by their kind.
+// redact is the pass that replaces every secret by [REDACTED:kind] and sets held.
 func (c *cleaner) redact(dst, text []byte) ([]byte, bool) {
 	kept := 0
 	for i := 2; i < len(text); i++ {
@@ -111,8 +126,9 @@ func (c *cleaner) redact(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), true
 }
 
-// secretAt returns the secret that has its hint's end at text[i] and begins at or after from; end is 0 when there is
-// none. What stands before from was replaced already.
+// secretAt returns where the secret begins and ends whose hint ends with text[i], and its kind; end is 0 when there is
+// none. The text before from was replaced already: a secret must begin at or after it, and the letter before from does
+// not count as one that the secret is a part of.
 func secretAt(text []byte, i, from int) (start, end int, kind string) {
 	for candidates := hints.at(text, i); candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]
@@ -122,7 +138,8 @@ func secretAt(text []byte, i, from int) (start, end int, kind string) {
 		}
 		if size := r.size(text[body:]); size > 0 {
 			end = body + size
-			// A selector behind the last digit would be left without its base.
+			// A variation selector behind the last digit would lose its base, and the next cleaning remove it: cleaning
+			// twice would differ from cleaning once.
 			if bytes.HasPrefix(text[end:], []byte("\uFE0F")) {
 				end += len("\uFE0F")
 			}
@@ -132,12 +149,13 @@ func secretAt(text []byte, i, from int) (start, end int, kind string) {
 	return 0, 0, ""
 }
 
-// floor returns the least size of a body.
+// floor returns the least size of the rule's bodies, in bytes; 0 for a rule with extent.
 func (r *rule) floor() int { return max(r.exact, r.least) }
 
-// size returns the size of the secret's body at the start of text, 0 when it is none. It reads no more of what is none
-// than the rule's own length. What follows is asked only whether it goes on with the body's last word, so that another
-// secret there makes no difference, be it redacted or not.
+// size returns the size of the body at the start of text, 0 when the rule finds no secret there. Of a text that is no
+// secret it reads no more than the least size of a body. A body that goes on as a longer word is none. Nothing else
+// about the text behind the body matters, so that the answer is the same before and after another secret there is
+// redacted.
 func (r *rule) size(text []byte) int {
 	if r.extent != nil {
 		return r.extent(text)
@@ -155,7 +173,8 @@ func (r *rule) size(text []byte) int {
 	return n
 }
 
-// varied tells whether body is more than a placeholder such as xxxx.
+// varied tells whether body has at least six different bytes. Placeholders such as ghp_xxxx in documentation have
+// fewer.
 func varied(body []byte) bool {
 	const enough = 6
 	var seen [256]bool

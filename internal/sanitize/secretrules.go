@@ -5,6 +5,7 @@ import "bytes"
 // alphabet is a set of bytes.
 type alphabet [256]bool
 
+// letters returns the set of the bytes in all sets.
 func letters(sets ...string) *alphabet {
 	a := new(alphabet)
 	for _, set := range sets {
@@ -15,7 +16,7 @@ func letters(sets ...string) *alphabet {
 	return a
 }
 
-// span returns how many bytes at the start of text are in a, looking at no more than most.
+// span returns how many bytes at the start of text are in a. It looks at no more than most bytes.
 func (a *alphabet) span(text []byte, most int) int {
 	most = min(most, len(text))
 	for i := range most {
@@ -43,8 +44,10 @@ var (
 	wordDashDot  = letters(upper, lower, digits, "_-.")
 )
 
-// rules are the kinds of secrets whose fixed beginning and form leave next to no room for error. Kinds without a
-// beginning of their own are left out: they cannot be told from other text.
+// rules are the kinds of secrets that are known. Each has a fixed beginning and a form that other text hardly ever has,
+// because a wrong redaction destroys an answer. Kinds without a beginning of their own, such as plain hexadecimal keys,
+// are left out: nothing tells them from other text. The order matters only where two rules fit the same text: the first
+// one in the list wins.
 var rules = [...]rule{
 	{kind: "github-pat", prefixes: []string{"ghp_"}, body: alphanumeric, least: 36},
 	{kind: "github-pat", prefixes: []string{"github_pat_"}, body: letters(upper, lower, digits, "_"), least: 82},
@@ -122,18 +125,21 @@ var rules = [...]rule{
 	{kind: "atlassian-token", prefixes: []string{"ATATT3"}, hint: len("ATA"), body: letters(upper, lower, digits, "_=-"), least: 150},
 }
 
-// noExample lets pass the keys that documentation uses.
+// noExample is false for the keys in documentation, such as AKIAIOSFODNN7EXAMPLE: models must be able to quote them.
 func noExample(body []byte) bool { return !bytes.HasSuffix(body, []byte("EXAMPLE")) }
 
 func startsWithDigit(body []byte) bool { return body[0] >= '0' && body[0] <= '9' }
 
+// startsWith returns a check that the body begins with text.
 func startsWith(text string) func([]byte) bool { return hasAt(0, text) }
 
+// hasAt returns a check that the body has text at index i.
 func hasAt(i int, text string) func([]byte) bool {
 	return func(body []byte) bool { return bytes.HasPrefix(body[i:], []byte(text)) }
 }
 
-// mixed tells whether body has small and capital letters and digits, as chance gives and a name has not.
+// mixed tells whether body has small letters, capital letters and digits. A random body of this size nearly always has
+// all three, and an identifier such as hvs.some-long-name hardly ever.
 func mixed(body []byte) bool {
 	return bytes.ContainsAny(body, digits) && bytes.ContainsAny(body, upper) && bytes.ContainsAny(body, lower)
 }

@@ -8,24 +8,34 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// walker goes through raw JSON and copies it only from the first repair on.
+// walker goes through raw JSON without building a tree, and copies nothing until the first repair: most results are
+// clean, and every result passes here. The JSON must be valid (mcp.RawJSON is), so it is walked without checks of its
+// form.
+//
+//	data  . . . . . . . . | . . . . . | . . . . .
+//	                      kept        the string being cleaned
+//	out   what data[:kept] became
+//
+// A repair copies data from kept up to the repaired string, appends the new string, and sets kept behind the old one.
+// A walker is for one goroutine.
 type walker struct {
 	cleaner
 	budget
 
-	watch     marks // those that a rule is interested in
-	maxBinary int
-	tooLarge  bool
+	watch     marks // a string is decoded and inspected only when scan saw one of these in it
+	maxBinary int   // bytes of one Base64 member
+	tooLarge  bool  // one was over maxBinary
 
-	data   []byte // the value being walked
-	cursor strictjson.Cursor
-	out    []byte // what data[:kept] became; nil: nothing was changed yet
+	data   []byte            // the value being walked
+	cursor strictjson.Cursor // before the token of data that is next
+	out    []byte            // nil: nothing was changed yet
 	kept   int
 }
 
+// walkers keeps walkers with their buffers between uses.
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
-// borrow returns a walker for the policy, without limits of size.
+// borrow takes a walker from the pool and sets it up for the policy, without limits of size. giveBack must follow.
 func borrow(p Policy) *walker {
 	w := walkers.Get().(*walker)
 	*w = walker{
@@ -42,13 +52,14 @@ func borrow(p Policy) *walker {
 	return w
 }
 
+// giveBack returns a walker to the pool. It keeps no reference to what was walked.
 func giveBack(w *walker) {
 	w.data, w.cursor, w.out = nil, strictjson.Cursor{}, nil
 	w.shrink()
 	walkers.Put(w)
 }
 
-// object cleans o, which stands at that place.
+// object cleans o, which stands at that place. Members that are not repaired keep their bytes.
 func (w *walker) object(o mcp.Object, at place) mcp.Object {
 	cleaned := o
 	for name, value := range o.Members {
@@ -63,7 +74,7 @@ func (w *walker) object(o mcp.Object, at place) mcp.Object {
 	return cleaned
 }
 
-// name flags the name of a member when a rule fires in it.
+// name flags the name of a member when a rule fires in it. Names are never rewritten: a program looks them up.
 func (w *walker) name(name string) {
 	if w.inspect([]byte(name)) != 0 {
 		w.flagText([]byte(name), &w.flaggedKey)
@@ -80,14 +91,14 @@ func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, change
 	return w.settle(append(w.out, w.data[w.kept:]...)), true
 }
 
-// replace puts text as a JSON string in the place of data[i:end].
+// replace puts text, as a JSON string, in the place of data[i:end].
 func (w *walker) replace(i, end int, text []byte) {
 	w.copyUntil(i)
 	w.out = strictjson.AppendQuote(w.out, string(text))
 	w.kept = end
 }
 
-// copyUntil copies data up to i to out.
+// copyUntil appends data[kept:i] to out, unchanged. The caller sets kept afterwards.
 func (w *walker) copyUntil(i int) {
 	if w.out == nil {
 		w.out = make([]byte, 0, len(w.data)+64)
@@ -95,7 +106,7 @@ func (w *walker) copyUntil(i int) {
 	w.out = append(w.out, w.data[w.kept:i]...)
 }
 
-// value cleans the value that is next, and passes it.
+// value cleans the value that is next and moves the cursor behind it.
 func (w *walker) value(at place) {
 	switch c := w.cursor.Kind(); {
 	case at == opaque || c != '"' && c != '{' && c != '[':
@@ -113,13 +124,14 @@ func (w *walker) value(at place) {
 	}
 }
 
-// array cleans an array, whose elements stand where it stands.
+// array cleans the array that is next. Its elements stand at the same place as the array.
 func (w *walker) array(at place) {
 	for w.cursor.Enter(); w.cursor.More(); {
 		w.value(at)
 	}
 }
 
+// members cleans the members of the object that is next. Their names are only flagged.
 func (w *walker) members(at place) {
 	for w.cursor.Enter(); w.cursor.More(); {
 		i, end, s := w.scan()
@@ -129,7 +141,7 @@ func (w *walker) members(at place) {
 	}
 }
 
-// scan passes the string that is next, which is data[i:end], and tells what is in it.
+// scan moves the cursor behind the string that is next, which is data[i:end], and tells what it saw in it.
 func (w *walker) scan() (i, end int, s sight) {
 	i = w.cursor.At()
 	end, s = scan(w.data, i)
@@ -137,7 +149,7 @@ func (w *walker) scan() (i, end int, s sight) {
 	return i, end, s
 }
 
-// text cleans a string.
+// text cleans the string that is next, in the way of its place.
 func (w *walker) text(at place) {
 	i, end, s := w.scan()
 	switch at {
@@ -154,8 +166,8 @@ func (w *walker) text(at place) {
 	}
 }
 
-// clean returns the text of a JSON string without what a rule fires on; changed is false, and the text not worth
-// reading, when none does.
+// clean returns the cleaned text of a JSON string. When changed is false, the string needs no change and text means
+// nothing.
 func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 	if s.marks&w.watch == 0 {
 		return nil, false
@@ -163,7 +175,7 @@ func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 	return w.repair(w.decode(raw))
 }
 
-// flag counts raw when a rule fires in it.
+// flag adds one to count when a rule fires in the JSON string raw. The string keeps its bytes.
 func (w *walker) flag(raw []byte, s sight, count *int) {
 	if s.marks&w.watch == 0 {
 		return
@@ -171,6 +183,8 @@ func (w *walker) flag(raw []byte, s sight, count *int) {
 	w.flagText(w.decode(raw), count)
 }
 
+// flagText adds one to count when a rule fires in text. A trial repair finds that out; its own counts do not count, but
+// a secret that it finds still sets held, so that Block refuses secrets in places that are not rewritten.
 func (w *walker) flagText(text []byte, count *int) {
 	before := w.counts
 	_, fires := w.repair(text)
@@ -180,7 +194,9 @@ func (w *walker) flagText(text []byte, count *int) {
 	}
 }
 
-// base64 passes a string of Base64. What cannot be that is cleaned, so that no text passes as such.
+// base64 moves the cursor behind the string of Base64 that is next. A string with a space, an escape or anything else
+// than visible ASCII cannot be Base64. It is cleaned like any text, so that a server cannot pass hidden text by calling
+// it binary.
 func (w *walker) base64() {
 	i := w.cursor.At()
 	end := i + 2 + bytes.IndexByte(w.data[i+1:], '"')

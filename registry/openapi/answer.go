@@ -16,12 +16,13 @@ import (
 
 // Bounds of answers, in bytes.
 const (
-	maxAnswer  = 16 << 20
-	maxRefusal = 64 << 10 // what is read of an answer that is an error
-	maxExcerpt = 2_000    // what of it is told
+	maxAnswer  = 16 << 20 // of a success; a larger one becomes a tool error
+	maxRefusal = 64 << 10 // of an error: as much is read
+	maxExcerpt = 2_000    // of an error: as much is told the model
 )
 
-// answer makes the result of a call from the API's answer.
+// answer makes the result of a call from the answer of the API. What the API says, also that it refuses, is a result:
+// the model can read it and do better. An error is only returned when the answer breaks off.
 func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	switch {
@@ -53,8 +54,8 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 	}
 }
 
-// structured returns any JSON value as structured content, and as text for clients that know only that. Revisions that
-// allow only objects there are the door's concern.
+// structured returns a result with a JSON value as structured content, and as text for clients that read only that. Any
+// value is allowed since 2026-07-28; package server adapts it for clients of revisions that allow only objects there.
 func structured(status string, data []byte) mcp.Object {
 	mended, _ := strictjson.Mend(data)
 	raw, err := mcp.ParseRaw(mended)
@@ -73,10 +74,10 @@ func structured(status string, data []byte) mcp.Object {
 	return result.With("structuredContent", raw)
 }
 
-// refused tells the model what the API says is wrong.
+// refused returns a tool error with the beginning of what the API says is wrong, when that is text or JSON.
 func (c *caller) refused(status string, response *http.Response) mcp.Object {
 	said := "The API answered " + status
-	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // as much as came
+	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough when the body breaks off
 	if kind, _ := kindOf(response.Header); kind == kindOther {
 		return mcp.ToolError(said + ".")
 	}
@@ -87,7 +88,7 @@ func (c *caller) refused(status string, response *http.Response) mcp.Object {
 	return mcp.ToolError(said + ": " + excerpt)
 }
 
-// kind is a kind of content.
+// kind says how the body of an answer is passed on.
 type kind int
 
 const (
@@ -96,7 +97,7 @@ const (
 	kindText
 )
 
-// kindOf returns the kind of a body, and the name of its type.
+// kindOf returns the kind of a body by its Content-Type, and a name for that type, for messages.
 func kindOf(header http.Header) (kind, string) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
@@ -110,11 +111,12 @@ func kindOf(header http.Header) (kind, string) {
 	return kindOther, cut(mediaType, 100)
 }
 
-// minSecret is the shortest value of a header that is looked for in answers, in bytes: shorter ones occur by chance.
+// minSecret is the size of the shortest credential that is looked for in answers, in bytes. Shorter ones could occur in
+// any answer by chance.
 const minSecret = 8
 
-// secretsOf returns the texts that no answer may repeat: the values of headers that carry credentials, and what follows
-// the scheme in them.
+// secretsOf returns the texts that no answer may repeat: the values of headers whose names sound like credentials, what
+// stands behind the scheme in them (Bearer …), and both as JSON strings may spell them.
 func secretsOf(headers map[string]string) []string {
 	var secrets []string
 	add := func(secret string) {
@@ -138,7 +140,8 @@ func secretsOf(headers map[string]string) []string {
 	return secrets
 }
 
-// redact takes the gateway's own credentials out of an answer: some APIs repeat a request, above all in errors.
+// redact removes the operator's credentials from an answer. Some APIs repeat the request in their answer, above all in
+// errors, and the model and its user must not learn them.
 func (c *caller) redact(data []byte) []byte {
 	for _, secret := range c.secrets {
 		if bytes.Contains(data, []byte(secret)) {
@@ -148,7 +151,7 @@ func (c *caller) redact(data []byte) []byte {
 	return data
 }
 
-// cut returns text up to limit bytes, of whole characters, with … where it was cut.
+// cut returns text, or when it has more than limit bytes its beginning, cut between characters and with … at its end.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -11,23 +11,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// argument is one parameter of an operation, as the tool has it.
+// argument is one parameter of an operation, as an argument of the tool. Properties of a form are arguments as well,
+// which are written as parameters of the query are.
 type argument struct {
-	name      string // among the arguments of the tool
-	parameter string // in the request
+	name      string // name among the arguments of the tool
+	parameter string // name in the request
 	place     string // path, query or header
-	style     string
-	explode   bool
-	asJSON    bool // its text is the value as JSON
-	objects   bool // an object is written as JSON
-	elements  bool // those of a list that are no scalars are written as JSON
-	slashes   bool // it may hold them although it is in the path
-	reserved  bool // some characters stay as they are, see escapeReserved
+	style     string // how lists and objects are written: form, simple, deepObject, …
+	explode   bool   // each element or property is written on its own, where the style distinguishes that
+	asJSON    bool   // the whole value is written as JSON
+	objects   bool   // an object is written as JSON
+	elements  bool   // elements of a list that are objects or lists are written as JSON
+	slashes   bool   // the value may have slashes although it is in the path
+	reserved  bool   // some reserved characters are not encoded, see escapeReserved
 	required  bool
 	schema    mcp.RawJSON
 }
 
-// newArgument returns the argument for a parameter, nil for one that the caller is not to set.
+// newArgument returns the argument for a parameter, nil for a parameter that the caller is not to set. own are the
+// headers of the operator, which no argument may set. The error is for a required parameter that cannot be served.
 func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
 	a := &argument{
 		parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
@@ -65,7 +67,8 @@ func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument,
 	return a, nil
 }
 
-// leftOut returns nil for a parameter that may be missing, since then it is only never sent, which is noted.
+// leftOut returns the error for a parameter that cannot be served. For an optional parameter that is nil: it is then
+// never sent, which is noted for the operator.
 func (a *argument) leftOut(s *schemas, reason string) error {
 	if !a.required {
 		s.note("%s parameter %q is left out: %s", a.place, a.parameter, reason)
@@ -74,7 +77,8 @@ func (a *argument) leftOut(s *schemas, reason string) error {
 	return fmt.Errorf("%s parameter %q is required, but %s", a.place, a.parameter, reason)
 }
 
-// readStyle takes the style that a parameter has by its own word or by its place. It returns what is not served of it.
+// readStyle sets style and explode, as the parameter has them or as its place gives them by default. problem says why
+// the style cannot be served, "" when it can.
 // https://spec.openapis.org/oas/v3.1.1.html#style-values
 func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	styles := map[string][]string{
@@ -99,14 +103,15 @@ func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	return ""
 }
 
-// queryStyles are those of parameters in the query and of fields of a form, the default first.
+// queryStyles returns the styles of parameters in the query and of fields of a form, the default first.
 func queryStyles() []string { return []string{"form", "spaceDelimited", "pipeDelimited", "deepObject"} }
 
+// isObject tells whether a schema says that its values are objects.
 func isObject(ref *openapi3.SchemaRef) bool {
 	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0)
 }
 
-// ignoredHeader tells of parameters that a document may hold without meaning any.
+// ignoredHeader tells whether the specification says that a header parameter of that name has no effect.
 // https://spec.openapis.org/oas/v3.1.1.html#parameter-object
 func ignoredHeader(name string) bool {
 	switch strings.ToLower(name) {
@@ -116,10 +121,11 @@ func ignoredHeader(name string) bool {
 	return false
 }
 
-// folded returns the form of a header's name in which it is unique: some servers take - and _ for the same.
+// folded returns the form in which the name of a header is compared: without case, and with _ as -, because some
+// servers take the two for the same.
 func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// sets tells whether the operator sets a header of that name.
+// sets tells whether own, the headers of the operator, has one of that name.
 func sets(own http.Header, name string) bool {
 	for other := range own {
 		if folded(other) == folded(name) {
@@ -129,8 +135,8 @@ func sets(own http.Header, name string) bool {
 	return false
 }
 
-// mayBeArgument tells whether a model may set a header: none that carries credentials, says where the request goes or
-// from whom it comes, or frames the message.
+// mayBeArgument tells whether a model may set a header of that name. It must not set one that carries credentials, that
+// says where a request goes or who sends it, or that frames the message: proxies and APIs trust those.
 func mayBeArgument(name string) bool {
 	folded := folded(name)
 	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

@@ -14,22 +14,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Media types of bodies.
+// Media types that a body can be written in, beside other kinds of JSON.
 const (
 	typeJSON = "application/json"
 	typeForm = "application/x-www-form-urlencoded"
 )
 
-// body is what an operation takes as its request's body.
+// body says how the argument body becomes the body of a request.
 type body struct {
-	mediaType string
-	form      bool
-	fields    map[string]*argument // of a form: the properties that have an encoding of their own
+	mediaType string               // as in the document, with its parameters; sent as Content-Type
+	form      bool                 // written as a form, otherwise as JSON
+	fields    map[string]*argument // of a form: the properties for which the document has an encoding, by name
 	required  bool
 	schema    mcp.RawJSON
 }
 
-// newBody returns nil when the operation takes no body.
+// newBody returns the body of an operation, nil when it takes none. Of several media types it chooses the one with the
+// highest rank, and of equal ones the first by name, so that the choice is always the same.
 func newBody(o *loaded, s *schemas) (*body, error) {
 	ref := o.op.RequestBody
 	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
@@ -43,7 +44,7 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 	}
 	media := ref.Value.Content[chosen]
 	switch {
-	case o.method == http.MethodGet: // whose content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
+	case o.method == http.MethodGet: // its content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
 		return nil, withoutBody(ref.Value, media, s)
 	case rank(chosen) == 0:
 		return nil, errors.New("its body is neither JSON nor a form")
@@ -62,7 +63,8 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 	return b, err
 }
 
-// withoutBody leaves out the body of a method that has none. Some documents give every operation one, empty.
+// withoutBody leaves out the body of a GET. It notes that unless the schema of the body has no properties: some
+// documents give every operation such a body, and there is nothing to miss in it.
 func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas) error {
 	if b.Required {
 		return errors.New("it requires a body with GET")
@@ -73,7 +75,8 @@ func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas)
 	return nil
 }
 
-// encode reads how the properties of a form are written. One that cannot be written as the document says is left out.
+// encode reads how the properties of a form are written. A property that cannot be written as the document says is left
+// out of the schema, or is an error when it is required.
 // https://spec.openapis.org/oas/v3.1.1.html#encoding-object
 func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 	b.fields = map[string]*argument{}
@@ -101,8 +104,8 @@ func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 	return nil
 }
 
-// newField returns how a property of a form is written, or why it cannot be. A style, where there is one, goes before a
-// content type.
+// newField returns how a property of a form is written, or the problem why it cannot be. As the specification has it, a
+// content type is ignored when there is a style, explode or allowReserved.
 func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument, problem string) {
 	field = plainField(name)
 	if e.Style != "" || e.Explode != nil || e.AllowReserved {
@@ -139,15 +142,15 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	return field, ""
 }
 
-// plainField returns how a property of a form is written by default: texts as they are, each element of a list as a
-// field of its own, and objects as JSON.
+// plainField returns how a property of a form is written by default: a text as it is, each element of a list as a field
+// of its own, and an object as JSON.
 func plainField(name string) *argument {
 	return &argument{
 		name: "body." + name, parameter: name, place: openapi3.ParameterInQuery, style: "form", explode: true, objects: true, elements: true,
 	}
 }
 
-// formTexts writes an object as a form.
+// formTexts writes an object as a form. Members that are null are not written. The error is a *usageError.
 func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	o, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -171,7 +174,8 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	return strings.Join(pieces, "&"), nil
 }
 
-// rank orders the media types that can be written: JSON before its kin before forms, and 0 for all others.
+// rank orders the media types that a body can be written in: 3 for JSON, 2 for application/*+json, 1 for a form, and 0
+// for all others, which cannot be written.
 func rank(mediaType string) int {
 	base, _, err := mime.ParseMediaType(mediaType)
 	switch {

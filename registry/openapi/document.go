@@ -15,51 +15,54 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// This file reads documents through the OpenAPI library. Dangerous there: a loader that may follow references reads any
-// file and any address, so ours may not, is given no reader of its own, and is never told where the document lies. And it
-// refuses a whole document for one fault anywhere in it, so it is given one operation at a time, with what that one needs
-// of the document: a fault costs the operations that use it.
+// This file and extract.go read documents through the OpenAPI library, which is dangerous in two ways. A loader that
+// may follow references reads any file and any address that the document names. So ours may not follow them, has no
+// reader to do it with, and is never told where the document lies. And the library refuses a whole document for one
+// fault anywhere in it. So it is given one operation at a time, as a small document of its own with the parts that this
+// operation refers to: a fault then costs only the operations that use it.
 //
 //	document ──operations──▶ operation ──extract──▶ a document of one operation ──library──▶ loaded
 
-// document is one that was read, taken apart as far as references lead. It is for one goroutine.
+// document is an OpenAPI document as valid JSON, taken apart only as far as references lead. It is for one goroutine,
+// because looking up references fills parts and targets.
 type document struct {
-	version    string
-	root       map[string][]byte
-	components map[string]map[string][]byte // by section and name
-	paths      map[string][]byte
-	parts      map[string]*part // those that were met, by their JSON pointers
-	targets    map[string]*part // of references that were met; nil of one that leads nowhere
+	version    string                       // as 3.0.3
+	root       map[string][]byte            // JSON by name of the member
+	components map[string]map[string][]byte // JSON by section (schemas, parameters, …) and name
+	paths      map[string][]byte            // JSON of path items, by path
+	parts      map[string]*part             // those that references led to so far, by JSON pointer
+	targets    map[string]*part             // by text of the reference, as met so far; nil when it leads nowhere
 }
 
 // operation is one method of one path.
 type operation struct {
 	method, path string
-	id           string // operationId, may be empty
-	name         string // of the tool
+	id           string // operationId; may be empty
+	name         string // of the tool, without prefix
 	raw          members
-	parameters   []byte // of the path item, nil when it has none
-	fault        error  // of the path, whose operations are then not known: this stands for them all
+	parameters   []byte // JSON of the parameters that the path item has for all its operations; nil when there are none
+	fault        error  // why the path item cannot be read; the operation then stands for all of the path
 }
 
-// anyMethod is the method of an operation that stands for all of a path.
+// anyMethod is the method of an operation that stands for all operations of a path whose item cannot be read.
 const anyMethod = "*"
 
 // loaded is one operation as the library reads it, with its references resolved.
 type loaded struct {
 	*operation
 	from *document
-	doc  *openapi3.T
+	doc  *openapi3.T // the small document that has only this operation and what it needs
 	item *openapi3.PathItem
 	op   *openapi3.Operation
 }
 
 const (
-	maxDepth    = 200     // of JSON: the time to read it grows with the square
-	maxReason   = 500     // bytes of the library's word on a document
-	maxReferred = 4 << 20 // bytes of what one operation needs of the document
+	maxDepth    = 200     // levels of JSON; the time that reading takes grows with their square
+	maxReason   = 500     // bytes of a text of the library or the document that an error quotes
+	maxReferred = 4 << 20 // bytes of all parts that one operation refers to
 )
 
+// parse reads a document as JSON, or as YAML when it is no JSON.
 func parse(data []byte) (*document, error) {
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("the document has more than %d MiB", maxDocument>>20)
@@ -74,7 +77,7 @@ func parse(data []byte) (*document, error) {
 	if depth(data) > maxDepth {
 		return nil, fmt.Errorf("the document is more than %d levels deep", maxDepth)
 	}
-	data, _ = strictjson.Mend(data) // the library mends it too
+	data, _ = strictjson.Mend(data) // bad UTF-8 and lone surrogates, which the library replaces too
 	version := membersOf(data).text("openapi")
 	if !strings.HasPrefix(version, "3.") {
 		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
@@ -90,9 +93,11 @@ func parse(data []byte) (*document, error) {
 	return d, nil
 }
 
+// oneLine returns the text of an error of a library without line breaks, cut to maxReason.
 func oneLine(err error) string { return cut(strings.Join(strings.Fields(err.Error()), " "), maxReason) }
 
-// depth returns how deep valid JSON is.
+// depth returns how many arrays and objects are nested in valid JSON. It does not recurse, since what it looks at may
+// be nested deeper than a stack should grow.
 func depth(data []byte) (deepest int) {
 	open, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -112,10 +117,11 @@ func depth(data []byte) (deepest int) {
 	return deepest
 }
 
-// members are those of an object in a document, whose JSON is valid but may have repeated names: the last one counts.
+// members are the members of an object in a document. Names may be repeated, since documents are written by hand; the
+// last one counts.
 type members []strictjson.Member
 
-// membersOf returns nil for what is no object.
+// membersOf returns the members of the object data, nil when data is no object.
 func membersOf(data []byte) members {
 	all, err := strictjson.Members(nil, data)
 	if err != nil {
@@ -124,6 +130,7 @@ func membersOf(data []byte) members {
 	return all
 }
 
+// value returns the JSON of a member, nil when there is none.
 func (m members) value(name string) []byte {
 	for i := range slices.Backward(m) {
 		if m[i].Name == name {
@@ -133,6 +140,7 @@ func (m members) value(name string) []byte {
 	return nil
 }
 
+// byName returns the JSON of all members by name.
 func (m members) byName() map[string][]byte {
 	named := make(map[string][]byte, len(m))
 	for i := range m {
@@ -141,6 +149,7 @@ func (m members) byName() map[string][]byte {
 	return named
 }
 
+// text returns the text of a member, "" when there is none or it is no string.
 func (m members) text(name string) string {
 	value := m.value(name)
 	if len(value) == 0 || value[0] != '"' {
@@ -153,7 +162,8 @@ func (m members) text(name string) string {
 	return text
 }
 
-// methods are those that the library knows, in the order in which operations of a path are offered.
+// methods returns the methods that the library knows, in the order in which the operations of a path are offered. Which
+// of them can become tools is decided by annotations.
 func methods() []string {
 	return []string{
 		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch,
@@ -161,7 +171,8 @@ func methods() []string {
 	}
 }
 
-// operations lists every operation, by path and method.
+// operations returns every operation of the document, ordered by path and method, with the names of their tools. Names
+// are given here, before any operation is chosen, so that they do not depend on what is included.
 func (d *document) operations() []*operation {
 	var all []*operation
 	for _, path := range slices.Sorted(maps.Keys(d.paths)) {
@@ -169,7 +180,7 @@ func (d *document) operations() []*operation {
 			continue
 		}
 		item, err := d.item(d.paths[path])
-		if err != nil { // so that nobody knows its methods
+		if err != nil { // nobody knows which methods the path has
 			all = append(all, &operation{method: anyMethod, path: path, fault: err})
 		}
 		for _, method := range methods() {
@@ -184,9 +195,10 @@ func (d *document) operations() []*operation {
 	return all
 }
 
-const maxItemReferences = 8 // from one path item to another
+// maxItemReferences is how many references are followed one after the other, since they may lead in a circle.
+const maxItemReferences = 8
 
-// item returns a path item, or the one that it refers to.
+// item returns the members of a path item, or of the one that it refers to.
 func (d *document) item(raw []byte) (members, error) {
 	item := membersOf(raw)
 	for range maxItemReferences {
@@ -203,7 +215,7 @@ func (d *document) item(raw []byte) (members, error) {
 	return nil, errors.New("its path: references that lead to each other")
 }
 
-// label returns what the document calls the operation.
+// label returns what the operator is told as the name of the operation: its operationId, or "METHOD /path".
 func (o *operation) label() string {
 	if o.id != "" {
 		return cut(o.id, 2*maxName)
@@ -211,8 +223,8 @@ func (o *operation) label() string {
 	return cut(o.method+" "+o.path, 2*maxName)
 }
 
-// load lets the library read an operation. answers tells whether what it says of answers is wanted. The error is about
-// this operation.
+// load lets the library read one operation. answers tells whether its answers are read too; when they are not, no fault
+// in them can cost the operation. The error says what is wrong with this operation, and where.
 func (d *document) load(o *operation, answers bool) (*loaded, error) {
 	if o.fault != nil {
 		return nil, o.fault
@@ -226,7 +238,7 @@ func (d *document) load(o *operation, answers bool) (*loaded, error) {
 		return nil, needed.unreadable(d.version)
 	}
 	if err := openapi3.NewLoader().ResolveRefsIn(read, nil); err != nil {
-		if fault := needed.fault(); fault != nil { // which knows the place
+		if fault := needed.fault(); fault != nil { // unlike err, it knows the place in the document
 			return nil, fault
 		}
 		return nil, fmt.Errorf("at #%s: %s", needed.place(), oneLine(err))
@@ -238,7 +250,9 @@ func (d *document) load(o *operation, answers bool) (*loaded, error) {
 	return &loaded{operation: o, from: d, doc: read, item: item, op: item.GetOperation(o.method)}, nil
 }
 
-// all returns the parameters of the operation and, where it has none of that name and place, of its path.
+// all returns the parameters of the operation, and those of its path that the operation does not override: a parameter
+// is identified by name and place.
+// https://spec.openapis.org/oas/v3.1.1.html#operation-object
 func (o *loaded) all() ([]*openapi3.Parameter, error) {
 	var all []*openapi3.Parameter
 	for _, ref := range slices.Concat(o.op.Parameters, o.item.Parameters) {

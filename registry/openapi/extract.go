@@ -10,17 +10,18 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// extract is what one operation needs of its document.
+// extract is what one operation needs of its document: the material for the small document that the library reads.
 type extract struct {
 	operation *operation
-	members   map[string]json.RawMessage // of the operation
-	parts     []*part
-	faults    []referenceError // references that lead nowhere
-	wrong     []referenceError // references to a component of another kind than belongs there
+	members   map[string]json.RawMessage // of the operation, without those that are not served
+	parts     []*part                    // what it refers to, directly or through other parts, each once
+	faults    []referenceError           // references that lead nowhere
+	wrong     []referenceError           // references to a component of another kind than belongs there
 }
 
-// needs collects what an operation refers to, directly or not. What is not served, such as callbacks, it leaves out, and
-// the answers unless they are wanted: no fault there costs the operation.
+// needs collects an operation and all parts that it refers to, directly or through other parts. It leaves out what is
+// not served, such as callbacks, and answers unless they are wanted, so that no fault there costs the operation.
+// References that lead nowhere are collected as well; the error is only that the parts are too large together.
 func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	e := &extract{operation: o, members: map[string]json.RawMessage{"responses": json.RawMessage("{}")}}
 	kept := []string{"operationId", "summary", "description", "parameters", "requestBody"}
@@ -35,7 +36,7 @@ func (d *document) needs(o *operation, answers bool) (*extract, error) {
 		}
 	}
 	size := 0
-	met := map[*part]bool{nil: true}
+	met := map[*part]bool{nil: true} // nil is what a reference that leads nowhere meets
 	for len(references) > 0 {
 		ref := references[len(references)-1]
 		references = references[:len(references)-1]
@@ -53,7 +54,7 @@ func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	return e, nil
 }
 
-// meet returns the part that a reference leads to, nil when there is none.
+// meet returns the part that a reference leads to, nil when there is none. It notes what is wrong with the reference.
 func (e *extract) meet(d *document, ref reference) *part {
 	tokens, p, err := d.resolve(ref.target)
 	if err != nil {
@@ -66,7 +67,8 @@ func (e *extract) meet(d *document, ref reference) *part {
 	return p
 }
 
-// sectionAt returns the section of the components from which something at a place comes, "" where that is not certain.
+// sectionAt returns the section of the components that a reference at this place must lead to, "" when the place alone
+// does not tell.
 func sectionAt(place string) string {
 	tokens := strings.Split(place, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
@@ -81,7 +83,8 @@ func sectionAt(place string) string {
 	return ""
 }
 
-// fault returns the reference for which the library may have refused the operation, nil when there is none.
+// fault returns the error for the reference that is the probable reason why the library refused the operation, nil when
+// no reference is wrong. It is asked only after the library has refused.
 func (e *extract) fault() error {
 	if all := slices.Concat(e.faults, e.wrong); len(all) > 0 {
 		return &all[0]
@@ -89,12 +92,13 @@ func (e *extract) fault() error {
 	return nil
 }
 
-// place returns where the operation is in the document.
+// place returns the JSON pointer of the operation in the document.
 func (e *extract) place() string {
 	return token("paths") + token(e.operation.path) + token(strings.ToLower(e.operation.method))
 }
 
-// unreadable says which of the operation and the parts cannot be read, and why: each is read by itself.
+// unreadable finds out which part cannot be read, or that it is the operation, and why. The library does not tell, so
+// each is read by itself.
 func (e *extract) unreadable(version string) error {
 	for _, p := range e.parts {
 		if _, err := e.read(version, nil, []*part{p}); err != nil {
@@ -103,13 +107,13 @@ func (e *extract) unreadable(version string) error {
 	}
 	_, err := e.read(version, e.members, nil)
 	if err == nil {
-		return errors.New("the document cannot be read there") // its pieces can
+		return errors.New("the document cannot be read there") // every piece can be read by itself
 	}
 	return fmt.Errorf("at #%s: %s", cut(e.place(), maxReason), oneLine(err))
 }
 
-// read lets the library read a document that has only an operation of those members, and some parts. Its references are
-// not resolved.
+// read lets the library read a document that has only some parts and, unless operation is nil, an operation with those
+// members. References are not resolved yet.
 func (e *extract) read(version string, operation map[string]json.RawMessage, parts []*part) (*openapi3.T, error) {
 	root := map[string]any{"openapi": version, "info": map[string]string{"title": "", "version": ""}}
 	components, paths := map[string]map[string]json.RawMessage{}, map[string]any{}

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// newOffer makes the tool of an operation. The notes say what it has otherwise than the document; the error says why
-// there can be none.
+// newOffer makes the tool of an operation. The notes say in what the tool differs from the document, and the error says
+// why the operation cannot become a tool.
 func newOffer(cfg *Config, doc *document, t *target, from *operation) (offer registry.Offer, notes []string, err error) {
 	defer contain(&err)
 	hints, ok := annotations(from.method)
@@ -34,26 +34,29 @@ func newOffer(cfg *Config, doc *document, t *target, from *operation) (offer reg
 	return registry.Offer{Definition: made.definition, Timeout: cfg.Timeout, Call: made.call}, made.notes(), nil
 }
 
-// maker makes the tool of one operation, with other settings again where the first try shows that it takes them.
+// maker makes the tool of one operation. When a try shows that the tool is too large, or that a pattern must be left
+// out, it makes the tool again from the beginning, with other settings.
 type maker struct {
 	o             *loaded
 	target        *target
-	hints         mcp.RawJSON
+	hints         mcp.RawJSON // the annotations of the tool
 	outputSchemas bool
-	texts         int  // bytes that a description within a schema may have
-	loose         bool // schemas say nothing that would become stricter where another schema accepts more
+	texts         int  // bytes that a description within a schema may have; maxDescription: any number
+	loose         bool // see schemas.loose
 }
 
-// tool is one that was made.
+// tool is a tool that a maker made, with what is needed to take something out of it again.
 type tool struct {
 	*caller
 
-	input, output *schemas // output is nil when there is none
+	input, output *schemas // output is nil when there is no output schema
 	definition    mcp.Object
 }
 
+// loosened tells whether a schema of the tool accepts more than the document says.
 func (t *tool) loosened() bool { return t.input.loosened || t.output != nil && t.output.loosened }
 
+// notes returns what the operator is told about both schemas.
 func (t *tool) notes() []string {
 	if t.output == nil {
 		return t.input.notes
@@ -61,6 +64,7 @@ func (t *tool) notes() []string {
 	return slices.Concat(t.input.notes, t.output.notes)
 }
 
+// make makes the tool with the maker's present settings.
 func (m *maker) make() (*tool, error) {
 	t := &tool{caller: &caller{target: m.target, method: m.o.method}, input: m.schemas(request)}
 	if err := t.readParameters(m.o, t.input); err != nil {
@@ -79,7 +83,7 @@ func (m *maker) make() (*tool, error) {
 	return t, m.define(t)
 }
 
-// define makes the definition of what was read.
+// define makes the definition of the tool from its arguments and body. It is called again when some were taken out.
 func (m *maker) define(t *tool) error {
 	t.definition = mcp.NewObject(
 		mcp.Member{Name: "name", Value: mcp.String(m.o.name)},
@@ -95,17 +99,19 @@ func (m *maker) define(t *tool) error {
 		}
 		t.definition = t.definition.With("outputSchema", output)
 	}
-	t.definition, _ = sanitize.Definition(t.definition) // who wrote the document wrote it for people
+	t.definition, _ = sanitize.Definition(t.definition) // the catalogue wants definitions that are clean of hidden text
 	return nil
 }
 
+// schemas returns a converter of schemas with the maker's settings.
 func (m *maker) schemas(way direction) *schemas {
 	s := newSchemas(m.o, way)
 	s.loose, s.texts = m.loose, m.texts
 	return s
 }
 
-// annotations says what HTTP says of a method. Whether a POST destroys something it does not say, so neither is said.
+// annotations returns the annotations of a tool as far as HTTP defines the method. HTTP does not say whether a POST
+// destroys something, so destructiveHint is absent there. ok is false for the methods that make no tool.
 // https://www.rfc-editor.org/rfc/rfc9110#section-9.2
 func annotations(method string) (mcp.RawJSON, bool) {
 	switch method {
@@ -121,9 +127,12 @@ func annotations(method string) (mcp.RawJSON, bool) {
 	return nil, false
 }
 
-// maxDescription bounds what a document says of one operation, in bytes.
+// maxDescription bounds the description of a tool, in bytes. It does not bound descriptions within schemas, which are
+// only cut when the tool does not fit otherwise (see fitting).
 const maxDescription = 8 << 10
 
+// description returns the description of the tool: summary and description of the operation, or method and path when it
+// has neither.
 func (o *loaded) description() string {
 	summary, text := strings.TrimSpace(o.op.Summary), strings.TrimSpace(o.op.Description)
 	switch {
@@ -137,6 +146,7 @@ func (o *loaded) description() string {
 	return cut(text, maxDescription)
 }
 
+// readParameters makes an argument of each parameter that a caller is to set.
 func (c *caller) readParameters(o *loaded, s *schemas) error {
 	parameters, err := o.all()
 	if err != nil {
@@ -154,7 +164,8 @@ func (c *caller) readParameters(o *loaded, s *schemas) error {
 	return nil
 }
 
-// inputSchema puts the parameters by their names, and the body as body, into one object.
+// inputSchema returns the schema of the tool's arguments: an object that has a property for each argument, and body for
+// the body.
 func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 	var properties []mcp.Member
 	var required []mcp.RawJSON
@@ -182,8 +193,8 @@ func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 	return schema.With("$defs", s.definitions(all)).JSON()
 }
 
-// outputSchema returns the schema of the one success that is documented, nil when there are several or it is no JSON
-// object: then one answer or another would break it.
+// outputSchema returns the schema of the answer when exactly one success is documented and it is a JSON object, and
+// otherwise nil: an answer that no schema describes would break the one that was declared, and become an error.
 func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	var success *openapi3.ResponseRef
 	responses := o.op.Responses.Map()
@@ -211,7 +222,7 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	if !ok {
 		return nil, nil
 	}
-	// Revisions before 2026-07-28 want type: object at the root.
+	// Revisions before 2026-07-28 require "type": "object" at the root, where the schema may have a $ref.
 	return mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("object")},
 		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{schema.JSON()})},
@@ -219,7 +230,8 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	).JSON(), nil
 }
 
-// call serves one tools/call.
+// call serves one tools/call. It is the Func of the offer and safe for concurrent use. Mistakes of the model become
+// results with isError; other errors are those of run.
 func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	result, err := c.run(ctx, call.Params.Object("arguments"))
 	if usage, ok := asUsage(err); ok {

@@ -1,6 +1,24 @@
-// Package openapi makes tools of an HTTP API that an OpenAPI 3 document describes: one operation, one tool. It reads no
-// file, follows no reference out of the document and believes nothing in it about where the API is; it knows neither
+// Package openapi turns an HTTP API that an OpenAPI 3 document describes into tools: one operation becomes one tool. It
+// answers which tools a document makes, and serves their calls. It reads no file, follows no reference out of the
+// document, and believes nothing in it about where the API is: the operator says that in the config. It knows neither
 // tenants nor sessions.
+//
+// Two sides are not trusted. A document may be hostile or simply wrong, so it is bounded, and a fault in it costs only
+// the operations that use the faulty part. And a model chooses arguments, so no argument may change the host, the
+// operation, another parameter or a header of the operator.
+//
+// Once, when the config is loaded:
+//
+//	Load ──parse──▶ document ──operations, choose──▶ operation ──load──▶ loaded ──maker──▶ tool ──▶ registry.Offer
+//	                                                                              │
+//	                                         arguments, body, schemas, then as small as the catalogue wants it
+//
+// For every call:
+//
+//	caller.call ──▶ run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
+//
+// Reading order: this file, document.go (the document) with reference.go and extract.go, offer.go (from an operation to
+// a tool) with name.go, argument.go, body.go, schema.go and size.go, then request.go with value.go, and answer.go.
 package openapi
 
 import (
@@ -20,33 +38,40 @@ const (
 	maxDocument    = 16 << 20 // bytes
 )
 
-// Config says which operations of which API to offer, and how to reach it.
+// Config says which operations of which API to offer, and how to reach the API.
 type Config struct {
-	Name     string // of the server in the config
+	Name     string // the server's name in the config
 	Document []byte // OpenAPI 3.0 or 3.1, as JSON or YAML
-	// BaseURL is what the paths of the document begin at; http or https. The document's own servers mean nothing.
+	// BaseURL is the address to which the paths of operations are appended; http or https. The servers that the
+	// document names are ignored: otherwise whoever writes the document could direct the operator's credentials to any
+	// host.
 	BaseURL string
-	// Include names operations by operationId or as "METHOD /path", both with * for any run of characters. Empty: those
-	// that only read, which are the GETs. One that matches nothing is an error of Load.
+	// Include names operations by operationId or as "METHOD /path", in which * stands for any number of characters. A
+	// pattern that matches no operation is an error of Load. When Include is empty, the GET operations are included,
+	// because they only read.
 	Include []string
-	// Headers go with every request, credentials for example. No argument can set or change one of them.
+	// Headers are sent with every request, for example credentials. No argument can set or change one of them.
 	Headers map[string]string
-	// OutputSchemas declares what the document says of answers as the tools' output schemas. An answer that breaks its
-	// schema is then an error, although the API did what was asked, and documents are often wrong about answers: only for
-	// those that are known to be right.
+	// OutputSchemas makes what the document says about answers the output schemas of the tools. The gateway then turns
+	// an answer that breaks its schema into an error, although the API did what was asked. Documents are often wrong
+	// about answers, so it should be set only for those that are known to be right.
 	OutputSchemas bool
-	Client        *http.Client  // must follow no redirect
-	Timeout       time.Duration // of one call; zero: 30 s
+	// Client must follow no redirect: a redirect would carry credentials to an address that nobody configured. Load
+	// only checks that its CheckRedirect is set.
+	Client  *http.Client
+	Timeout time.Duration // limit of one call; zero: 30 s
 }
 
 // Loaded is what became of the included operations, in the order of their paths.
 type Loaded struct {
 	Offers   []registry.Offer
-	Refusals []registry.Refusal // operations that cannot be offered, by operationId or as "METHOD /path"
-	Notes    []string           // for the operator: what offers have otherwise than the document
+	Refusals []registry.Refusal // operations that cannot be tools, named by operationId or as "METHOD /path"
+	Notes    []string           // for the operator: in what the tools differ from the document
 }
 
-// Load makes offers of the included operations. The error is for a document, or a config, of which nothing can be used.
+// Load makes tools of the included operations. An operation that cannot become a tool is refused alone. The error,
+// which may be an *IncludeError, is for a document or config of which nothing can be used. Load starts no goroutine and
+// makes no request; the offers keep what they need of the document.
 func Load(cfg Config) (loaded *Loaded, err error) {
 	defer contain(&err)
 	base, err := baseURL(cfg.BaseURL)
@@ -95,13 +120,15 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	return loaded, nil
 }
 
-// contain makes an error of a panic of a library: a reload must survive whatever is in the file.
+// contain turns a panic of a library into an error: a running gateway must survive a reload, whatever is in the file.
+// It must be deferred directly, since recover works nowhere else.
 func contain(err *error) {
 	if p := recover(); p != nil {
 		*err = errors.New("it cannot be read")
 	}
 }
 
+// baseURL returns the parsed address without a slash at its end.
 func baseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -119,7 +146,9 @@ func baseURL(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}, nil
 }
 
-// choose returns the operations that a pattern of include matches.
+// choose returns the operations that a pattern of include matches, or the GETs when there are no patterns. A path whose
+// methods nobody knows is chosen with the GETs, so that the operator learns that it was refused. The error is an
+// *IncludeError.
 func choose(all []*operation, include []string) ([]*operation, error) {
 	used := make([]bool, len(include))
 	chosen := all[:0:0]
@@ -144,17 +173,17 @@ func choose(all []*operation, include []string) ([]*operation, error) {
 	return chosen, nil
 }
 
-// IncludeError says which pattern of Include matches nothing.
+// IncludeError says which pattern of Include matches no operation.
 type IncludeError struct {
 	Pattern string
-	Known   []string // what the document calls its operations
+	Known   []string // all operations of the document, by operationId or as "METHOD /path", for a hint at the nearest
 }
 
 func (e *IncludeError) Error() string {
 	return fmt.Sprintf("include: no operation of the document matches %q", e.Pattern)
 }
 
-// matches tells whether a pattern names the operation.
+// matches tells whether a pattern of Include names the operation. A path whose methods nobody knows matches any method.
 func (o *operation) matches(pattern string) bool {
 	method, path, both := strings.Cut(pattern, " ")
 	if both {

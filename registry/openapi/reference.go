@@ -11,20 +11,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// part is a piece of the document that references lead to or into: a component, a path, or another member of the root.
+// part is a piece of the document that references lead to or into: a component, a path item, or another member of the
+// root. Parts are what an operation takes along into the small document that the library reads.
 type part struct {
-	tokens     []string // of its JSON pointer
+	tokens     []string // of its JSON pointer: 3 for a component, 2 for a path item, otherwise 1
 	raw        []byte
-	references []reference // in it
+	references []reference // all that stand in raw
 }
 
 // reference is one $ref.
 type reference struct {
-	place  string // JSON pointer of the object that has it
-	target string
+	place  string // JSON pointer of the object that has the $ref
+	target string // the text of the $ref
 }
 
-// referenceError says which reference is wrong, and how.
+// referenceError says which reference is wrong, and what is wrong with it.
 type referenceError struct {
 	reference
 	problem string
@@ -34,7 +35,8 @@ func (e *referenceError) Error() string {
 	return fmt.Sprintf("at #%s: $ref %q %s", cut(e.place, maxReason), cut(e.target, maxReason), e.problem)
 }
 
-// pointer returns the tokens of a reference within the document; the error says what is wrong.
+// pointer returns the tokens of the JSON pointer in a reference within the document, as #/components/schemas/Pet. The
+// error completes the sentence "$ref … ".
 // https://www.rfc-editor.org/rfc/rfc6901#section-6
 func pointer(ref string) ([]string, error) {
 	fragment, local := strings.CutPrefix(ref, "#")
@@ -53,7 +55,7 @@ func pointer(ref string) ([]string, error) {
 	return tokens, nil
 }
 
-// pointerTo returns the JSON pointer of tokens.
+// pointerTo returns the JSON pointer with those tokens.
 func pointerTo(tokens []string) string {
 	var out strings.Builder
 	for _, name := range tokens {
@@ -62,11 +64,12 @@ func pointerTo(tokens []string) string {
 	return out.String()
 }
 
+// token returns the text of one token in a JSON pointer, with the slash before it.
 func token(name string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// follow returns the value that tokens lead to below raw, nil when there is none.
+// follow returns the value that tokens lead to from raw, nil when there is none.
 func follow(raw []byte, tokens []string) []byte {
 	for _, name := range tokens {
 		if len(raw) > 0 && raw[0] == '[' {
@@ -96,7 +99,8 @@ func (d *document) find(ref string) ([]byte, error) {
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }
 
-// resolve returns the tokens of a reference and the part that it leads to or into. The error says what is wrong with it.
+// resolve returns the tokens of a reference and the part that it leads to or into. Each target is looked up once, since
+// documents repeat references. The error completes the sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
 	tokens, err := pointer(ref)
 	if err != nil {
@@ -113,7 +117,7 @@ func (d *document) resolve(ref string) ([]string, *part, error) {
 	return tokens, p, nil
 }
 
-// part returns the piece of the document with what tokens lead to, nil when they lead nowhere.
+// part returns the part of the document in which tokens lead to a value, nil when they lead nowhere.
 func (d *document) part(tokens []string) *part {
 	var raw []byte
 	count := 1
@@ -137,7 +141,8 @@ func (d *document) part(tokens []string) *part {
 	return p
 }
 
-// referencesIn appends every $ref at or below place. Some may stand in examples and mean nothing.
+// referencesIn appends to found every $ref in raw, which stands at place. Some may stand in examples and mean nothing;
+// so a reference that leads nowhere is only reported when the library then fails.
 func referencesIn(found []reference, place string, raw []byte) []reference {
 	if !bytes.Contains(raw, []byte(`$ref`)) {
 		return found

@@ -17,16 +17,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// target is the API that all tools of one server call. It is immutable.
+// target is the API that all tools of one server call. It is immutable and shared.
 type target struct {
 	server  string
-	base    *url.URL    // without a slash at its end
-	header  http.Header // with credentials
-	secrets []string    // values in header that no answer may repeat
-	client  *http.Client
+	base    *url.URL     // without a slash at its end
+	header  http.Header  // the operator's, with credentials
+	secrets []string     // credentials that no answer may repeat to the model
+	client  *http.Client // follows no redirect
 }
 
-// caller serves the calls of one operation. It is immutable.
+// caller serves the calls of one operation. It is immutable and safe for concurrent use.
 type caller struct {
 	*target
 
@@ -36,16 +36,17 @@ type caller struct {
 	body      *body
 }
 
-// segment is what stands between two slashes of a path: texts and arguments.
+// segment is what stands between two slashes of a path: literal texts and arguments, in order.
 type segment []piece
 
-// piece is a literal text, or an argument.
+// piece is a literal text, or the place of an argument when argument is not nil.
 type piece struct {
 	literal  string
 	argument *argument
 }
 
-// template takes the path of an operation apart.
+// template takes the path of an operation apart, as /users/{id}. The error says why the path cannot be served: every
+// parameter in it must be declared, every declared one must be in it, and its literal texts must have only one reading.
 func template(path string, arguments []*argument) ([]segment, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, errors.New("its path does not begin with a slash")
@@ -87,6 +88,7 @@ func template(path string, arguments []*argument) ([]segment, error) {
 	return segments, nil
 }
 
+// inPath returns the argument for the path parameter of that name, nil when there is none.
 func inPath(arguments []*argument, name string) *argument {
 	for _, a := range arguments {
 		if a.place == "path" && a.parameter == name {
@@ -96,8 +98,8 @@ func inPath(arguments []*argument, name string) *argument {
 	return nil
 }
 
-// plainPath tells whether every server reads the path in one way: no segment is empty or of dots, and nothing in it is
-// encoded or would have to be. The empty path is plain.
+// plainPath tells whether all servers read the path in the same way: no segment is empty or of dots, and no character
+// in it is encoded or would have to be. The empty path is plain.
 func plainPath(path string) bool {
 	if path == "" {
 		return true
@@ -115,13 +117,15 @@ func plainPath(path string) bool {
 	return true
 }
 
-// maxAddress bounds an address that is called, in bytes.
+// maxAddress bounds the address of one request, in bytes.
 const maxAddress = 32 << 10
 
-var errAddress = errors.New("the arguments would lead to another address") // which is a fault of this package
+// errAddress means a fault of this package: arguments that lead elsewhere are refused as a *usageError before.
+var errAddress = errors.New("the arguments would lead to another address")
 
-// address returns where a call with these arguments goes. Whatever they are, scheme, host, the path's literal texts and
-// the count of its segments, and the names in the query are those of the operation.
+// address returns the address of a call with these arguments. Whatever they are, the scheme, the host, the literal
+// texts of the path, the number of its segments and the names in the query are those of the operation. The address is
+// parsed once more at the end and compared, in case path or query let something through.
 func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 	path, err := c.path(arguments)
 	if err != nil {
@@ -146,6 +150,8 @@ func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 	return u, nil
 }
 
+// path returns the path of a call, behind that of the base address, with the arguments written in. Errors are
+// *usageError.
 func (c *caller) path(arguments mcp.Object) (string, error) {
 	var out strings.Builder
 	for _, s := range c.segments {
@@ -166,13 +172,16 @@ func (c *caller) path(arguments mcp.Object) (string, error) {
 			}
 			out.WriteString(text)
 		}
-		if len(s) > 1 && !harmless(unescape(out.String()[start:])) { // what is harmless alone may not be beside others
+		// Pieces that are harmless alone may lead elsewhere together, as . and . do.
+		if len(s) > 1 && !harmless(unescape(out.String()[start:])) {
 			return "", usagef("The arguments make a part of the address that leads elsewhere.")
 		}
 	}
 	return out.String(), nil
 }
 
+// query returns the query of a call without the question mark, "" for none. An argument that is missing or null is not
+// written. Errors are *usageError.
 func (c *caller) query(arguments mcp.Object) (string, error) {
 	var pieces []string
 	for _, a := range c.arguments {
@@ -189,7 +198,7 @@ func (c *caller) query(arguments mcp.Object) (string, error) {
 	return strings.Join(pieces, "&"), nil
 }
 
-// headers returns those of a request. The operator's come last, so that they are what is sent.
+// headers returns the headers of a request. The operator's are set last, so that no argument can replace one of them.
 func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 	header := http.Header{"Accept": {"application/json, */*;q=0.5"}, "User-Agent": {"drawbridge"}}
 	for _, a := range c.arguments {
@@ -211,7 +220,7 @@ func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 	return header, nil
 }
 
-// content returns the body of a request, nil for none.
+// content returns the body of a request, nil when it has none.
 func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	raw := arguments.Value("body")
 	switch {
@@ -224,6 +233,7 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	return raw, nil
 }
 
+// request makes the HTTP request of a call. Errors are *usageError or errAddress.
 func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Request, error) {
 	address, err := c.address(arguments)
 	if err != nil {
@@ -250,7 +260,9 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 	return r, nil
 }
 
-// run makes the request and reads the answer. Errors are *usageError, *registry.UnavailableError or of ctx.
+// run sends the request and makes a result of the answer. Errors are *usageError, *registry.UnavailableError,
+// errAddress or that of ctx. An *UnavailableError says whether the API may have received the call: that is taken to be
+// so as soon as the headers were written.
 func (c *caller) run(ctx context.Context, arguments mcp.Object) (mcp.Object, error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
@@ -262,11 +274,12 @@ func (c *caller) run(ctx context.Context, arguments mcp.Object) (mcp.Object, err
 	if err != nil {
 		return mcp.Object{}, c.unavailable(ctx, sent.Load(), err)
 	}
-	defer func() { _ = response.Body.Close() }() // it was read as far as it is wanted
+	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
 	return c.answer(ctx, response)
 }
 
-// unavailable leaves the address out of the error, because it holds arguments.
+// unavailable returns the error for a request that failed, or that of ctx when ctx has ended. It drops the outer
+// *url.Error, because that has the address, and the address has arguments, which must not be in logs.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// direction is what a schema is for: a property that is only read is no argument, one that is only written no answer.
+// direction says what a schema describes. It decides which properties are left out: those that are read-only from
+// requests, those that are write-only from answers.
 type direction int
 
 const (
@@ -19,21 +20,23 @@ const (
 	answer
 )
 
-// schemas turns schemas of one document into JSON Schema 2020-12 for one tool, and collects the components that they
-// refer to as its $defs.
+// schemas converts schemas of a document to JSON Schema 2020-12, for one tool and one direction. Schemas of OpenAPI 3.0
+// are a dialect of their own (nullable, exclusiveMinimum as a flag); those of 3.1 are nearly JSON Schema. What a schema
+// refers to becomes a definition in $defs of the tool. It is for one goroutine.
 type schemas struct {
 	from  *document
-	doc   *openapi3.T // of from, what the operation needs
-	old   bool        // 3.0, whose schemas are a dialect of their own
+	doc   *openapi3.T // the part of from that the operation needs, as the library reads it
+	old   bool        // the document is of 3.0
 	way   direction
-	texts int                    // bytes that a description may have
-	defs  map[string]mcp.RawJSON // nil while one is being made
+	texts int                    // bytes that a description may have; maxDescription: any number
+	defs  map[string]mcp.RawJSON // by name; nil while a definition is being made, so that recursion ends
 
-	notes    []string // for the operator: what the tool has otherwise than the document, each once
-	loosened bool     // a schema accepts more than in the document
-	loose    bool     // so nothing may be said that this would make stricter, such as not and oneOf
+	notes    []string // for the operator: in what the tool differs from the document, each once
+	loosened bool     // a converted schema accepts more than the document says, because a pattern was left out
+	loose    bool     // set for a second try after loosened: no keyword is used under which accepting more refuses more
 }
 
+// note tells the operator something, once.
 func (s *schemas) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notes, text) {
 		s.notes = append(s.notes, text)
@@ -44,10 +47,11 @@ func newSchemas(o *loaded, way direction) *schemas {
 	return &schemas{from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), way: way, defs: map[string]mcp.RawJSON{}}
 }
 
+// components begins the references to schemas of the document's components.
 const components = "#/components/schemas/"
 
-// of returns the schema as JSON Schema; one that is absent allows everything. The description is that of what has the
-// schema, for one that has none itself.
+// of returns the schema that ref has or refers to, converted. A missing schema allows everything. description is that
+// of the parameter or body that has the schema; it is used when the schema has none itself.
 func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, error) {
 	if ref == nil || ref.Ref == "" && ref.Value == nil {
 		return described(mcp.RawJSON("{}"), description), nil
@@ -64,10 +68,10 @@ func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, 
 	if err != nil {
 		return nil, err
 	}
-	return described(converted, description), nil // of a reference in 3.0, beside which nothing counts
+	return described(converted, description), nil // again, since convert drops what stands beside a reference in 3.0
 }
 
-// described returns the schema with a description, its own if it has one.
+// described returns the schema with that description, or unchanged when it has one of its own.
 func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 	o, ok := mcp.ObjectOf(raw)
 	if !ok || description == "" || o.Has("description") {
@@ -76,7 +80,8 @@ func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 	return o.With("description", mcp.String(description)).JSON()
 }
 
-// convert turns one schema. What is no schema stays as it is, for the catalogue to refuse.
+// convert converts one schema and those within it. A value that is no object (true and false are schemas too) stays as
+// it is; when it is no schema, the catalogue refuses it.
 func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -90,7 +95,7 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 			return nil, err
 		}
 		to = to.With("$ref", mcp.String(local))
-		if s.old { // beside a reference nothing counts: https://spec.openapis.org/oas/v3.0.4.html#reference-object
+		if s.old { // members beside a reference are ignored: https://spec.openapis.org/oas/v3.0.4.html#reference-object
 			return to.JSON(), nil
 		}
 	}
@@ -114,8 +119,9 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return to.JSON(), nil
 }
 
-// readable leaves out the patterns that the gateway cannot read, and tells the model what they are instead: the API
-// judges by them, and the other tools and the rest of this one are not lost.
+// readable leaves out regular expressions that the gateway cannot read, such as those with lookahead. The model is told
+// the pattern in the description instead, and the API still enforces it. The alternative would be to lose the whole
+// tool.
 func (s *schemas) readable(from mcp.Object) mcp.Object {
 	if pattern, ok := from.Value("pattern").Text(); ok {
 		if err := schema.CheckPattern(pattern); err != nil {
@@ -138,9 +144,10 @@ func (s *schemas) readable(from mcp.Object) mcp.Object {
 	return from
 }
 
-const maxPatternText = 200 // bytes of a pattern that are told
+const maxPatternText = 200 // bytes of a pattern that descriptions and notes quote
 
-// text returns an annotation, shortened when descriptions are, and then without what only illustrates.
+// text returns an annotation as s.texts allows: whole, or shortened and without examples and comments. nil leaves it
+// out.
 func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	text, ok := value.Text()
 	switch {
@@ -152,7 +159,10 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	return mcp.String(cut(text, s.texts))
 }
 
-// looser returns what becomes of a keyword under which a schema that accepts more would refuse more, "" for nothing.
+// looser returns the keyword to use in loose schemas in the place of name, "" for none. Under the keywords that it
+// changes, a subschema that accepts more than the document says can make the whole accept less: a value would be
+// refused that the API takes. oneOf, for example, refuses a value that two of its schemas accept, so anyOf takes its
+// place.
 func looser(from mcp.Object, name string) string {
 	switch name {
 	case "not", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems":
@@ -166,7 +176,7 @@ func looser(from mcp.Object, name string) string {
 	return name
 }
 
-// keyword turns the value of one keyword; nil leaves it out.
+// keyword converts the value of one keyword of the schema from. nil leaves the keyword out.
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
 	switch name {
 	case "description", "title", "examples", "$comment":
@@ -185,12 +195,13 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.
 		"unevaluatedProperties", "unevaluatedItems":
 		return s.convert(value)
 	}
-	if strings.HasPrefix(name, "x-") { // x-mcp-header has a meaning here that no document may give
+	if strings.HasPrefix(name, "x-") { // above all x-mcp-header, with which a document would make clients send headers
 		return nil, nil
 	}
 	return value, nil
 }
 
+// named converts an object of schemas by name, without those that hidden is true for.
 func (s *schemas) named(raw mcp.RawJSON, hidden func(mcp.RawJSON) bool) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -210,6 +221,7 @@ func (s *schemas) named(raw mcp.RawJSON, hidden func(mcp.RawJSON) bool) (mcp.Raw
 	return mcp.NewObject(members...).JSON(), nil
 }
 
+// list converts an array of schemas.
 func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	elements, ok := raw.Elements()
 	if !ok {
@@ -224,7 +236,8 @@ func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return mcp.Array(elements), nil
 }
 
-// required leaves out the properties that are hidden: they are required in the other direction only.
+// required converts the value of required: without the names of hidden properties, which are required in the other
+// direction only. nil when no name is left.
 func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 	elements, ok := raw.Elements()
 	if !ok {
@@ -243,7 +256,8 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 	return mcp.Array(kept)
 }
 
-// hidden tells whether a property is not for this direction, by its own word or by that of the component it refers to.
+// hidden tells whether a property does not exist in this direction: it, or the component that it refers to, is readOnly
+// in a request or writeOnly in an answer.
 func (s *schemas) hidden(property mcp.RawJSON) bool {
 	o, _ := mcp.ObjectOf(property)
 	word := "readOnly"
@@ -261,6 +275,7 @@ func (s *schemas) hidden(property mcp.RawJSON) bool {
 	return s.way == request && component.Value.ReadOnly || s.way == answer && component.Value.WriteOnly
 }
 
+// component returns the schema of that name in the components, nil when there is none.
 func (s *schemas) component(name string) *openapi3.SchemaRef {
 	if s.doc.Components == nil {
 		return nil
@@ -268,7 +283,8 @@ func (s *schemas) component(name string) *openapi3.SchemaRef {
 	return s.doc.Components.Schemas[name]
 }
 
-// refer returns what a reference becomes: one to a component leads to the definition of that name in $defs.
+// refer returns what a reference becomes: a reference to a definition in $defs, which it makes unless it exists. The
+// definition of a component has the component's name.
 func (s *schemas) refer(ref string) (string, error) {
 	name, local := strings.CutPrefix(ref, components)
 	component := s.component(name)
@@ -276,7 +292,7 @@ func (s *schemas) refer(ref string) (string, error) {
 		return s.referElsewhere(ref)
 	}
 	if _, known := s.defs[name]; !known {
-		s.defs[name] = nil
+		s.defs[name] = nil // for references to it from within itself
 		definition, err := s.of(component, "")
 		if err != nil {
 			return "", err
@@ -286,7 +302,8 @@ func (s *schemas) refer(ref string) (string, error) {
 	return "#/$defs/" + name, nil
 }
 
-// referElsewhere makes a definition of what a reference to another place leads to, such as into a component or a path.
+// referElsewhere is refer for references to anything but a component, as into the middle of a component or a path, and
+// for components whose names would need escaping in a reference.
 func (s *schemas) referElsewhere(ref string) (string, error) {
 	name := hashed("at", ref)
 	if _, known := s.defs[name]; !known {
@@ -308,13 +325,15 @@ func (s *schemas) referElsewhere(ref string) (string, error) {
 	return "#/$defs/" + name, nil
 }
 
-// plainName tells whether a component has a name that needs no escaping.
+// plainName tells whether the name of a component needs no escaping in a reference. Other names are not valid, but
+// occur.
 // https://spec.openapis.org/oas/v3.1.1.html#components-object
 func plainName(name string) bool {
 	return strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
-// exclusive turns the form of 3.0, a flag beside the bound, into that of JSON Schema, a bound of its own.
+// exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to that of JSON Schema, in which
+// the keyword has the bound as its value.
 func exclusive(o mcp.Object, bound, flag string) mcp.Object {
 	switch string(o.Value(flag)) {
 	case "true":
@@ -325,8 +344,9 @@ func exclusive(o mcp.Object, bound, flag string) mcp.Object {
 	return o
 }
 
-// nullable allows null too. With no type beside it, 3.0.3 gives nullable no effect; but who writes it beside allOf means
-// null, and an API that gets one it did not mean answers with an error.
+// nullable returns a schema that allows null too. By 3.0.3, nullable has no effect without a type beside it. It is
+// obeyed there all the same: an author who writes it beside allOf means null, and an API that does not take a null
+// answers with an error.
 func nullable(o mcp.Object) mcp.Object {
 	kind := o.Text("type")
 	if kind == "" || o.Has("allOf") || o.Has("anyOf") || o.Has("oneOf") || o.Has("not") {

@@ -11,10 +11,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// This file makes the definitions of large operations fit: first with shorter descriptions, at last without inputs that
-// may be missing. A model does more with a tool that has less to say than with none.
+// This file makes the definitions of large operations fit the limits of the catalogue. It first shortens descriptions,
+// then leaves out the output schema, and at last optional inputs. A model can do more with a reduced tool than with
+// none.
 
-// fitting makes a tool that the catalogue takes as far as its size goes.
+// fitting makes a tool of a size that the catalogue takes. What was reduced is noted for the operator; the error says
+// that no reduction suffices.
 func (m *maker) fitting() (t *tool, err error) {
 	for _, m.texts = range []int{maxDescription, 400, 150, 60, 0} {
 		if t, err = m.makeReadable(); err != nil {
@@ -33,7 +35,8 @@ func (m *maker) fitting() (t *tool, err error) {
 	return t, m.leaveOut(t)
 }
 
-// makeReadable makes a tool, once more when a pattern had to be left out.
+// makeReadable makes a tool. When a pattern had to be left out, it makes the tool once more with loose schemas: under a
+// keyword such as not, a schema that accepts more would refuse more.
 func (m *maker) makeReadable() (*tool, error) {
 	t, err := m.make()
 	if err != nil || m.loose || !t.loosened() {
@@ -43,7 +46,7 @@ func (m *maker) makeReadable() (*tool, error) {
 	return m.make()
 }
 
-// oversize says what of the tool is too large, "" for nothing.
+// oversize says what is too large about the tool, "" when nothing is.
 func (t *tool) oversize() string {
 	switch {
 	case len(t.definition.Value("inputSchema")) > schema.MaxSize:
@@ -56,10 +59,11 @@ func (t *tool) oversize() string {
 	return ""
 }
 
-// maxLeftOut bounds how many inputs are left out of one tool.
+// maxLeftOut bounds how many inputs are left out of one tool. Each costs a new definition, and so time.
 const maxLeftOut = 100
 
-// leaveOut takes out of a tool what may be missing until it fits: the output schema, then the largest inputs.
+// leaveOut takes optional things out of a tool until it fits: first the output schema, then the largest inputs, one by
+// one.
 func (m *maker) leaveOut(t *tool) error {
 	for left := 0; ; left++ {
 		reason := t.oversize()
@@ -83,14 +87,15 @@ func (m *maker) leaveOut(t *tool) error {
 	}
 }
 
-// input is an argument, or a property of the body, that may be missing.
+// input is an optional argument, or an optional property of the body.
 type input struct {
-	name   string
+	name   string // as the operator is told: a property of the body is body.name
 	schema mcp.RawJSON
-	remove func()
+	remove func() // takes the input out of the tool; its definition must be made anew
 }
 
-// largestInput returns nil when no input may be missing. Of inputs that are equally large it is the first by name.
+// largestInput returns the optional input with the largest schema, together with all definitions that the schema refers
+// to, or nil when there is none. Of equally large inputs it is the first, arguments before properties of the body.
 func (t *tool) largestInput() *input {
 	var largest *input
 	most := 0
@@ -106,6 +111,7 @@ func (t *tool) largestInput() *input {
 	return largest
 }
 
+// optionalArguments returns the arguments that are not required.
 func (t *tool) optionalArguments() []input {
 	var all []input
 	for _, a := range t.arguments {
@@ -118,6 +124,7 @@ func (t *tool) optionalArguments() []input {
 	return all
 }
 
+// optionalProperties returns the properties of the body that are not required; none when its schema cannot be changed.
 func (t *tool) optionalProperties() []input {
 	if t.body == nil {
 		return nil
@@ -135,6 +142,7 @@ func (t *tool) optionalProperties() []input {
 	return all
 }
 
+// requires tells whether an object schema requires the property of that name.
 func requires(schema mcp.Object, name string) bool {
 	required, _ := schema.Value("required").Elements()
 	return slices.ContainsFunc(required, func(element mcp.RawJSON) bool {
@@ -143,12 +151,14 @@ func requires(schema mcp.Object, name string) bool {
 	})
 }
 
+// withoutProperty returns an object schema without the property of that name, which it must not require.
 func withoutProperty(schema mcp.Object, name string) mcp.RawJSON {
 	return schema.With("properties", schema.Object("properties").Without(name).JSON()).JSON()
 }
 
-// opened returns a schema that was made with what it refers to in the place of the reference; ok is false when they say
-// something of the same.
+// opened returns a converted schema with what its $ref leads to in the place of the $ref, so that properties can be
+// taken out of it. ok is false when that is not possible: the schema and its target have the same keyword, both of
+// which count, or references lead in a circle.
 func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
 	schema, ok = mcp.ObjectOf(raw)
 	for range maxItemReferences {
@@ -168,7 +178,7 @@ func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
 	return schema, false
 }
 
-// reached returns the definitions that a schema refers to, directly or not, by their names.
+// reached returns by name the definitions of $defs that a schema refers to, directly or through other definitions.
 func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	found := map[string]mcp.RawJSON{}
 	for open := referencesIn(nil, "", raw); len(open) > 0; {
@@ -182,7 +192,7 @@ func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	return found
 }
 
-// definitions returns the definitions that a schema needs, nil when there are none.
+// definitions returns the $defs that a schema needs, as JSON ordered by name; nil when it needs none.
 func (s *schemas) definitions(raw mcp.RawJSON) mcp.RawJSON {
 	reached := s.reached(raw)
 	if len(reached) == 0 {

@@ -11,21 +11,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// usageError is an error whose text is for the model. It holds no value.
+// This file writes JSON values of arguments into paths, queries, forms and headers. Whatever the value, it must stay
+// the value of its own parameter: it must not end the parameter, add another one, or lead to another path.
+
+// usageError is a mistake of the model. Its text tells the model what to do better, and repeats no value.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// value is an argument taken apart: a list, pairs, or one text.
+// value is the value of an argument, taken apart as texts: either text, list or pairs.
 type value struct {
-	plain bool // it is text
+	plain bool // the value is text
 	text  string
 	list  []string
-	pairs [][2]string // not nil of an object
+	pairs [][2]string // keys and values of an object, in its order; nil when the value is no object
 }
 
+// read takes the value of the argument apart. The error is a *usageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if a.asJSON {
 		return value{text: string(raw), plain: true}, nil
@@ -36,8 +40,8 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	return valueOf(a.name, raw, a.elements)
 }
 
-// valueOf takes a JSON value apart. name is for errors; asJSON tells whether the elements of a list that are no
-// scalars are written as JSON.
+// valueOf takes a JSON value apart. name is the argument's, for errors. With asJSON, elements of a list that are
+// objects or lists become their JSON; without it they are refused, since no style says how to write them.
 func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 	switch {
 	case raw.IsArray():
@@ -73,6 +77,7 @@ func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 	return value{text: text, plain: true}, nil
 }
 
+// scalar returns the text of a string, number or boolean; ok is false for other values.
 func scalar(raw mcp.RawJSON) (string, bool) {
 	if raw.IsNull() || raw.IsArray() || raw.IsObject() {
 		return "", false
@@ -83,7 +88,7 @@ func scalar(raw mcp.RawJSON) (string, bool) {
 	return string(raw), raw[0] != '"'
 }
 
-// texts returns every text of a value, keys included.
+// texts returns every text in the value, also the keys of an object.
 func (v value) texts() []string {
 	if v.plain {
 		return []string{v.text}
@@ -95,7 +100,8 @@ func (v value) texts() []string {
 	return all
 }
 
-// joined writes a list or pairs with what stands between elements and between a key and its value, each piece escaped.
+// joined writes a list or pairs, each text escaped. between stands between elements or pairs, and equals between a key
+// and its value.
 func (v value) joined(escaped func(string) string, between, equals string) string {
 	var pieces []string
 	for _, text := range v.list {
@@ -107,7 +113,8 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 	return strings.Join(pieces, between)
 }
 
-// pathText writes a value into a segment of the path.
+// pathText returns what the value becomes in a segment of the path. It refuses values that could lead to another path,
+// and empty ones, which would leave out the segment. The error is a *usageError.
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) pathText(v value) (string, error) {
 	if !v.plain && len(v.list) == 0 && len(v.pairs) == 0 || v.plain && v.text == "" {
@@ -153,7 +160,8 @@ func (a *argument) pathText(v value) (string, error) {
 	return v.joined(escape, ",", equals), nil
 }
 
-// queryTexts writes a value as name=value pieces of the query, or of a form.
+// queryTexts returns the name=value pieces that a value becomes in the query or in a form; an empty list becomes none.
+// The error is a *usageError.
 func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	if a.style == "deepObject" && !a.asJSON {
 		return a.deepTexts(nil, a.parameter, raw)
@@ -181,8 +189,8 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
 }
 
-// deepTexts appends a value in the style deepObject: name[key]=value, and for lists name[0]=value. The specification
-// leaves open what objects and lists within become; most APIs read name[key][key] and name[key][0].
+// deepTexts appends the pieces of a value in the style deepObject: name[key]=value, and name[0]=value for a list. The
+// specification does not define what nested objects and lists become; most APIs read name[key][key] and name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
 	var err error
@@ -205,13 +213,14 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 		}
 		return pieces, nil
 	}
-	if text, ok := scalar(raw); ok { // null is nothing
+	if text, ok := scalar(raw); ok { // null is not written
 		pieces = append(pieces, escape(name)+"="+a.escaped(text))
 	}
 	return pieces, nil
 }
 
-// headerText writes a value into a header.
+// headerText returns what the value becomes in a header. It refuses every character but visible ASCII and spaces, above
+// all line breaks, which would end the header. The error is a *usageError.
 func (a *argument) headerText(v value) (string, error) {
 	as := func(text string) string { return text }
 	text, equals := v.text, ","
@@ -229,11 +238,12 @@ func (a *argument) headerText(v value) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// escape encodes all but the unreserved characters. A space becomes %20, which every server takes for one.
+// escape percent-encodes all characters but the unreserved ones. A space becomes %20 and not +, which in a path is no
+// space.
 // https://www.rfc-editor.org/rfc/rfc3986#section-2.3
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// escaped writes a value of the query.
+// escaped returns the text of a value as it is written into the query.
 func (a *argument) escaped(text string) string {
 	if a.reserved {
 		return escapeReserved(text)
@@ -241,14 +251,15 @@ func (a *argument) escaped(text string) string {
 	return escape(text)
 }
 
-// escapedElement writes an element of a list with a comma between them.
+// escapedElement is escaped for an element of a list, in which a comma would begin the next element.
 func (a *argument) escapedElement(text string) string {
 	return strings.ReplaceAll(a.escaped(text), ",", "%2C")
 }
 
-// escapeReserved leaves the reserved characters that mean nothing in the value of a query as they are. These never stay:
-// # ends the query, & and for some servers ; separate its values, = separates name and value, + is read as a space, and
-// brackets may stand in no query. A % is the text's own, so that what is decoded is what was given.
+// escapeReserved percent-encodes like escape, but leaves those reserved characters that mean nothing within a value of
+// the query. Always encoded are # (ends the query), & and ; (separate values, the latter for some servers), =
+// (separates name and value), + (is read as a space) and brackets (may not stand in a query). A % is encoded too, so
+// that decoding gives the text that was passed.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.4
 func escapeReserved(text string) string { return harmlessReserved.Replace(escape(text)) }
 
@@ -258,8 +269,9 @@ var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "
 // maxPathText bounds one text within a path, in bytes.
 const maxPathText = 4096
 
-// harmless tells whether a text leads nowhere else for any server on the way: also for one that decodes it twice, takes
-// a backslash for a slash or cuts at a semicolon, it holds no dot segment and no empty one.
+// harmless tells whether a text can stand in a path without leading elsewhere, whichever server on the way reads it. It
+// must have no segment that is empty or of dots, also for a server that decodes more than once, takes a backslash for a
+// slash or cuts segments at a semicolon. Decoding ends, because every round makes the text shorter.
 func harmless(text string) bool {
 	if len(text) > maxPathText {
 		return false
@@ -282,9 +294,9 @@ func harmless(text string) bool {
 	}
 }
 
-// hasSlash tells whether a text is more than one segment of a path for some server on the way. Many decode a path before
-// they look which operation it is, so that an encoded slash would lead to another one: only parameters that the document
-// allows reserved characters take paths.
+// hasSlash tells whether a server on the way may read a text as more than one segment of a path. Many servers decode a
+// path before they decide which operation it names, so that an encoded slash would reach another operation, which may
+// not even be included. So only parameters for which the document allows reserved characters take slashes.
 // https://spec.openapis.org/oas/v3.2.0.html#parameter-allow-reserved
 func hasSlash(text string) bool {
 	for {
@@ -299,7 +311,7 @@ func hasSlash(text string) bool {
 	}
 }
 
-// unescape decodes every %XX once, and leaves a % that begins none.
+// unescape decodes every %XX once, and leaves a % that begins no such code.
 func unescape(text string) string {
 	if !strings.Contains(text, "%") {
 		return text

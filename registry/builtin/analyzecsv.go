@@ -17,13 +17,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Bounds of a file.
+// Bounds of a file. The definition below tells the model the first three.
 const (
 	maxCSVBytes   = 32 << 20
-	maxCSVRows    = 1_000_000
+	maxCSVRows    = 1_000_000 // without the first row
 	maxCSVColumns = 256
-	maxCSVRow     = 1 << 20 // bytes
-	maxCSVName    = 1000    // bytes of a column's name
+	maxCSVRow     = 1 << 20 // bytes of one row
+	maxCSVName    = 1000    // bytes of the name of a column
 )
 
 const analyzeCSVDefinition = `{
@@ -81,19 +81,22 @@ const analyzeCSVDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
+// analyzeCSVResult is the structured content; analyzeCSVDefinition says what its members mean.
 type analyzeCSVResult struct {
 	Rows    int             `json:"rows"`
 	Columns []columnSummary `json:"columns"`
 }
 
-// usageError is an error whose text is for the model.
+// usageError is an error whose text is for the model: it becomes a result with isError.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// newAnalyzeCSV keeps the data directory open, so that nothing which happens to its path later leads elsewhere.
+// newAnalyzeCSV makes the tool analyze_csv. It opens the data directory once and keeps it open: os.Root lets no path
+// and no symbolic link lead out of it, and when another directory takes its place later, calls still read the one that
+// was configured.
 func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 	if cfg.CSVRoot == "" {
 		return nil, nil, errors.New("needs a directory below which it reads")
@@ -116,6 +119,7 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 	return call, root.Close, nil
 }
 
+// analyzeFile reads the arguments, opens the file and analyses it. Errors are *usageError, or that of ctx.
 func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeCSVResult, error) {
 	delimiter := byte(',')
 	if text := args.Text("delimiter"); text != "" {
@@ -128,7 +132,7 @@ func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeC
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()                       // nothing was written
+	defer func() { _ = file.Close() }()                       // nothing was written that could be lost
 	limited := &io.LimitedReader{R: file, N: maxCSVBytes + 1} // the file may grow while it is read
 	result, err := analyze(ctx, limited, delimiter, args.Text("column"))
 	if limited.N == 0 {
@@ -139,8 +143,9 @@ func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeC
 
 func errTooManyBytes() error { return usagef("The file is larger than %d MiB.", maxCSVBytes>>20) }
 
-// openBelow opens a regular file below root. What is outside and what is not there look the same, except when the path
-// says by itself that it leads out.
+// openBelow opens a regular file below root. Errors are *usageError. A file that does not exist and one that a symbolic
+// link leads to outside of root give the same error, so that a caller cannot find out which files the machine has. Only
+// a path that by itself leads out, as ../x does, is told so.
 func openBelow(root *os.Root, path string) (*os.File, error) {
 	if !filepath.IsLocal(filepath.FromSlash(path)) {
 		return nil, usagef("The path must be relative to the data directory and must not lead out of it.")
@@ -163,7 +168,8 @@ func openBelow(root *os.Root, path string) (*os.File, error) {
 	return nil, err
 }
 
-// analyze reads a CSV text row by row. Errors are *usageError, or of ctx.
+// analyze reads a CSV text row by row and keeps no row. only is the name of the one column to look at, "" for all.
+// Errors are *usageError, or that of ctx.
 func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*analyzeCSVResult, error) {
 	reader := csv.NewReader(&rowLimiter{reader: r, delimiter: delimiter})
 	reader.Comma, reader.ReuseRecord = rune(delimiter), true
@@ -204,7 +210,8 @@ func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*an
 	return result, nil
 }
 
-// columnsOf returns the columns to look at, those of one name when that is given.
+// columnsOf returns the columns to look at: those that are called only, of which there may be several, or all when only
+// is "". Errors are *usageError.
 func columnsOf(header []string, only string) ([]*column, error) {
 	var columns []*column
 	for i, name := range header {
@@ -225,7 +232,8 @@ func columnsOf(header []string, only string) ([]*column, error) {
 	return columns, nil
 }
 
-// csvError says where a file is no CSV. The text of the file is not in it.
+// csvError returns a *usageError for an error of csv.Reader. It says where the file is wrong, and repeats nothing from
+// it.
 func csvError(err error) error {
 	var usage *usageError
 	var syntax *csv.ParseError

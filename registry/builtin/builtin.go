@@ -1,5 +1,19 @@
-// Package builtin holds the tools that run in the gateway itself, one per file, off unless configured. It knows
-// neither tenants nor transports: it makes offers for the catalogue.
+// Package builtin has the tools that run in the gateway itself. It answers which of them there are, and makes offers of
+// the configured ones for the catalogue; none is offered unless it is configured. It knows neither tenants nor
+// transports: who may call a tool, how often and for how long is decided by the gateway.
+//
+// Arguments come from a model and may be hostile, and so may files and services that a tool reads. Every tool therefore
+// bounds its work and memory, checks its arguments although the catalogue has validated them, and words its errors for
+// the model without repeating what it read.
+//
+// Reading order: this file and result.go, then one tool after the other:
+//
+//	current_time   currenttime.go
+//	calculate      calculate.go, expression.go (the parser), function.go, rational.go (exact numbers)
+//	analyze_csv    analyzecsv.go, rowlimiter.go (bounds rows), column.go (exact sums)
+//	get_weather    getweather.go, openmeteo.go (the service)
+//
+// To add a tool, add a file with its definition and constructor, and a line in tools.
 package builtin
 
 import (
@@ -16,25 +30,27 @@ import (
 
 const defaultTimeout = 30 * time.Second
 
-// Config says which tools to offer and what they may touch.
+// Config says which tools to offer and what they may access.
 type Config struct {
 	Tools        []string         // names; an unknown or repeated one is an error of New
-	CSVRoot      string           // directory below which analyze_csv reads; required for it
-	WeatherURL   string           // Open-Meteo shaped forecast API, without /v1/forecast; required for get_weather
-	GeocodingURL string           // Open-Meteo shaped geocoding API, without /v1/search; required for get_weather
-	Client       *http.Client     // must follow no redirect; required for get_weather
+	CSVRoot      string           // the directory below which analyze_csv reads; required for it
+	WeatherURL   string           // address of a forecast API like Open-Meteo's, without /v1/forecast; for get_weather
+	GeocodingURL string           // address of a geocoding API like Open-Meteo's, without /v1/search; for get_weather
+	Client       *http.Client     // should follow no redirect, which is not checked; required for get_weather
 	Now          func() time.Time // nil: time.Now
-	Timeout      time.Duration    // of one call; zero: 30 s
+	Timeout      time.Duration    // limit of one call; zero: 30 s
 }
 
-// tool is one built-in tool. make returns what runs it and, unless nil, what releases what it holds.
+// tool is one built-in tool.
 type tool struct {
 	name       string
 	definition string // JSON, as in tools/list
-	make       func(Config) (registry.Func, func() error, error)
+	// make returns the Func that runs the tool, and a function that closes what the Func keeps open, or nil when it
+	// keeps nothing open. The Func is safe for concurrent use. The error says what is wrong with the Config.
+	make func(Config) (registry.Func, func() error, error)
 }
 
-// tools returns every built-in tool, by name.
+// tools returns every built-in tool, sorted by name.
 func tools() []tool {
 	return []tool{
 		{"analyze_csv", analyzeCSVDefinition, newAnalyzeCSV},
@@ -53,8 +69,10 @@ func Names() []string {
 	return names
 }
 
-// New returns the configured tools as offers, in the order of cfg.Tools. The second result releases what they hold;
-// it is never nil when the error is, and calls that come after it answer that there is no such file.
+// New returns the configured tools as offers, in the order of cfg.Tools, and a function that closes what they keep
+// open. Without an error, that function is never nil, and the caller must call it when the tools are no longer called.
+// A call that comes after it all the same fails without harm: analyze_csv then answers that there is no such file. With
+// an error, nothing stays open.
 func New(cfg Config) ([]registry.Offer, func() error, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -87,6 +105,7 @@ func New(cfg Config) ([]registry.Offer, func() error, error) {
 	return offers, release, nil
 }
 
+// newOffer returns the offer of one tool and the function that closes what it keeps open, which may be nil.
 func newOffer(cfg Config, name string) (registry.Offer, func() error, error) {
 	all := tools()
 	i := slices.IndexFunc(all, func(t tool) bool { return t.name == name })

@@ -37,14 +37,18 @@ const calculateDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
+// calculateResult is the structured content; calculateDefinition says what its members mean. Numbers are strings,
+// because a JSON number would be read as a float and lose digits.
 type calculateResult struct {
 	Result  string `json:"result"`
 	Decimal string `json:"decimal,omitempty"`
 	Exact   bool   `json:"exact"`
 }
 
+// newCalculate makes the tool calculate, which needs nothing of the config.
 func newCalculate(Config) (registry.Func, func() error, error) { return calculate, nil, nil }
 
+// calculate serves one call.
 func calculate(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	expression := arguments(c).Text("expression")
 	if strings.TrimSpace(expression) == "" {

@@ -8,15 +8,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Bounds of a cell that counts as a number. Within them a sum stays small whatever the file says.
+// Bounds of a cell that counts as a number, and so of an exact sum: with an exponent of a billion, it would fill the
+// memory.
 const (
 	maxCellDigits   = 64
 	maxCellExponent = 100
-	wideScale       = maxCellDigits + maxCellExponent // decimals of a sum that takes any cell
-	narrowScale     = 9                               // decimals of the cells that are summed as machine integers
+	wideScale       = maxCellDigits + maxCellExponent // most decimals that a cell can have, and those of the wide sum
+	narrowScale     = 9                               // most decimals of a cell that is summed as a machine integer
 )
 
-// columnSummary is what is told of a column. Without any number the last four are absent.
+// columnSummary is what the model is told about a column. Without any number in the column, the last four are absent.
 type columnSummary struct {
 	Name    string      `json:"name"`
 	Count   int         `json:"count"`
@@ -27,23 +28,24 @@ type columnSummary struct {
 	Max     mcp.RawJSON `json:"max,omitzero"`
 }
 
-// column adds up the cells of one column, without rounding.
+// column adds up the cells of one column without rounding. Nearly all cells in real files have few digits, so they are
+// added as machine integers, which is many times faster than big.Int; the others go into wide.
 type column struct {
-	index          int
+	index          int // in a row
 	name           string
-	count, numeric int
-	narrow         [narrowScale + 1]int64 // sums of the cells with that many decimals
-	wide           big.Int                // what did not fit there, in units of 10^-wideScale
-	least, most    cell
+	count, numeric int                    // cells that are not empty, and that are numbers
+	narrow         [narrowScale + 1]int64 // narrow[n] is the sum of cells with n decimals, in units of 10^-n
+	wide           big.Int                // the sum of all other cells, in units of 10^-wideScale
+	least, most    cell                   // valid when numeric is not zero
 }
 
-// cell is a number as it stands in the file, with its size for comparing.
+// cell is a number as it stands in the file, and rounded to a float for fast comparison.
 type cell struct {
 	text string
 	size float64
 }
 
-// add takes in one cell.
+// add counts one cell, given without spaces around it.
 func (c *column) add(text string) {
 	if text == "" {
 		return
@@ -55,7 +57,7 @@ func (c *column) add(text string) {
 	}
 	c.numeric++
 	c.sum(n)
-	size, _ := strconv.ParseFloat(text, 64) // parseDecimal knows that it is a number within range
+	size, _ := strconv.ParseFloat(text, 64) // no error: parseDecimal took it for a number, and its exponent is bounded
 	seen := cell{text, size}
 	if c.numeric == 1 || seen.less(c.least) {
 		c.least = seen.kept()
@@ -65,10 +67,12 @@ func (c *column) add(text string) {
 	}
 }
 
-// kept returns a copy that does not hold on to the row it came from.
+// kept returns a copy with a text of its own: text is a part of the string of its whole row, which would stay in
+// memory.
 func (a cell) kept() cell { return cell{strings.Clone(a.text), a.size} }
 
-// less compares exactly: rounding to a float keeps the order, so only equal floats need a second look.
+// less compares exactly. Rounding to floats never reverses an order, so only cells that round to the same float need to
+// be compared as rationals.
 func (a cell) less(b cell) bool {
 	if a.size != b.size || a.text == b.text {
 		return a.size < b.size
@@ -76,17 +80,18 @@ func (a cell) less(b cell) bool {
 	return rational(a.text).Cmp(rational(b.text)) < 0
 }
 
-// rational returns the value of text that passed parseDecimal.
+// rational returns the value of a text that parseDecimal took for a number.
 func rational(text string) *big.Rat {
 	r, _ := new(big.Rat).SetString(text)
 	return r
 }
 
+// sum adds n to one of the narrow sums, or to the wide one when n has too many digits or the narrow sum would overflow.
 func (c *column) sum(n decimalNumber) {
 	if n.isNarrow() {
 		units, _ := strconv.ParseInt(n.digits, 10, 64)
 		old := c.narrow[n.scale]
-		if next := old + units; (next > old) == (units > 0) { // no overflow
+		if next := old + units; (next > old) == (units > 0) { // a sum that overflows wraps around, to the wrong side
 			c.narrow[n.scale] = next
 			return
 		}
@@ -95,8 +100,10 @@ func (c *column) sum(n decimalNumber) {
 	c.wide.Add(&c.wide, units.Mul(units, tenTo(wideScale-n.scale)))
 }
 
+// tenTo returns 10^n.
 func tenTo(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
+// summary returns what is told about the column once all its cells were added.
 func (c *column) summary() columnSummary {
 	s := columnSummary{Name: c.name, Count: c.count, Numeric: c.numeric}
 	if c.numeric == 0 {
@@ -113,7 +120,7 @@ func (c *column) summary() columnSummary {
 	return s
 }
 
-// average returns total / n: exactly when shownDigits are enough for that, else shorter.
+// average returns total / n: exactly when that takes at most shownDigits digits, otherwise rounded to 20.
 func average(total *big.Rat, n int64) mcp.RawJSON {
 	quotient := new(big.Rat).Quo(total, new(big.Rat).SetInt64(n))
 	if text := jsonNumber(quotient, shownDigits); rational(string(text)).Cmp(quotient) == 0 {
@@ -127,18 +134,20 @@ func jsonNumber(r *big.Rat, digits int) mcp.RawJSON {
 	return new(big.Float).SetPrec(workPrecision).SetRat(r).Append(nil, 'g', digits)
 }
 
-// decimalNumber is digits × 10^-scale; scale may be negative.
+// decimalNumber is the number digits × 10^-scale.
 type decimalNumber struct {
-	digits string // with a sign or without
-	scale  int
+	digits string // with or without a sign
+	scale  int    // number of decimals; negative for a large exponent
 }
 
-// isNarrow tells whether digits fit an int64 with room to spare and scale an index of narrow.
+// isNarrow tells whether the number can be added to one of the narrow sums: digits fit an int64 with room for many
+// cells, and scale is an index of narrow.
 func (n decimalNumber) isNarrow() bool {
 	return len(n.digits) <= 18 && n.scale >= 0 && n.scale <= narrowScale
 }
 
-// parseDecimal reads digits with a sign, a point and an exponent or without, as in -12.5e3.
+// parseDecimal reads a number of digits, with or without sign, point and exponent, as -12.5e3. It is false for
+// everything else, also for NaN, hexadecimal numbers and thousands separators, and for numbers beyond the bounds.
 func parseDecimal(text string) (decimalNumber, bool) {
 	mantissa, exponent, ok := cutExponent(text)
 	if !ok {
@@ -155,6 +164,8 @@ func parseDecimal(text string) (decimalNumber, bool) {
 	return decimalNumber{whole + fraction, len(fraction) - exponent}, true
 }
 
+// cutExponent splits a number into what stands before e and its exponent, 0 when it has none. ok is false when the
+// exponent is no number or beyond maxCellExponent.
 func cutExponent(text string) (mantissa string, exponent int, ok bool) {
 	at := strings.IndexAny(text, "eE")
 	if at < 0 {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 	"time"
-	_ "time/tzdata" // a container without any files still knows every zone
+	_ "time/tzdata" // compiled in, because a minimal container has no files with time zones
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -41,6 +41,7 @@ const currentTimeDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
+// currentTimeResult is the structured content; currentTimeDefinition says what its members mean.
 type currentTimeResult struct {
 	Time         string `json:"time"`
 	Weekday      string `json:"weekday"`
@@ -50,6 +51,7 @@ type currentTimeResult struct {
 	Unix         int64  `json:"unix"`
 }
 
+// newCurrentTime makes the tool current_time. It reads the clock of cfg.Now.
 func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 	call := func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		zone, ok := location(arguments(c).Text("timezone"))
@@ -66,8 +68,8 @@ func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 	return call, nil, nil
 }
 
-// location returns the zone of that name; "" is UTC. The machine's own zone is nobody's business, so the names that
-// stand for it are unknown.
+// location returns the time zone of that IANA name, and false for an unknown one; "" is UTC. The names that stand for
+// the zone of the machine count as unknown, because they would tell callers where the gateway runs.
 func location(name string) (*time.Location, bool) {
 	switch strings.ToLower(name) {
 	case "local", "localtime", "posixrules":

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// function reads a name and its arguments, and applies it.
+// function reads the name of a function and its arguments, and returns its value. Case does not count in names.
 func (p *parser) function() (value, error) {
 	start := p.at
 	for p.at < len(p.text) && isLetter(p.text[p.at]) {
@@ -34,7 +34,7 @@ func (p *parser) function() (value, error) {
 	return result, nil
 }
 
-// list reads at least one argument, with the parentheses around.
+// list reads the arguments of a function with the parentheses around them. There must be at least one.
 func (p *parser) list() ([]value, error) {
 	if err := p.expect('('); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (p *parser) list() ([]value, error) {
 	}
 }
 
-// arity returns how few and how many arguments a function takes; 0, 0 when there is no such function.
+// arity returns the least and the greatest number of arguments that a function takes; 0, 0 when there is no such
+// function. A new function goes here, into apply and into functionNames.
 func arity(name string) (low, high int) {
 	switch name {
 	case "abs", "ceil", "floor", "sqrt":
@@ -66,7 +67,7 @@ func arity(name string) (low, high int) {
 	return 0, 0
 }
 
-// apply calls a function with as many arguments as arity allows.
+// apply returns the value of a function. name is known to arity, and the number of args is one that arity allows.
 func apply(name string, args []value) (value, error) {
 	v := args[0]
 	switch name {
@@ -86,6 +87,7 @@ func apply(name string, args []value) (value, error) {
 	return v, nil
 }
 
+// roundTo is round(x) and round(x, decimals); negative decimals round to tens, hundreds and so on.
 func roundTo(args []value) (value, error) {
 	v, places := args[0], int64(0)
 	if len(args) == 2 {
@@ -100,7 +102,8 @@ func roundTo(args []value) (value, error) {
 	return v, nil
 }
 
-// extreme returns the least or the greatest; it is approximate when any was, for then another may be the right one.
+// extreme is min and max. The result is approximate when any of args is, even when it is an exact one itself: with the
+// true value of the approximate one, another could be the least.
 func extreme(name string, args []value) value {
 	best := args[0]
 	approximate := best.approximate

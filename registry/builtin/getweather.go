@@ -64,12 +64,15 @@ const getWeatherDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true}
 }`
 
+// weatherUnits are the units of the numbers in a result, such as °C, mm and km/h.
 type weatherUnits struct {
 	Temperature   string `json:"temperature"`
 	Precipitation string `json:"precipitation"`
 	WindSpeed     string `json:"wind_speed"`
 }
 
+// getWeatherResult is the structured content; getWeatherDefinition says what its members mean. nil means that the
+// service did not say.
 type getWeatherResult struct {
 	Place         string       `json:"place"`
 	Latitude      float64      `json:"latitude"`
@@ -84,6 +87,7 @@ type getWeatherResult struct {
 	Units         weatherUnits `json:"units"`
 }
 
+// newGetWeather makes the tool get_weather.
 func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 	meteo, err := newOpenMeteo(cfg)
 	if err != nil {
@@ -100,7 +104,7 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 		if err == nil {
 			return structuredResult(result)
 		}
-		if ctx.Err() != nil { // the caller left, or the whole call took too long
+		if ctx.Err() != nil { // the caller left or the whole call timed out, which the gateway answers
 			return mcp.Object{}, fmt.Errorf("look up weather: %w", ctx.Err())
 		}
 		return errorResult("%s", weatherFault(err)), nil
@@ -108,7 +112,8 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 	return call, nil, nil
 }
 
-// weatherFault words an error for the model. Nothing that the service said is in it.
+// weatherFault words an error of openMeteo.weather for the model. It repeats nothing that the service said, which may
+// be anything.
 func weatherFault(err error) string {
 	switch {
 	case errors.Is(err, errNoPlace):

@@ -16,18 +16,20 @@ import (
 )
 
 const (
-	maxWeatherAnswer = 256 << 10 // bytes
-	maxPlaceName     = 200       // bytes of each part of a place's name
-	maxOffset        = 24 * 60 * 60
+	maxWeatherAnswer = 256 << 10    // bytes
+	maxPlaceName     = 200          // bytes of each part of the name of a place
+	maxOffset        = 24 * 60 * 60 // seconds between local time and UTC
 	weatherCurrent   = "temperature_2m,relative_humidity_2m,apparent_temperature,precipitation,weather_code,wind_speed_10m"
 )
 
+// Errors of weather; all others mean that the service did not answer.
 var (
 	errNoPlace   = errors.New("no such place")
 	errBadAnswer = errors.New("unusable answer")
 )
 
-// openMeteo asks a geocoding and a forecast service of the Open-Meteo shape.
+// openMeteo asks a geocoding service where a place is and a forecast service for the weather there. Both speak the API
+// of Open-Meteo. It is immutable and safe for concurrent use.
 // https://open-meteo.com/en/docs
 type openMeteo struct {
 	geocoding, forecast *url.URL // without query
@@ -35,6 +37,7 @@ type openMeteo struct {
 	timeout             time.Duration // of one request
 }
 
+// newOpenMeteo checks what get_weather needs of the config.
 func newOpenMeteo(cfg Config) (*openMeteo, error) {
 	geocoding, err := endpoint(cfg.GeocodingURL, "v1/search")
 	if err != nil {
@@ -47,11 +50,12 @@ func newOpenMeteo(cfg Config) (*openMeteo, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("needs an HTTP client")
 	}
-	// Two requests are made. What is left of the call's time lets the model be told which way it failed.
+	// A call makes two requests one after the other. A third of its time each leaves the last third, so that a service
+	// that does not answer is reported to the model before the call itself times out.
 	return &openMeteo{geocoding: geocoding, forecast: forecast, client: cfg.Client, timeout: cfg.Timeout / 3}, nil
 }
 
-// endpoint returns the address of path below base.
+// endpoint returns the address of path below base. The error says what is wrong with base.
 func endpoint(base, path string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
@@ -65,6 +69,7 @@ func endpoint(base, path string) (*url.URL, error) {
 	return u.JoinPath(path), nil
 }
 
+// place is one result of the geocoding service. Members that the service left out are nil or "".
 type place struct {
 	Name      string   `json:"name"`
 	Region    string   `json:"admin1"`
@@ -73,6 +78,7 @@ type place struct {
 	Longitude *float64 `json:"longitude"`
 }
 
+// forecast is the answer of the forecast service. Measurements that the service left out are nil.
 type forecast struct {
 	OffsetSeconds int `json:"utc_offset_seconds"`
 	Current       struct {
@@ -86,7 +92,8 @@ type forecast struct {
 	} `json:"current"`
 }
 
-// weather finds the place and asks for its weather.
+// weather finds the place of that name and asks for its weather. Errors are errNoPlace, errBadAnswer, that of ctx or of
+// the time limit of one request, or those of the HTTP client.
 func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*getWeatherResult, error) {
 	where, err := m.find(ctx, name)
 	if err != nil {
@@ -119,7 +126,8 @@ func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*g
 	}, nil
 }
 
-// find returns the place that fits a name or a postal code best.
+// find returns the place that in the judgement of the service fits a name or postal code best. Its coordinates are not
+// nil.
 func (m *openMeteo) find(ctx context.Context, name string) (*place, error) {
 	var answer struct {
 		Results []place `json:"results"`
@@ -138,14 +146,16 @@ func (m *openMeteo) find(ctx context.Context, name string) (*place, error) {
 	return p, nil
 }
 
+// within tells whether the service gave a coordinate, and a possible one.
 func within(degrees *float64, limit float64) bool {
 	return degrees != nil && -limit <= *degrees && *degrees <= limit
 }
 
 func coordinate(degrees float64) string { return strconv.FormatFloat(degrees, 'f', -1, 64) }
 
-// get asks for u with query and decodes the answer into v. The query is the only part of the request that depends on
-// a caller, and url.Values leaves no character in it that could end a value.
+// get sends a GET request for u with query, and decodes the answer into v. Only the query depends on what a caller
+// wrote, and url.Values encodes every character that could end a value and begin another parameter. An answer that is
+// no JSON, too large, or has another status than 200 is errBadAnswer.
 func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -161,7 +171,7 @@ func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // the answer was read or is not wanted
+	defer func() { _ = response.Body.Close() }() // the answer has been read, or is not wanted
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxWeatherAnswer+1))
 	switch {
 	case err != nil:
@@ -175,7 +185,8 @@ func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any
 	return nil
 }
 
-// String returns the place with region and country, as far as they are known and differ.
+// String returns the names of place, region and country with commas between them. A name that is unknown or the same as
+// the one before it is left out, as in Berlin, Germany.
 func (p *place) String() string {
 	var parts []string
 	for _, part := range []string{p.Name, p.Region, p.Country} {
@@ -186,7 +197,7 @@ func (p *place) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// clipped returns the beginning of text, cut between characters.
+// clipped returns text, or its beginning when it is longer than maxPlaceName, cut between characters.
 func clipped(text string) string {
 	if len(text) <= maxPlaceName {
 		return text
@@ -198,7 +209,8 @@ func clipped(text string) string {
 	return text[:end]
 }
 
-// time returns when the weather was observed, "" when that cannot be told.
+// time returns when the weather was observed, as RFC 3339, and "" when the service gave no usable time. The service
+// writes local time without an offset, and the offset in a member of its own.
 func (f *forecast) time() string {
 	local, err := time.Parse("2006-01-02T15:04", f.Current.Time)
 	if err != nil || f.OffsetSeconds > maxOffset || f.OffsetSeconds < -maxOffset {
@@ -208,7 +220,8 @@ func (f *forecast) time() string {
 	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, zone).Format(time.RFC3339)
 }
 
-// conditions returns the words for a WMO weather code, "" for one that is not used.
+// conditions returns the words for a WMO weather code as Open-Meteo uses them, "" for others.
+// https://open-meteo.com/en/docs
 func conditions(code *float64) string {
 	if code == nil {
 		return ""

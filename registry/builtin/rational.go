@@ -5,13 +5,13 @@ import (
 	"math/big"
 )
 
-// Bounds of a value on the way and at the end.
+// Bounds of a value, checked after every operation: powers of powers would fill any memory within a short expression.
 const (
 	maxBits       = 1 << 14 // of numerator and denominator together: about 4,900 digits
-	maxExponent   = 1 << 20 // of ^, whatever the base
+	maxExponent   = 1 << 20 // of ^, for every base but 0, 1 and -1
 	maxPlaces     = 1000    // decimals that round may be asked for
-	workPrecision = 256     // bits kept of a value that is approximate
-	shownDigits   = 50      // significant digits shown of one
+	workPrecision = 256     // bits of an approximate value, about 77 digits
+	shownDigits   = 50      // significant digits shown of an approximate value
 )
 
 var (
@@ -22,13 +22,14 @@ var (
 	errPlaces         = errors.New("the second argument of round must be an integer from -1000 to 1000")
 )
 
-// value is a number. It is exact unless a square root on the way to it was not rational.
+// value is a number. It is exact, unless it was computed from a square root that is not rational. A value is not
+// modified once it was made: operations make a new rat.
 type value struct {
 	rat         *big.Rat
 	approximate bool
 }
 
-// bounded returns v, with an approximate value cut to the precision that is kept, or errTooLarge.
+// bounded returns v, rounded to workPrecision when it is approximate. The error is errTooLarge.
 func (v value) bounded() (value, error) {
 	if v.approximate {
 		rounded := new(big.Float).SetPrec(workPrecision).SetRat(v.rat)
@@ -40,9 +41,10 @@ func (v value) bounded() (value, error) {
 	return v, nil
 }
 
+// bits returns the size of r, in bits.
 func bits(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 
-// binary applies one of + - * / % ^.
+// binary returns the value of a binary operation, one of + - * / % ^. The error is one of those above.
 func binary(operator byte, a, b value) (value, error) {
 	result := value{new(big.Rat), a.approximate || b.approximate}
 	switch operator {
@@ -59,7 +61,7 @@ func binary(operator byte, a, b value) (value, error) {
 			return value{}, errDivisionByZero
 		}
 		result.rat.Quo(a.rat, b.rat)
-		if operator == '%' { // a - b*floor(a/b): the sign is that of b
+		if operator == '%' { // a - b*floor(a/b), which has the sign of b
 			result.rat.Mul(b.rat, floor(result.rat))
 			result.rat.Sub(a.rat, result.rat)
 		}
@@ -67,6 +69,7 @@ func binary(operator byte, a, b value) (value, error) {
 	return result.bounded()
 }
 
+// power raises base to an exponent, which must be an integer. It is exact even for a negative exponent.
 func power(base, exponent value) (value, error) {
 	if !exponent.rat.IsInt() {
 		return value{}, errExponent
@@ -79,7 +82,7 @@ func power(base, exponent value) (value, error) {
 		}
 		base.rat = new(big.Rat).Inv(base.rat)
 	}
-	if bits(base.rat) <= 2 && base.rat.IsInt() { // 0, 1 and -1 stay small
+	if bits(base.rat) <= 2 && base.rat.IsInt() { // powers of 0, 1 and -1 stay small, so any exponent is allowed
 		return smallPower(base, n), nil
 	}
 	if !n.IsInt64() || n.Int64() > maxExponent {
@@ -88,7 +91,7 @@ func power(base, exponent value) (value, error) {
 	return repeated(base, n.Int64())
 }
 
-// smallPower raises 0, 1 or -1.
+// smallPower raises 0, 1 or -1 to n, which is not negative. 0^0 is 1.
 func smallPower(base value, n *big.Int) value {
 	if n.Bit(0) == 1 {
 		return base
@@ -99,7 +102,7 @@ func smallPower(base value, n *big.Int) value {
 	return base
 }
 
-// repeated raises base to n by squaring; every step is bounded.
+// repeated raises base to n by repeated squaring. Every step is bounded, so that a large power fails early.
 func repeated(base value, n int64) (value, error) {
 	result := value{big.NewRat(1, 1), base.approximate}
 	var err error
@@ -118,7 +121,7 @@ func repeated(base value, n int64) (value, error) {
 	return result, nil
 }
 
-// root returns the square root: exact when it is rational.
+// root returns the square root of v: the exact one when it is rational, otherwise an approximate value.
 func root(v value) (value, error) {
 	if v.rat.Sign() < 0 {
 		return value{}, errNegativeRoot
@@ -133,16 +136,17 @@ func root(v value) (value, error) {
 	return value{approximation, true}.bounded()
 }
 
-func floor(r *big.Rat) *big.Rat { // a denominator is positive, so Euclid's division rounds down
+func floor(r *big.Rat) *big.Rat { // Div is Euclidean division, which rounds down because a denominator is positive
 	return new(big.Rat).SetInt(new(big.Int).Div(r.Num(), r.Denom()))
 }
 
+// ceil returns the least integer that is not less than r.
 func ceil(r *big.Rat) *big.Rat {
 	down := floor(new(big.Rat).Neg(r))
 	return down.Neg(down)
 }
 
-// rounded rounds r to that many decimals, half away from zero.
+// rounded rounds r to that many decimals; a half is rounded away from zero. places may be negative.
 func rounded(r *big.Rat, places int64) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(places, -places)), nil))
 	if places < 0 {
@@ -156,8 +160,8 @@ func rounded(r *big.Rat, places int64) *big.Rat {
 	return result.Quo(result, scale)
 }
 
-// text returns v as a decimal when that is finite, else as a fraction. Of a value that is approximate it returns
-// shownDigits digits.
+// text returns an exact value as a decimal number when it has finitely many decimals, otherwise as a fraction such as
+// 1/3. It returns an approximate value to shownDigits significant digits.
 func (v value) text() string {
 	if v.approximate {
 		return decimal(v.rat)
@@ -168,7 +172,7 @@ func (v value) text() string {
 	return v.rat.RatString()
 }
 
-// decimal returns r to shownDigits significant digits.
+// decimal returns r rounded to shownDigits significant digits.
 func decimal(r *big.Rat) string {
 	return new(big.Float).SetPrec(workPrecision).SetRat(r).Text('g', shownDigits)
 }

@@ -2,16 +2,17 @@ package builtin
 
 import "io"
 
-// rowLimiter reads a CSV text and refuses a row of too many bytes or cells before anyone keeps it in memory. It agrees
-// with encoding/csv on where a row ends, as long as that finds no fault in the row.
+// rowLimiter stands between a file and encoding/csv, which keeps a whole row in memory however long it is: one missing
+// quotation mark can make a single row of a whole file. It passes the bytes on, and refuses a row with too many bytes
+// or cells. Both agree on where a row ends as long as the row is valid; in other rows encoding/csv finds the fault.
 type rowLimiter struct {
 	reader       io.Reader
 	delimiter    byte
-	quoted       bool // inside quotation marks; a doubled one leaves and enters again
-	bytes, cells int  // of this row so far; cells less one
+	quoted       bool // inside quotation marks; a doubled mark leaves and enters again, which comes to the same
+	bytes, cells int  // of the present row so far; cells counts delimiters, which are one less
 }
 
-// Read is io.Reader's. Beside those of the reader below its errors are *usageError.
+// Read implements io.Reader. Its errors are *usageError, or those of the reader below.
 func (l *rowLimiter) Read(p []byte) (int, error) {
 	n, err := l.reader.Read(p)
 	for _, c := range p[:n] {

@@ -31,7 +31,7 @@ func floors() [][]string {
 			"server/session", // what legacy sessions must remember
 			"server/admin",   // the operator's page
 		},
-		{"internal/strictjson", "internal/seal", "internal/dial"},
+		{"internal/strictjson", "internal/seal", "internal/dial", "registry/upstream/pace"},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // legacy is a session with a server of 2024-11-05 … 2025-11-25, which a handshake opens.
@@ -296,7 +297,7 @@ func (l *legacy) watch(ctx context.Context) error {
 		if link, ok := l.link.(sessions); err != nil || ok && link.current() == forgotten.stale {
 			return err
 		}
-		if !wait(ctx, backoff(failures)) {
+		if !pace.Wait(ctx, pace.Backoff(failures)) {
 			return ctx.Err()
 		}
 	}

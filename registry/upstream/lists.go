@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // toolsFirst is how long tools wait for the other lists before they go into the catalogue without them.
@@ -138,7 +139,7 @@ func (l *lists) due() topics {
 // checkAfter returns when to check next: sooner while the way for news is open, since then mostly life is asked.
 func (l *lists) checkAfter() time.Duration {
 	if l.conn.told.Load() {
-		return jitter(checkEvery)
+		return pace.Jitter(checkEvery)
 	}
 	rest := freshMax
 	for _, one := range l.all() {
@@ -146,7 +147,7 @@ func (l *lists) checkAfter() time.Duration {
 			rest = min(rest, one.fresh-time.Since(one.read))
 		}
 	}
-	return max(rest, 0) + jitter(checkEvery/4)
+	return max(rest, 0) + pace.Jitter(checkEvery/4)
 }
 
 // read asks for the lists of the topics, all at once. publish is called when all have come, and before when the tools

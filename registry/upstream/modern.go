@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // modern is a server of 2026-07-28: every request carries its own metadata.
@@ -193,7 +194,7 @@ func (m *modern) listen(ctx context.Context) error {
 		if err != nil {
 			m.conn.doubted()
 		}
-		if !wait(ctx, max(backoff(failures), relisten)) {
+		if !pace.Wait(ctx, max(pace.Backoff(failures), relisten)) {
 			return ctx.Err()
 		}
 	}

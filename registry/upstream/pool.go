@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of sessions.
@@ -461,7 +462,7 @@ func (s *pooled) before(other *pooled) bool {
 
 // sweep closes sessions that nobody used for long.
 func (p *pool) sweep(ctx context.Context) {
-	for wait(ctx, idleCheck) {
+	for pace.Wait(ctx, idleCheck) {
 		p.mu.Lock()
 		p.expireTasks()
 		for _, sessions := range p.sessions {

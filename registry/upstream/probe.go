@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of probes.
@@ -189,7 +190,7 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern || u.cfg.named() != 0 {
 		return nil
 	}
-	for wait(ctx, reprobeEvery) {
+	for pace.Wait(ctx, reprobeEvery) {
 		says, m, err := u.ask(ctx, c)
 		if err != nil {
 			continue // whether it lives is for others to find out

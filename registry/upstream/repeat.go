@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // repeatAfter is how long a lost call waits before it is made once more.
@@ -30,7 +31,7 @@ func (c *connection) repeats(ctx context.Context, i *item, call *registry.Call, 
 		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err, errCrowded), errors.Is(err, errTasks):
 		return false
 	}
-	return (i.idempotent || !unavailable.Sent) && wait(ctx, repeatAfter)
+	return (i.idempotent || !unavailable.Sent) && pace.Wait(ctx, repeatAfter)
 }
 
 // isIdempotent tells whether the operator's patterns name the tool.

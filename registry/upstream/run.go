@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of supervision.
@@ -17,42 +18,12 @@ const (
 	streamLimit    = time.Second      // until a stream is open that a legacy server sends on by itself
 	closeLimit     = 2 * time.Second  // for saying good-bye over HTTP
 
-	stable     = time.Minute // a connection that lasted so long was good
-	backoffMin = 100 * time.Millisecond
-	backoffMax = 30 * time.Second
+	stable = time.Minute // a connection that lasted so long was good
 
 	checkEvery = 30 * time.Second       // between proofs of life over HTTP
-	gapMin     = 20 * time.Millisecond  // after each list and each proof of life
 	listGap    = 5 * time.Second        // from one list to the next, when changes never end
 	doubtGap   = 400 * time.Millisecond // from one proof of life to the next, when calls never cease to fail
-	gapsFree   = 10                     // of both in a row that are not spaced out
 )
-
-// backoff returns how long to wait after that many failures in a row: doubling, with jitter of a half.
-func backoff(failures int) time.Duration {
-	d := backoffMax
-	if failures < 9 {
-		d = min(backoffMin<<failures, backoffMax)
-	}
-	return jitter(d)
-}
-
-// jitter returns between d/2 and d.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load, guards nothing
-}
-
-// wait tells whether d passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // serve keeps one connection from its start to its loss. The error says why it was lost.
 func (u *Upstream) serve(ctx context.Context) error {
@@ -80,22 +51,22 @@ func (u *Upstream) serve(ctx context.Context) error {
 // follow lists again whatever may have changed, and asks for a proof of life when calls fail or time has passed.
 func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	c := l.conn
-	ofLists, ofDoubts := pacer{gap: listGap}, pacer{gap: doubtGap}
+	ofLists, ofDoubts := pace.Pacer{Gap: listGap}, pace.Pacer{Gap: doubtGap}
 	check := time.NewTimer(l.checkAfter())
 	defer check.Stop()
 	for {
 		var err error
-		rest := gapMin
+		rest := pace.MinGap
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.changes:
 			news := topics(c.news.Swap(0))
 			err = u.list(ctx, l, news&everyTopic, news>>announcedBy)
-			rest = ofLists.next()
+			rest = ofLists.Next()
 		case <-c.doubts:
 			err = u.alive(ctx, c)
-			rest = ofDoubts.next()
+			rest = ofDoubts.Next()
 		case <-c.refusals:
 			u.advise(ctx)
 		case <-check.C:
@@ -106,7 +77,7 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 		if err != nil {
 			return err
 		}
-		if !wait(ctx, rest) {
+		if !pace.Wait(ctx, rest) {
 			return ctx.Err()
 		}
 	}
@@ -150,20 +121,4 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		u.reg.Announce(u.cfg.Name, kind)
 	}
 	return nil
-}
-
-// pacer spaces out what may be asked for without end: some in a row are served at once, an endless row once in a gap.
-// Otherwise a server, or whoever can call a tool that changes its lists, could keep the gateway listing.
-type pacer struct {
-	gap  time.Duration
-	debt time.Duration // a gap for each that was served, less the time that has passed
-	last time.Time
-}
-
-// next returns how long to pause after one was served.
-func (p *pacer) next() time.Duration {
-	now := time.Now()
-	p.debt = max(p.debt-now.Sub(p.last), 0) + p.gap
-	p.last = now
-	return max(p.debt-gapsFree*p.gap, gapMin)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of streams.
@@ -102,7 +103,7 @@ func (l *httpLink) resume(ctx context.Context, s *session, at *place, idle int) 
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
 	for ; idle < resumeMax; idle++ {
-		if !wait(ctx, max(at.retry, reconnectMin<<idle)) {
+		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
 			return nil, ctx.Err()
 		}
 		resp, _, err := l.do(ctx, http.MethodGet, header, nil)
@@ -144,7 +145,7 @@ func (l *httpLink) follow(ctx context.Context) error {
 			failures = 0
 		}
 		l.conn.doubted()
-		if !wait(ctx, max(at.retry, backoff(failures))) {
+		if !pace.Wait(ctx, max(at.retry, pace.Backoff(failures))) {
 			return ctx.Err()
 		}
 	}

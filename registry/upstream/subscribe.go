@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of subscriptions to resources.
@@ -173,7 +174,7 @@ func (u *Upstream) keep(ctx context.Context, w *watch) {
 		if time.Since(began) >= settled {
 			failures = 0
 		}
-		if !pause(ctx, backoff(failures), arrival, w.hurry) {
+		if !pause(ctx, pace.Backoff(failures), arrival, w.hurry) {
 			return
 		}
 	}

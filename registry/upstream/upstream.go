@@ -25,6 +25,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Config of one upstream. Exactly one of Command and URL is set.
@@ -176,7 +177,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		u.down(err)
-		if !wait(ctx, backoff(attempt)) {
+		if !pace.Wait(ctx, pace.Backoff(attempt)) {
 			return nil
 		}
 	}

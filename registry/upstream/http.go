@@ -96,9 +96,7 @@ func (l *httpLink) begin(sessionID, revision string) {
 	l.state.Store(s)
 }
 
-func (l *httpLink) leaves() bool { return true }
-
-func (l *httpLink) attributes() bool { return true }
+func (l *httpLink) streams() bool { return true }
 
 func (l *httpLink) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
 	return roundTrip(ctx, l.client, l.target, method, header, body)

@@ -321,7 +321,7 @@ func (l *legacy) attended(again bool) {
 // lost. It does not wait for long: some servers answer the request for a stream with its first event. Then it returns
 // false.
 func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
-	if !l.link.attributes() {
+	if !l.link.streams() {
 		return true // all that it sends is on one stream
 	}
 	limit := time.NewTimer(streamLimit)

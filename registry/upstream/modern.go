@@ -153,7 +153,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
 	result, err := m.link.exchange(ctx, out)
-	if err != nil && ctx.Err() != nil && !m.link.leaves() {
+	if err != nil && ctx.Err() != nil && !m.link.streams() {
 		m.link.tell(ctx, cancelled(out.id, m.meta))
 	}
 	return result, err
@@ -286,7 +286,7 @@ func (m *modern) watchResource(ctx context.Context, uri string, live func(), upd
 		}
 	}
 	_, err := m.exchange(ctx, out)
-	if renew := m.renew.Load(); renew != nil && !m.link.leaves() {
+	if renew := m.renew.Load(); renew != nil && !m.link.streams() {
 		(*renew)() // servers of the Go SDK forget all subscriptions of a child's only session when one of them ends
 	}
 	if refused {

@@ -46,10 +46,9 @@ type transport interface {
 	begin(sessionID, revision string)
 	// follow receives what the server sends on its own until ctx ends or the connection is lost; nil when it cannot.
 	follow(ctx context.Context) error
-	// attributes tells whether what a server sends in the course of a call says which call it belongs to.
-	attributes() bool
-	// leaves tells whether an exchange that is given up ends by itself for a modern server.
-	leaves() bool
+	// streams tells whether each exchange has a stream of its own: then what a server sends on it belongs to that request,
+	// and the end of the stream tells a modern server that the request was given up.
+	streams() bool
 	close(ctx context.Context, polite bool)
 }
 

@@ -26,21 +26,21 @@ const (
 // pool keeps the sessions that run the calls of a legacy server, so that what a server says to one caller reaches no
 // other. It is safe for concurrent use.
 type pool struct {
-	control    *legacy // lists and watches; serves calls only where that mixes nobody
-	server     fault
-	dial       func(context.Context, *connection, mcp.Object) error
-	strays     *strays                                      // of the server
-	shared     bool                                         // by the operator's word one session may serve everyone
-	attributes bool                                         // the transport does
-	max        int                                          // sessions at once
-	opening    time.Duration                                // how long one handshake may take
-	lent       *pooled                                      // the control connection, which runs calls where one user is behind all; else nil
-	owned      func() (context.Context, context.CancelFunc) // of a goroutine of the pool
-	end        context.CancelFunc
-	lagging    atomic.Bool    // a stream of a session was not open in time
-	work       sync.WaitGroup // all goroutines of the pool
-	asked      atomic.Bool    // a question came in one of its sessions
-	strict     atomic.Bool    // a caller was to be asked what it cannot be, so that OneUser is given up as far as that goes
+	control *legacy // lists and watches; serves calls only where that mixes nobody
+	server  fault
+	dial    func(context.Context, *connection, mcp.Object) error
+	strays  *strays                                      // of the server
+	shared  bool                                         // by the operator's word one session may serve everyone
+	streams bool                                         // each call has a stream of its own
+	max     int                                          // sessions at once
+	opening time.Duration                                // how long one handshake may take
+	lent    *pooled                                      // the control connection, which runs calls where one user is behind all; else nil
+	owned   func() (context.Context, context.CancelFunc) // of a goroutine of the pool
+	end     context.CancelFunc
+	lagging atomic.Bool    // a stream of a session was not open in time
+	work    sync.WaitGroup // all goroutines of the pool
+	asked   atomic.Bool    // a question came in one of its sessions
+	strict  atomic.Bool    // a caller was to be asked what it cannot be, so that OneUser is given up as far as that goes
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
@@ -129,7 +129,7 @@ func newPool(
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // close ends it, in its own order
 	p := &pool{
 		control: control, server: control.conn.server, dial: dial, strays: seen, shared: cfg.Shared,
-		attributes: control.link.attributes(), max: maxSessions, opening: cfg.openLimit(), end: end,
+		streams: control.link.streams(), max: maxSessions, opening: cfg.openLimit(), end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
 		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{}, tasks: map[string]*task{},
 	}
@@ -154,7 +154,7 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state = ""
 	}
-	if c.Tasks == mcp.TasksAsked && !p.attributes { // nothing would tie a question of a task to it, so nobody is there to be asked
+	if c.Tasks == mcp.TasksAsked && !p.streams { // nothing would tie a question of a task to it, so nobody is there to be asked
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
 	}
@@ -201,8 +201,8 @@ func (p *pool) keyOf(c *registry.Call, method string) key {
 	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.capabilities = string(c.Capabilities.JSON())
 	}
-	logs := c.LogLevel > 0 && !p.attributes && p.control.conn.has("logging")
-	k.alone = !p.attributes && (k.capabilities != "" || logs)
+	logs := c.LogLevel > 0 && !p.streams && p.control.conn.has("logging")
+	k.alone = !p.streams && (k.capabilities != "" || logs)
 	switch {
 	case p.shared:
 	case k.capabilities != "" || logs:

@@ -157,9 +157,7 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
-func (l *sseLink) leaves() bool { return false }
-
-func (l *sseLink) attributes() bool { return false }
+func (l *sseLink) streams() bool { return false }
 
 // begin is told of handshakes. Such a server tells changes of its list without being asked.
 func (l *sseLink) begin(string, string) { l.conn.told.Store(true) }

@@ -154,9 +154,7 @@ func (k *child) write() {
 	}
 }
 
-func (k *child) leaves() bool { return false }
-
-func (k *child) attributes() bool { return false }
+func (k *child) streams() bool { return false }
 
 // begin is told of legacy handshakes only. Such a server tells changes of its list without being asked.
 func (k *child) begin(string, string) { k.conn.told.Store(true) }

@@ -37,6 +37,8 @@ type connection struct {
 	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
 
+var _ events = (*connection)(nil)
+
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
 		server: fault(server), count: count, said: &lastWords{}, strays: &strays{},
@@ -66,8 +68,8 @@ func (c *connection) ask(news topics) {
 	signal(reads.changes)
 }
 
-// doubted asks for a proof of life.
-func (c *connection) doubted() { signal(c.doubts) }
+// Doubt asks for a proof of life.
+func (c *connection) Doubt() { signal(c.doubts) }
 
 func signal(channel chan<- struct{}) {
 	select {
@@ -118,20 +120,38 @@ func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp
 	return c.server.complete(i.method, c.version, result)
 }
 
-// question takes a request of the server. It returns the answer when there is one at once, nil when it follows. out is
+// Count counts n things that no server should send.
+func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
+
+// Question takes a request of the server. It returns the answer when there is one at once, nil when it follows. of is
 // the request on whose stream it came; nil: it came on none.
-func (c *connection) question(m *mcp.Message, out *outgoing) []byte {
+func (c *connection) Question(m *mcp.Message, of *outgoing) []byte {
 	if m.Method == mcp.MethodPing {
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
 	}
 	if l := c.session.Load(); l != nil {
-		return l.question(m, out)
+		return l.question(m, of)
 	}
 	return rejection(m.ID, errUnasked)
 }
 
-// notified takes a notification that does not say which request it belongs to.
-func (c *connection) notified(m *mcp.Message) {
+// Following tells whether what the server sends on its own arrives from now on. A gap in the stream of one call's session
+// does not have every list read.
+func (c *connection) Following(open, again bool) {
+	c.told.Store(open)
+	if !open {
+		return
+	}
+	if again && c.control == nil {
+		c.changed()
+	}
+	if l := c.session.Load(); l != nil {
+		l.attended(again)
+	}
+}
+
+// Notification takes a notification that does not say which request it belongs to.
+func (c *connection) Notification(m *mcp.Message) {
 	switch m.Method {
 	case mcp.NotifyToolsChanged:
 		c.announced(registry.KindTool)
@@ -157,7 +177,7 @@ func (c *connection) judge(err error) {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
-		c.doubted()
+		c.Doubt()
 	case answered.Code == mcp.CodeHeaderMismatch:
 		c.changed()
 	}

@@ -17,13 +17,13 @@ func TestOpenPipeWasTakenForNews(t *testing.T) {
 		`{}`: topicTools,
 	} {
 		c := newConnection("up", func(Anomaly, int) {})
-		c.session.Store(&legacy{})
+		c.session.Store(&legacy{streaming: make(chan struct{})})
 		capabilities, err := mcp.ParseObject([]byte(declares))
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.declare(capabilities)
-		(&child{duplex: newDuplex(c)}).begin("", mcp.LatestLegacy)
+		c.Following(true, false) // as over a pipe
 		l := newLists(c)
 		for after, want := range map[time.Duration]topics{freshMax - time.Minute: 0, freshMax + time.Minute: want} {
 			for _, one := range l.all() {

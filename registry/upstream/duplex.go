@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -10,18 +11,20 @@ import (
 // duplex is what transports share on which everything that the server says comes in one stream: who waits for which
 // answer, and the loss of the connection. It is safe for concurrent use.
 type duplex struct {
-	conn    *connection
+	up      events
 	read    reader
 	waiting pending
 	tellOut func(context.Context, []byte) // sends an answer in the background
+
+	legacy atomic.Bool // a handshake was done
 
 	gone  chan struct{} // closed when the connection is lost, after cause was set
 	lose  sync.Once
 	cause error
 }
 
-func newDuplex(c *connection) duplex {
-	return duplex{conn: c, read: reader{c.count}, waiting: newPending(), gone: make(chan struct{})}
+func newDuplex(up events) duplex {
+	return duplex{up: up, read: reader{up.Count}, waiting: newPending(), gone: make(chan struct{})}
 }
 
 // lost records why the connection ended and wakes all who wait. Only the first cause counts.
@@ -52,7 +55,7 @@ func (d *duplex) await(ctx context.Context, out *outgoing, w *waiter, failed <-c
 			case a := <-w.answer:
 				return d.finish(ctx, out, w, a)
 			default:
-				return mcp.Object{}, d.conn.server.unavailable(true, d.cause)
+				return mcp.Object{}, unavailable(true, d.cause)
 			}
 		}
 	}
@@ -68,25 +71,31 @@ func (d *duplex) finish(ctx context.Context, out *outgoing, w *waiter, a answer)
 		default:
 		}
 		if a.err != nil {
-			return mcp.Object{}, d.conn.server.protocol("read answer: %w", a.err)
+			return mcp.Object{}, protocol("read answer: %w", a.err)
 		}
 		return result(a.message)
 	}
 }
 
-// follow waits for the loss of the connection: what the server sends on its own arrives with the rest.
-func (d *duplex) follow(ctx context.Context) error {
+// Begin is told of legacy handshakes only. Such a server tells changes of its lists without being asked.
+func (d *duplex) Begin(string, string) {
+	d.legacy.Store(true)
+	d.up.Following(true, false)
+}
+
+// Follow waits for the loss of the connection: what the server sends on its own arrives with the rest.
+func (d *duplex) Follow(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-d.gone:
-		return d.conn.server.unavailable(true, d.cause)
+		return unavailable(true, d.cause)
 	}
 }
 
 // oversized accounts for a message that was dropped because of its size. When one request waits, it was its answer.
 func (d *duplex) oversized() {
-	d.conn.count(Oversized, 1)
+	d.up.Count(Oversized, 1)
 	if id, one := d.waiting.only(); one {
 		d.waiting.resolve(id, answer{err: errTooLarge})
 	}
@@ -95,12 +104,12 @@ func (d *duplex) oversized() {
 // take takes one text that is not empty. Servers print all kinds of things; what is no message is dropped.
 func (d *duplex) take(ctx context.Context, text []byte) {
 	if text[0] != '{' && text[0] != '[' {
-		d.conn.count(Garbage, 1)
+		d.up.Count(Garbage, 1)
 		return
 	}
 	messages, err := d.read.messages(text)
 	if err != nil {
-		d.conn.count(Garbage, 1)
+		d.up.Count(Garbage, 1)
 		d.badAnswer(text, err)
 		return
 	}
@@ -122,15 +131,13 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
 		if !d.waiting.resolve(m.ID, answer{message: m}) {
-			d.conn.count(Foreign, 1)
+			d.up.Count(Foreign, 1)
 		}
 	case m.IsRequest():
-		if answer := d.conn.question(m, nil); answer != nil {
+		if answer := d.up.Question(m, nil); answer != nil {
 			d.tellOut(ctx, answer)
 		}
-	case m.Method == mcp.NotifyCancelled && d.conn.session.Load() == nil:
-		// A modern server ends a subscription so; the request is over without a result.
-		d.waiting.resolve(mcp.ID(m.Params.Value("requestId")), answer{err: errEnded})
+	case m.Method == mcp.NotifyCancelled && d.waiting.end(mcp.ID(m.Params.Value("requestId"))):
 	default:
 		d.deliver(m)
 	}
@@ -139,13 +146,13 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
 // deliver brings a notification to whom it belongs.
 func (d *duplex) deliver(m *mcp.Message) {
 	id := owner(m)
-	if l := d.conn.session.Load(); l != nil && m.Method == mcp.NotifyMessage {
-		id = l.listener()
+	if m.Method == mcp.NotifyMessage && d.legacy.Load() {
+		id = d.waiting.logging()
 	}
 	switch {
 	case id == "":
-		d.conn.notified(m)
+		d.up.Notification(m)
 	case !d.waiting.note(id, m):
-		d.conn.count(Flooded, 1)
+		d.up.Count(Flooded, 1)
 	}
 }

@@ -1,38 +1,78 @@
 package upstream
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
+// notebook writes down what a transport tells, in its order.
+type notebook struct{ lines []string }
+
+func (n *notebook) Question(m *mcp.Message, _ *outgoing) []byte {
+	n.lines = append(n.lines, "question "+m.Method)
+	return nil
+}
+
+func (n *notebook) Notification(m *mcp.Message) { n.lines = append(n.lines, "notification "+m.Method) }
+
+func (n *notebook) Following(open, again bool) {
+	n.lines = append(n.lines, map[bool]string{true: "following", false: "deaf"}[open && !again])
+}
+
+func (n *notebook) Doubt()             { n.lines = append(n.lines, "doubt") }
+func (n *notebook) Count(Anomaly, int) {}
+
 // TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever waits for the answer is late: the
-// dialogue has the note first. From outside, how late anyone is cannot be chosen.
+// request that hears at once has the note first. From outside, how late anyone is cannot be chosen.
 func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
-	c := newConnection("s", func(Anomaly, int) {})
-	capabilities := mcp.NewObject(mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{}}`)})
-	l := &legacy{conn: c, capabilities: capabilities}
-	c.session.Store(l)
-	d := &dialogue{
-		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),
-		seen: map[mcp.ID]bool{}, attached: true, capabilities: capabilities,
-	}
-	l.enter(d)
-	link := newDuplex(c)
-	link.waiting.add(&outgoing{id: "7", asks: d})
-	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"note"}}`))
+	up := &notebook{}
+	link := newDuplex(up)
+	link.waiting.add(&outgoing{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }})
+	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
-	if !d.waits() {
-		t.Fatal("the question did not come")
+	if want := []string{"note hello", "question elicitation/create"}; !slices.Equal(up.lines, want) {
+		t.Errorf("got %q, want %q", up.lines, want)
 	}
-	select {
-	case m := <-d.notes:
-		if got := m.Params.Text("message"); !strings.Contains(got, "note") {
-			t.Errorf("got %q, want the note", got)
-		}
-	default:
-		t.Error("the question came before the note")
+}
+
+// TestLogMessagesBelongToTheRequestThatWantsThem sends log messages, which say nothing of their request over a pipe, before
+// there is one that wants them, while there is, and afterwards.
+func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
+	t.Parallel()
+	up := &notebook{}
+	link := newDuplex(up)
+	link.Begin("", mcp.LatestLegacy)
+	say := func() {
+		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
+	}
+	say()
+	link.waiting.add(&outgoing{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }})
+	say()
+	link.waiting.remove("7")
+	say()
+	const unclaimed = "notification notifications/message"
+	if want := []string{"following", unclaimed, "heard", unclaimed}; !slices.Equal(up.lines, want) {
+		t.Errorf("got %q, want %q", up.lines, want)
+	}
+}
+
+// TestOnlyModernServersEndRequests cancels a request of the gateway: a modern server ends its subscription so, and one of
+// the legacy era takes back a question of its own that happens to have the same id.
+func TestOnlyModernServersEndRequests(t *testing.T) {
+	t.Parallel()
+	up := &notebook{}
+	link := newDuplex(up)
+	subscription, call := link.waiting.add(&outgoing{ID: "7", Header: map[string][]string{}}), link.waiting.add(&outgoing{ID: "8"})
+	for _, id := range []string{"7", "8"} {
+		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))
+	}
+	if len(subscription.answer) != 1 || len(call.answer) != 0 {
+		t.Errorf("ended: subscription %d, call %d; want the subscription alone", len(subscription.answer), len(call.answer))
+	}
+	if want := []string{"notification notifications/cancelled"}; !slices.Equal(up.lines, want) {
+		t.Errorf("got %q, want %q", up.lines, want)
 	}
 }

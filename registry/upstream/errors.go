@@ -14,24 +14,11 @@ import (
 
 // Causes that are told apart.
 var (
-	errGone     = errors.New("connection is closed")
-	errTooLarge = errors.New("message too large")
-	errBusy     = errors.New("all sessions for calls are busy")
-	errCrowded  = errors.New("too many calls wait for input")
-	errTasks    = errors.New("too many tasks are open")
-	errLong     = errors.New("call took longer than any may, with all its rounds")
-	errEnded    = errors.New("stream ended without the answer")
+	errBusy    = errors.New("all sessions for calls are busy")
+	errCrowded = errors.New("too many calls wait for input")
+	errTasks   = errors.New("too many tasks are open")
+	errLong    = errors.New("call took longer than any may, with all its rounds")
 )
-
-// statusError is the cause for an HTTP status that is no answer.
-type statusError struct{ status int }
-
-func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d", e.status) }
-
-// sessionError is the error for a request that the server did not run, because it does not know the session.
-type sessionError struct{ stale *session }
-
-func (e *sessionError) Error() string { return "session is unknown to the server" }
 
 // fault makes the two kinds of errors for one server.
 type fault string
@@ -42,6 +29,17 @@ func (f fault) unavailable(sent bool, err error) error {
 
 func (f fault) protocol(format string, args ...any) error {
 	return &registry.ProtocolError{Server: string(f), Err: fmt.Errorf(format, args...)}
+}
+
+// from brings the errors of transports into the words of the catalogue. Others stay as they are.
+func (f fault) from(err error) error {
+	if lost, ok := errors.AsType[*unavailableError](err); ok {
+		return f.unavailable(lost.Sent, lost.Err)
+	}
+	if broken, ok := errors.AsType[*protocolError](err); ok {
+		return &registry.ProtocolError{Server: string(f), Err: broken.Err}
+	}
+	return err
 }
 
 // settle brings the error of an exchange into the form that callers of a tool know: the context's error comes first,

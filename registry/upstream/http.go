@@ -28,7 +28,7 @@ const (
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 type httpLink struct {
-	conn   *connection
+	up     events
 	client http.RoundTripper // and not the client around it: no redirects, no cookies
 	target *url.URL
 	base   http.Header // of every request; shared
@@ -47,26 +47,34 @@ type session struct {
 	get      http.Header // of streams
 }
 
-func newHTTPLink(c *connection, cfg Config) (*httpLink, error) {
-	target, err := url.Parse(cfg.URL)
+// site is a server over HTTP.
+type site struct {
+	URL     string
+	Client  http.RoundTripper // and not a client around it: no redirects, no cookies
+	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
+	Version string            // of the gateway
+}
+
+func newHTTPLink(at site, up events) (*httpLink, error) {
+	target, err := url.Parse(at.URL)
 	if err != nil {
-		return nil, c.server.unavailable(false, errors.New("url cannot be parsed"))
+		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	return &httpLink{
-		conn: c, client: cfg.Client.Transport, target: target, base: baseHeader(cfg),
-		read: reader{c.count}, asides: newAsides(),
+		up: up, client: at.Client, target: target, base: baseHeader(at),
+		read: reader{up.Count}, asides: newAsides(),
 	}, nil
 }
 
 // baseHeader makes the headers of messages: the operator's and our own.
-func baseHeader(cfg Config) http.Header {
+func baseHeader(at site) http.Header {
 	base := http.Header{}
-	for name, value := range cfg.Headers {
+	for name, value := range at.Headers {
 		base.Set(name, value)
 	}
 	base.Set("Content-Type", "application/json")
 	base.Set("Accept", "application/json, text/event-stream")
-	base.Set("User-Agent", "drawbridge/"+cfg.Version)
+	base.Set("User-Agent", "drawbridge/"+at.Version)
 	for _, name := range []string{mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName, mcp.HeaderLastEventID} {
 		base.Del(name)
 	}
@@ -81,10 +89,19 @@ func streamHeader(post http.Header) http.Header {
 	return get
 }
 
-func (l *httpLink) current() *session { return l.state.Load() }
+// SessionID returns the id of the session that a handshake opened, "" when there is none.
+func (l *httpLink) SessionID() string {
+	if s := l.state.Load(); s != nil {
+		return s.id
+	}
+	return ""
+}
 
-// begin makes the headers of all later requests. The revision is told where it is asked for, which is since 2025-06-18.
-func (l *httpLink) begin(sessionID, revision string) {
+// Header returns the headers of all messages. They are shared: do not modify.
+func (l *httpLink) Header() http.Header { return l.base }
+
+// Begin makes the headers of all later requests. The revision is told where it is asked for, which is since 2025-06-18.
+func (l *httpLink) Begin(sessionID, revision string) {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {
 		s.post.Set(mcp.HeaderSessionID, sessionID)
@@ -96,7 +113,7 @@ func (l *httpLink) begin(sessionID, revision string) {
 	l.state.Store(s)
 }
 
-func (l *httpLink) streams() bool { return true }
+func (l *httpLink) Streams() bool { return true }
 
 func (l *httpLink) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
 	return roundTrip(ctx, l.client, l.target, method, header, body)
@@ -121,28 +138,28 @@ func roundTrip(
 	return resp, written.Load(), err
 }
 
-// exchange posts a request and reads its answer from the response: a JSON body or an event stream.
-func (l *httpLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
-	header, s := out.header, (*session)(nil)
+// Exchange posts a request and reads its answer from the response: a JSON body or an event stream.
+func (l *httpLink) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+	header, s := out.Header, (*session)(nil)
 	if header == nil {
 		header = l.base
-		if s = l.state.Load(); s != nil && out.method != mcp.MethodInitialize {
+		if s = l.state.Load(); s != nil && out.Method != mcp.MethodInitialize {
 			header = s.post
 		}
 		defer l.calls.add(ctx, out)()
 	}
-	resp, sent, err := l.do(ctx, http.MethodPost, header, out.body)
+	resp, sent, err := l.do(ctx, http.MethodPost, header, out.Body)
 	if err != nil {
-		return mcp.Object{}, l.conn.server.unavailable(sent, err)
+		return mcp.Object{}, unavailable(sent, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer discard(resp)
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
-	if out.method == mcp.MethodInitialize {
-		if out.sessionID = resp.Header.Get(mcp.HeaderSessionID); !validSessionID(out.sessionID) {
+	if out.Method == mcp.MethodInitialize {
+		if out.SessionID = resp.Header.Get(mcp.HeaderSessionID); !validSessionID(out.SessionID) {
 			discard(resp)
-			return mcp.Object{}, l.conn.server.protocol("session id is no visible ASCII of bounded length")
+			return mcp.Object{}, protocol("session id is no visible ASCII of bounded length")
 		}
 	}
 	switch mediaType(resp.Header) {
@@ -154,7 +171,7 @@ func (l *httpLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, err
 	case typeUnknown:
 	}
 	discard(resp)
-	return mcp.Object{}, l.conn.server.protocol("answer of an unknown media type")
+	return mcp.Object{}, protocol("answer of an unknown media type")
 }
 
 // validSessionID tells whether id may be sent in a header; "" is no session.
@@ -171,22 +188,22 @@ func validSessionID(id string) bool {
 func (l *httpLink) readJSON(ctx context.Context, out *outgoing, resp *http.Response) (mcp.Object, error) {
 	body, err := readBody(resp, maxMessage)
 	if errors.Is(err, errTooLarge) {
-		l.conn.count(Oversized, 1)
-		return mcp.Object{}, l.conn.server.protocol("%w", err)
+		l.up.Count(Oversized, 1)
+		return mcp.Object{}, protocol("%w", err)
 	}
 	if err != nil {
-		return mcp.Object{}, l.conn.server.unavailable(true, err)
+		return mcp.Object{}, unavailable(true, err)
 	}
 	messages, err := l.read.messages(body)
 	if err != nil {
-		return mcp.Object{}, l.conn.server.protocol("read answer: %w", err)
+		return mcp.Object{}, protocol("read answer: %w", err)
 	}
 	for _, m := range messages {
 		if answer := l.receive(ctx, out, m); answer != nil {
 			return result(answer)
 		}
 	}
-	return mcp.Object{}, l.conn.server.protocol("no answer to this request in the response")
+	return mcp.Object{}, protocol("no answer to this request in the response")
 }
 
 func result(answer *mcp.Message) (mcp.Object, error) {
@@ -199,16 +216,16 @@ func result(answer *mcp.Message) (mcp.Object, error) {
 // receive takes one message of a response and returns it when it is the answer.
 func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *mcp.Message {
 	switch {
-	case m.IsResponse() && m.ID == out.id:
+	case m.IsResponse() && m.ID == out.ID:
 		return m
 	case m.IsResponse():
-		l.conn.count(Foreign, 1)
+		l.up.Count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, out)
 	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
 	default:
-		l.conn.notified(m)
+		l.up.Notification(m)
 	}
 	return nil
 }
@@ -217,11 +234,11 @@ func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *
 // server must not ask, and has no session to answer under.
 func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
 	if l.state.Load() == nil {
-		l.conn.count(Garbage, 1)
+		l.up.Count(Garbage, 1)
 		return
 	}
-	if answer := l.conn.question(m, out); answer != nil {
-		l.tell(ctx, answer)
+	if answer := l.up.Question(m, out); answer != nil {
+		l.Tell(ctx, answer)
 	}
 }
 
@@ -229,20 +246,20 @@ func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
 func (l *httpLink) refused(out *outgoing, s *session, resp *http.Response) error {
 	cause := &statusError{resp.StatusCode}
 	if resp.StatusCode < 400 || resp.StatusCode > 599 {
-		return l.conn.server.protocol("%w", cause)
+		return protocol("%w", cause)
 	}
 	answered := l.refusal(out, resp)
-	legacySession := s != nil && s.id != "" && out.method != mcp.MethodInitialize
+	legacySession := s != nil && s.id != "" && out.Method != mcp.MethodInitialize
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound:
 		if answered != nil {
 			return answered
 		}
 		if legacySession && resp.StatusCode == http.StatusNotFound {
-			return &sessionError{s}
+			return &sessionError{l, s}
 		}
 	}
-	return l.conn.server.unavailable(resp.StatusCode >= 500, cause)
+	return unavailable(resp.StatusCode >= 500, cause)
 }
 
 // refusal returns the JSON-RPC error in the body of a refusal. A legacy server's must carry the request's id, because
@@ -254,7 +271,7 @@ func (l *httpLink) refusal(out *outgoing, resp *http.Response) *mcp.Error {
 	}
 	envelope, _ := mcp.ParseObject(body) // what is none has no code
 	id := envelope.Value("id")
-	if mediaType(resp.Header) != typeJSON || !id.IsNull() && mcp.ID(id) != out.id || id.IsNull() && out.header == nil {
+	if mediaType(resp.Header) != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
 		return nil
 	}
 	detail := envelope.Object("error")
@@ -262,39 +279,39 @@ func (l *httpLink) refusal(out *outgoing, resp *http.Response) *mcp.Error {
 	if !ok {
 		return nil
 	}
-	if out.header == nil && resp.StatusCode == http.StatusBadRequest {
-		l.conn.doubted() // it may not know the session, and say so in its own way
+	if out.Header == nil && resp.StatusCode == http.StatusBadRequest {
+		l.up.Doubt() // it may not know the session, and say so in its own way
 	}
 	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 }
 
-// send posts a notification or an answer to a server's request.
-func (l *httpLink) send(ctx context.Context, body []byte) error {
+// Send posts a notification or an answer to a server's request.
+func (l *httpLink) Send(ctx context.Context, body []byte) error {
 	header := l.base
 	if s := l.state.Load(); s != nil {
 		header = s.post
 	}
 	resp, sent, err := l.do(ctx, http.MethodPost, header, body)
 	if err != nil {
-		return l.conn.server.unavailable(sent, err)
+		return unavailable(sent, err)
 	}
 	defer discard(resp)
 	l.drain(resp)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return l.conn.server.unavailable(true, &statusError{resp.StatusCode})
+		return unavailable(true, &statusError{resp.StatusCode})
 	}
 	return nil
 }
 
-func (l *httpLink) tell(ctx context.Context, body []byte) {
-	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.send(ctx, body) }) { // nobody waits for it
-		l.conn.count(Flooded, 1)
+func (l *httpLink) Tell(ctx context.Context, body []byte) {
+	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
+		l.up.Count(Flooded, 1)
 	}
 }
 
-// close ends the session.
+// Close ends the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (l *httpLink) close(ctx context.Context, polite bool) {
+func (l *httpLink) Close(ctx context.Context, polite bool) {
 	l.asides.close()
 	if s := l.state.Load(); polite && s != nil && s.id != "" {
 		if resp, _, err := l.do(ctx, http.MethodDelete, s.get, nil); err == nil {

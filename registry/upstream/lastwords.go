@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -18,8 +17,6 @@ const (
 	maxKeptLine  = 8 << 10 // bytes of a line, so that a long secret is known as one before the line is cut
 	maxShownLine = 300     // bytes of a line that is shown
 	minSecret    = 4       // bytes of a value that is looked for
-
-	wordsEvery = time.Minute // between two lines in the log on children for calls that do not open
 )
 
 // lastWords are the last lines that a child wrote to its standard error, as it wrote them. The zero value has none. It is
@@ -27,14 +24,15 @@ const (
 type lastWords struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
-	next  int // counts all that were added; the place of the next is its remainder
+	next  int               // counts all that were added; the place of the next is its remainder
+	hide  *strings.Replacer // of what the child was given in confidence; nil: there was no child
 }
 
-// forget begins anew, for another child.
-func (w *lastWords) forget() {
+// begin begins anew, for another child, of which hide replaces what it was given in confidence.
+func (w *lastWords) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.next = 0
+	w.next, w.hide = 0, hide
 }
 
 // add keeps a copy of a line, in the memory of the one that it takes the place of.
@@ -46,17 +44,25 @@ func (w *lastWords) add(line []byte) {
 	w.next++
 }
 
-// shown returns the lines for operators to read, the oldest first.
-func (w *lastWords) shown(hide *strings.Replacer) []string {
+// Shown returns the lines for operators to read, the oldest first.
+func (w *lastWords) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
 	for i := max(0, w.next-maxLastLines); i < w.next; i++ {
-		if line := readable(w.lines[i%maxLastLines], hide, maxShownLine); line != "" {
+		if line := readable(w.lines[i%maxLastLines], w.hide, maxShownLine); line != "" {
 			out = append(out, line)
 		}
 	}
 	return out
+}
+
+// readable returns what operators may read of a line that the present child wrote, in limit bytes.
+func (w *lastWords) readable(line []byte, limit int) string {
+	w.mu.Lock()
+	hide := w.hide
+	w.mu.Unlock()
+	return readable(line, hide, limit)
 }
 
 // readable returns what operators may read of a line that a child wrote: no secret that the child was given, no known form
@@ -80,7 +86,7 @@ func readable(line []byte, hide *strings.Replacer, limit int) string {
 // hider replaces the values that a child was given in confidence by the names under which it got them: every line of every
 // configured variable, and what a command line says after the name of a secret. Whether a variable is secret is not judged:
 // its name says as much as its value.
-func hider(cfg *Config) *strings.Replacer {
+func hider(env map[string]string, args []string) *strings.Replacer {
 	type secret struct{ value, name string }
 	var secrets []secret
 	note := func(name, value string) {
@@ -90,13 +96,13 @@ func hider(cfg *Config) *strings.Replacer {
 			}
 		}
 	}
-	for name, value := range cfg.Env {
+	for name, value := range env {
 		note(name, value)
 	}
-	for i, argument := range cfg.Args {
+	for i, argument := range args {
 		name, value, joined := strings.Cut(argument, "=")
-		if !joined && i+1 < len(cfg.Args) {
-			value = cfg.Args[i+1]
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
 		}
 		if strings.HasPrefix(name, "-") && secretFlag(name) {
 			note(name, value)

@@ -34,7 +34,6 @@ type legacy struct {
 
 	mu        sync.Mutex            // guards the fields below
 	level     mcp.Level             // of log messages that the server was asked for
-	listening mcp.ID                // of the one call that wants log messages, where nothing ties them to calls
 	dialogues []*dialogue           // calls whose callers can be asked, in the order in which they began
 	abandoned []abandoned           // who had such calls that the server did not answer: the last two callers, at most
 	watchers  map[string][]*watcher // by URI
@@ -70,7 +69,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
-	result, err := l.link.exchange(ctx, out)
+	result, err := l.send(ctx, out)
 	if err != nil {
 		return "", err
 	}
@@ -79,13 +78,13 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		return "", l.conn.server.protocol("initialize answered with an unknown revision")
 	}
 	l.conn.declare(result.Object("capabilities"))
-	l.link.begin(out.sessionID, revision)
-	return revision, l.link.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{}))
+	l.link.Begin(out.SessionID, revision)
+	return revision, l.conn.server.from(l.link.Send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{})))
 }
 
 func (l *legacy) request(method string, params mcp.Object) *outgoing {
 	id := l.ids.next()
-	return &outgoing{id: id, method: method, body: mcp.AppendRequest(nil, id, method, params)}
+	return &outgoing{ID: id, Method: method, Body: mcp.AppendRequest(nil, id, method, params)}
 }
 
 func (l *legacy) prepare(*item) {}
@@ -115,14 +114,14 @@ func (l *legacy) run(
 		return mcp.Object{}, err
 	}
 	id := l.ids.next()
-	if c.LogLevel > 0 && l.alone {
-		l.listen(id)
-		defer l.listen("")
-	}
 	body := make([]byte, 0, callSize(i, c.Params, ""))
-	result, err := l.exchange(ctx, &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, c.Params, ""), notify: notify, asks: asks,
-	})
+	out := &outgoing{
+		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, ""), Notify: notify, Logs: c.LogLevel > 0 && l.alone,
+	}
+	if asks != nil {
+		out.Hear, out.Ask = asks.note, func(m *mcp.Message) *mcp.Error { return asks.ask(m, false) }
+	}
+	result, err := l.exchange(ctx, out)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -182,51 +181,46 @@ func (l *legacy) take(ctx context.Context) error {
 
 func (l *legacy) give() { l.setting <- struct{}{} }
 
-// listen says which call log messages belong to; "": none.
-func (l *legacy) listen(id mcp.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.listening = id
-}
-
-// listener returns the id of the call that log messages belong to, "" when there is none.
-func (l *legacy) listener() mcp.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.listening
-}
-
 // exchange sends a request. One that the server did not run, because it forgot the session, is sent once more under a
 // new session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
-	result, err := l.link.exchange(ctx, out)
+	result, err := l.send(ctx, out)
+	if err == nil {
+		return result, nil
+	}
 	if forgotten, ok := errors.AsType[*sessionError](err); ok {
-		if err = l.reopen(ctx, forgotten.stale); err != nil {
+		if err = l.reopen(ctx, forgotten); err != nil {
 			return result, l.conn.server.unavailable(false, err)
 		}
-		if result, err = l.link.exchange(ctx, out); errors.As(err, &forgotten) {
+		if result, err = l.send(ctx, out); errors.As(err, &forgotten) {
 			err = l.conn.server.unavailable(false, err)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		l.link.tell(ctx, cancelled(out.id, mcp.Object{}))
+		l.link.Tell(ctx, cancelled(out.ID, mcp.Object{}))
 	}
 	return result, err
 }
 
-// sessions is a transport that has sessions.
-type sessions interface{ current() *session }
+// send sends a request under the present session and waits for its answer.
+func (l *legacy) send(ctx context.Context, out *outgoing) (mcp.Object, error) {
+	result, err := l.link.Exchange(ctx, out)
+	if err != nil {
+		return result, l.conn.server.from(err)
+	}
+	return result, nil
+}
 
-// reopen opens a new session in place of the stale one, unless another caller did.
-func (l *legacy) reopen(ctx context.Context, stale *session) error {
+// reopen opens a new session in place of the one that the server forgot, unless another caller did.
+func (l *legacy) reopen(ctx context.Context, forgotten *sessionError) error {
 	select {
 	case <-l.opening:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { l.opening <- struct{}{} }()
-	if link, ok := l.link.(sessions); ok && link.current() != stale {
+	if forgotten.Replaced() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
@@ -255,7 +249,7 @@ func (l *legacy) restore(ctx context.Context) error {
 		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
 	}
 	for _, out := range requests {
-		_, err := l.link.exchange(ctx, out)
+		_, err := l.send(ctx, out)
 		var answered *mcp.Error
 		if err != nil && !errors.As(err, &answered) {
 			return err
@@ -281,7 +275,7 @@ func (l *legacy) watch(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		following, cancel := context.WithCancel(ctx)
 		l.renewBy(cancel)
-		err := l.link.follow(following)
+		err := l.link.Follow(following)
 		renewed := following.Err() != nil && ctx.Err() == nil
 		cancel()
 		if renewed {
@@ -289,12 +283,12 @@ func (l *legacy) watch(ctx context.Context) error {
 		}
 		var forgotten *sessionError
 		if !errors.As(err, &forgotten) {
-			return err
+			return l.conn.server.from(err)
 		}
 		limited, cancel := context.WithTimeout(ctx, aliveLimit)
 		err = l.alive(limited)
 		cancel()
-		if link, ok := l.link.(sessions); err != nil || ok && link.current() == forgotten.stale {
+		if err != nil || !forgotten.Replaced() {
 			return err
 		}
 		if !pace.Wait(ctx, pace.Backoff(failures)) {
@@ -321,7 +315,7 @@ func (l *legacy) attended(again bool) {
 // lost. It does not wait for long: some servers answer the request for a stream with its first event. Then it returns
 // false.
 func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
-	if !l.link.streams() {
+	if !l.link.Streams() {
 		return true // all that it sends is on one stream
 	}
 	limit := time.NewTimer(streamLimit)
@@ -338,7 +332,7 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 
 func (l *legacy) close(ctx context.Context, polite bool) {
 	l.stop()
-	l.link.close(ctx, polite)
+	l.link.Close(ctx, polite)
 }
 
 // stop ends what would go on as long as the session.

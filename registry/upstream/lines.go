@@ -94,10 +94,10 @@ func (k *child) drainErrors(ctx context.Context) {
 			second, logged = time.Now(), 0
 		}
 		if text := bytes.TrimSpace(part); beginning && len(text) > 0 {
-			k.conn.said.add(text)
+			k.said.add(text)
 			if logged < maxErrors && k.logger.Enabled(ctx, slog.LevelDebug) {
 				logged++
-				k.logger.DebugContext(ctx, "child wrote to standard error", "line", readable(text, k.hide, maxErrorLine))
+				k.logger.DebugContext(ctx, "child wrote to standard error", "line", k.said.readable(text, maxErrorLine))
 			}
 		}
 		if err != nil && !within {

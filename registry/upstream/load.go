@@ -37,7 +37,7 @@ func (p *pool) size() int {
 
 // startChild starts a child that counts until it has ended.
 func (u *Upstream) startChild(ctx context.Context, c *connection) (*child, error) {
-	k, err := startChild(ctx, c, u.cfg)
+	k, err := startChild(ctx, u.cfg.program(c.said), c)
 	if err != nil {
 		return nil, err
 	}

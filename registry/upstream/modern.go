@@ -77,7 +77,7 @@ func (m *modern) header(method, name string) http.Header {
 func (m *modern) request(method string, params mcp.Object) *outgoing {
 	id := m.ids.next()
 	body := mcp.AppendRequest(nil, id, method, params.With("_meta", m.meta.JSON()))
-	return &outgoing{id: id, method: method, body: body, header: m.header(method, "")}
+	return &outgoing{ID: id, Method: method, Body: body, Header: m.header(method, "")}
 }
 
 // learn keeps what a server says of itself.
@@ -89,7 +89,7 @@ func (m *modern) learn(discovered mcp.Object) {
 
 // discover asks what the server is. ok tells whether it speaks this era's revision.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
-	result, err := m.link.exchange(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.send(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
 		return false, err
 	}
@@ -132,11 +132,11 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	id, own := m.ids.next(), m.ownFor(c)
 	body := make([]byte, 0, callSize(i, c.Params, own))
 	out := &outgoing{
-		id: id, method: i.method, body: appendCall(body, id, i, c.Params, own),
-		header: i.header, notify: notifier(c),
+		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, own),
+		Header: i.header, Notify: notifier(c),
 	}
 	if len(c.Headers) > 0 {
-		out.header = withParams(i, c.Headers, c.Params.Value("arguments"))
+		out.Header = withParams(i, c.Headers, c.Params.Value("arguments"))
 	}
 	result, err := m.exchange(ctx, out)
 	var answered *mcp.Error
@@ -152,11 +152,20 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 // stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
-	result, err := m.link.exchange(ctx, out)
-	if err != nil && ctx.Err() != nil && !m.link.streams() {
-		m.link.tell(ctx, cancelled(out.id, m.meta))
+	result, err := m.send(ctx, out)
+	if err != nil && ctx.Err() != nil && !m.link.Streams() {
+		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}
 	return result, err
+}
+
+// send sends a request and waits for its answer.
+func (m *modern) send(ctx context.Context, out *outgoing) (mcp.Object, error) {
+	result, err := m.link.Exchange(ctx, out)
+	if err != nil {
+		return result, m.conn.server.from(err)
+	}
+	return result, nil
 }
 
 func (m *modern) alive(ctx context.Context) error {
@@ -170,7 +179,7 @@ func (m *modern) alive(ctx context.Context) error {
 // watch keeps a subscription to changes of the lists open, and the transport's own stream where it has one.
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return m.link.follow(ctx) })
+	group.Go(func() error { return m.conn.server.from(m.link.Follow(ctx)) })
 	group.Go(func() error { return m.listen(ctx) })
 	return group.Wait()
 }
@@ -192,7 +201,7 @@ func (m *modern) listen(ctx context.Context) error {
 			failures = 0
 		}
 		if err != nil {
-			m.conn.doubted()
+			m.conn.Doubt()
 		}
 		if !pace.Wait(ctx, max(pace.Backoff(failures), relisten)) {
 			return ctx.Err()
@@ -213,14 +222,14 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	defer cancel()
 	m.renew.Store(&cancel)
 	out := m.listening(asked)
-	out.notify = func(_ context.Context, message *mcp.Message) {
+	out.Notify = func(_ context.Context, message *mcp.Message) {
 		if message.Method == mcp.NotifyAcknowledged {
 			acknowledged = true
 			m.conn.told.Store(honoured(asked, message.Params.Object("notifications")))
 			m.conn.changed()
 			return
 		}
-		m.conn.notified(message)
+		m.conn.Notification(message)
 	}
 	_, err = m.exchange(ctx, out)
 	return acknowledged, err
@@ -269,7 +278,7 @@ func (m *modern) watchResource(ctx context.Context, uri string, live func(), upd
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
 	out := m.listening(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
 	confirmed, refused := false, false
-	out.notify = func(_ context.Context, message *mcp.Message) {
+	out.Notify = func(_ context.Context, message *mcp.Message) {
 		switch message.Method {
 		case mcp.NotifyAcknowledged:
 			if listed(message.Params.Object("notifications"), uri) {
@@ -286,7 +295,7 @@ func (m *modern) watchResource(ctx context.Context, uri string, live func(), upd
 		}
 	}
 	_, err := m.exchange(ctx, out)
-	if renew := m.renew.Load(); renew != nil && !m.link.streams() {
+	if renew := m.renew.Load(); renew != nil && !m.link.Streams() {
 		(*renew)() // servers of the Go SDK forget all subscriptions of a child's only session when one of them ends
 	}
 	if refused {
@@ -304,4 +313,4 @@ func listed(acknowledged mcp.Object, uri string) bool {
 	})
 }
 
-func (m *modern) close(ctx context.Context, polite bool) { m.link.close(ctx, polite) }
+func (m *modern) close(ctx context.Context, polite bool) { m.link.Close(ctx, polite) }

@@ -394,8 +394,8 @@ func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[
 	})
 	d.mu.Unlock()
 	for _, body := range bodies {
-		if err := d.session.link.send(ctx, body); err != nil && !d.over() {
-			return err
+		if err := d.session.link.Send(ctx, body); err != nil && !d.over() {
+			return d.pool.server.from(err)
 		}
 	}
 	return nil

@@ -15,8 +15,9 @@ const (
 
 // pending holds the requests that wait for an answer on a connection that all share.
 type pending struct {
-	mu      sync.Mutex // guards the field below
+	mu      sync.Mutex // guards the fields below
 	waiters map[mcp.ID]*waiter
+	logs    mcp.ID // of the request that log messages belong to; "": there is none
 }
 
 // waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
@@ -24,6 +25,7 @@ type waiter struct {
 	notes  chan *mcp.Message
 	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
 	answer chan answer        // holds one
+	modern bool               // its server may end it without an answer
 }
 
 // answer is how a request ended.
@@ -36,16 +38,19 @@ func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
 // add begins to wait for the answer to a request.
 func (p *pending) add(out *outgoing) *waiter {
-	w := &waiter{answer: make(chan answer, 1)}
+	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil}
 	switch {
-	case out.asks != nil:
-		w.hear = out.asks.note // so that they come in one order with its questions
-	case out.notify != nil:
+	case out.Hear != nil:
+		w.hear = out.Hear
+	case out.Notify != nil:
 		w.notes = make(chan *mcp.Message, notesMax)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiters[out.id] = w
+	p.waiters[out.ID] = w
+	if out.Logs {
+		p.logs = out.ID
+	}
 	return w
 }
 
@@ -54,6 +59,25 @@ func (p *pending) remove(id mcp.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiters, id)
+	if p.logs == id {
+		p.logs = ""
+	}
+}
+
+// logging returns the id of the request that log messages belong to, "" when there is none.
+func (p *pending) logging() mcp.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.logs
+}
+
+// end ends a request without a result, as a modern server ends a subscription. It returns false for what is no request to
+// such a server.
+func (p *pending) end(id mcp.ID) bool {
+	p.mu.Lock()
+	w := p.waiters[id]
+	p.mu.Unlock()
+	return w != nil && w.modern && p.resolve(id, answer{err: errEnded})
 }
 
 // resolve gives an answer to who waits for it, once. It returns false when nobody does.

@@ -129,7 +129,7 @@ func newPool(
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // close ends it, in its own order
 	p := &pool{
 		control: control, server: control.conn.server, dial: dial, strays: seen, shared: cfg.Shared,
-		streams: control.link.streams(), max: maxSessions, opening: cfg.openLimit(), end: end,
+		streams: control.link.Streams(), max: maxSessions, opening: cfg.openLimit(), end: end,
 		owned:    func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
 		sessions: map[key][]*pooled{}, all: map[*pooled]struct{}{}, parked: map[string]*dialogue{}, tasks: map[string]*task{},
 	}

@@ -89,14 +89,17 @@ func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabiliti
 	return u.openOn(limited, c, link, k, capabilities)
 }
 
-func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, error) {
+// dial starts the child, or opens the way to a server over HTTP.
+func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (link transport, err error) {
 	switch {
 	case u.cfg.URL == "":
-		return u.startChild(ctx, c)
+		link, err = u.startChild(ctx, c)
 	case k == kindSSE:
-		return openSSE(ctx, c, u.cfg)
+		link, err = openSSE(ctx, u.cfg.site(), c)
+	default:
+		link, err = newHTTPLink(u.cfg.site(), c)
 	}
-	return newHTTPLink(c, u.cfg)
+	return link, c.server.from(err)
 }
 
 // openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
@@ -104,7 +107,7 @@ func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (transport, 
 func (u *Upstream) openOn(ctx context.Context, c *connection, link transport, k kind, capabilities mcp.Object) error {
 	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
 	if err != nil {
-		link.close(ctx, false)
+		link.Close(ctx, false)
 		return u.timeout(err)
 	}
 	c.peer = l
@@ -167,16 +170,16 @@ const typeSSE = "sse"
 // refused tells whether the server answered a POST in a way that only those over HTTP+SSE may mean as "use GET".
 func refused(err error) bool {
 	status, ok := errors.AsType[*statusError](err)
-	return ok && status.status >= 400 && status.status <= 499
+	return ok && status.Status >= 400 && status.Status <= 499
 }
 
 // ask asks over Streamable HTTP what the server is.
 func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, error) {
-	link, err := newHTTPLink(c, u.cfg)
+	link, err := newHTTPLink(u.cfg.site(), c)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, c.server.from(err)
 	}
-	m := newModern(c, link, u.cfg.Version, link.base)
+	m := newModern(c, link, u.cfg.Version, link.Header())
 	says, err := u.probe(ctx, m)
 	if err != nil {
 		m.close(ctx, false)
@@ -219,7 +222,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
-	link, err := u.startChild(ctx, c)
+	link, err := u.dial(ctx, c, kindUnknown)
 	if err != nil {
 		return err
 	}
@@ -231,7 +234,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 		u.became(c, m)
 		return nil
 	case u.cfg.named() == mcp.Modern:
-		link.close(ctx, false)
+		link.Close(ctx, false)
 		if err == nil {
 			err = c.server.protocol("%w", errNotModern)
 		}
@@ -244,7 +247,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 			return nil
 		}
 	default:
-		link.close(ctx, false)
+		link.Close(ctx, false)
 	}
 	switch {
 	case ctx.Err() != nil || errors.Is(err, errNoCommon):
@@ -289,7 +292,7 @@ func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	result, err := m.link.exchange(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.send(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
 		status      *statusError

@@ -79,16 +79,16 @@ func (l *legacy) leave(d *dialogue) {
 }
 
 // question gives a request of the server to the call on whose stream it came. It returns the refusal when there is none.
-func (l *legacy) question(m *mcp.Message, out *outgoing) []byte {
+func (l *legacy) question(m *mcp.Message, of *outgoing) []byte {
 	switch {
 	case l.capabilities.Len() == 0:
 		return rejection(m.ID, errUnasked)
-	case out == nil:
+	case of == nil:
 		return l.stray(m)
-	case out.asks == nil:
+	case of.Ask == nil:
 		return rejection(m.ID, errNoCall)
 	}
-	if err := out.asks.ask(m, false); err != nil {
+	if err := of.Ask(m); err != nil {
 		return rejection(m.ID, err)
 	}
 	return nil

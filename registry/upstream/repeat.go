@@ -27,7 +27,7 @@ func (c *connection) repeats(ctx context.Context, i *item, call *registry.Call, 
 	unavailable, lost := errors.AsType[*registry.UnavailableError](err)
 	switch {
 	case !lost, c.gone.Load(), call.Params.Has("requestState"),
-		errors.As(err, &refused) && refused.status < http.StatusInternalServerError,
+		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
 		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err, errCrowded), errors.Is(err, errTasks):
 		return false
 	}

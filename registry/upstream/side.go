@@ -74,11 +74,11 @@ func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp
 		return err
 	}
 	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
-	if web, ok := link.(sessions); ok && err == nil && web.current().id == "" {
+	if web, ok := link.(*httpLink); ok && err == nil && web.SessionID() == "" {
 		err = errStateless
 	}
 	if err != nil {
-		link.close(ctx, false)
+		link.Close(ctx, false)
 		return err
 	}
 	l.both = true

@@ -44,16 +44,16 @@ type sseLink struct {
 }
 
 // openSSE opens the stream and waits for the address. ctx bounds the opening only; close ends the stream.
-func openSSE(ctx context.Context, c *connection, cfg Config) (*sseLink, error) {
-	source, err := url.Parse(cfg.URL)
+func openSSE(ctx context.Context, at site, up events) (*sseLink, error) {
+	source, err := url.Parse(at.URL)
 	if err != nil {
-		return nil, c.server.unavailable(false, errors.New("url cannot be parsed"))
+		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &sseLink{
-		duplex: newDuplex(c), client: cfg.Client.Transport, source: source, base: baseHeader(cfg), asides: newAsides(),
+		duplex: newDuplex(up), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(),
 		ready: make(chan struct{}),
 	}
-	l.tellOut = l.tell
+	l.tellOut = l.Tell
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
 	defer context.AfterFunc(ctx, end)() // the opening ends with ctx, the stream does not
@@ -63,7 +63,7 @@ func openSSE(ctx context.Context, c *connection, cfg Config) (*sseLink, error) {
 		err = l.awaitEndpoint(ctx)
 	}
 	if err != nil {
-		l.close(ctx, false)
+		l.Close(ctx, false)
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -76,13 +76,13 @@ func (l *sseLink) openStream(ctx context.Context) (*http.Response, error) {
 	resp, sent, err := roundTrip(ctx, l.client, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
 	case err != nil:
-		return nil, l.conn.server.unavailable(sent, err)
+		return nil, unavailable(sent, err)
 	case resp.StatusCode != http.StatusOK:
 		discard(resp)
-		return nil, l.conn.server.unavailable(true, &statusError{resp.StatusCode})
+		return nil, unavailable(true, &statusError{resp.StatusCode})
 	case mediaType(resp.Header) != typeStream:
 		discard(resp)
-		return nil, l.conn.server.protocol("no event stream at the url")
+		return nil, protocol("no event stream at the url")
 	}
 	return resp, nil
 }
@@ -95,9 +95,9 @@ func (l *sseLink) awaitEndpoint(ctx context.Context) error {
 		return ctx.Err()
 	case <-l.gone:
 		if errors.Is(l.cause, errEndpoint) {
-			return l.conn.server.protocol("%w", l.cause)
+			return protocol("%w", l.cause)
 		}
-		return l.conn.server.unavailable(true, l.cause)
+		return unavailable(true, l.cause)
 	}
 }
 
@@ -125,7 +125,7 @@ func (l *sseLink) receive(ctx context.Context, body io.Reader) error {
 			}
 			close(l.ready)
 		case event.Type == "endpoint", l.target == nil && len(data) > 0:
-			l.conn.count(Garbage, 1)
+			l.up.Count(Garbage, 1)
 		case len(data) > 0 && (event.Type == "" || event.Type == "message"):
 			l.take(ctx, bytes.Clone(data))
 		}
@@ -157,21 +157,18 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
-func (l *sseLink) streams() bool { return false }
+func (l *sseLink) Streams() bool { return false }
 
-// begin is told of handshakes. Such a server tells changes of its list without being asked.
-func (l *sseLink) begin(string, string) { l.conn.told.Store(true) }
-
-// exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
+// Exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
 // answered it, so both are waited for at once.
-func (l *sseLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (l *sseLink) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
 	w := l.waiting.add(out)
-	defer l.waiting.remove(out.id)
+	defer l.waiting.remove(out.ID)
 	posting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	posted := make(chan error, 1)
 	var post sync.WaitGroup
-	post.Go(func() { posted <- l.send(posting, out.body) })
+	post.Go(func() { posted <- l.Send(posting, out.Body) })
 	result, err := l.await(ctx, out, w, posted)
 	// The end of the response lets its connection be used again.
 	defer time.AfterFunc(postGrace, cancel).Stop()
@@ -179,16 +176,16 @@ func (l *sseLink) exchange(ctx context.Context, out *outgoing) (mcp.Object, erro
 	return result, err
 }
 
-// send posts one message. Any status of success accepts it; what the response holds besides means nothing.
-func (l *sseLink) send(ctx context.Context, body []byte) error {
+// Send posts one message. Any status of success accepts it; what the response holds besides means nothing.
+func (l *sseLink) Send(ctx context.Context, body []byte) error {
 	select {
 	case <-l.gone:
-		return l.conn.server.unavailable(false, l.cause)
+		return unavailable(false, l.cause)
 	default:
 	}
 	resp, sent, err := roundTrip(ctx, l.client, l.target, http.MethodPost, l.base, body)
 	if err != nil {
-		return l.conn.server.unavailable(sent, err)
+		return unavailable(sent, err)
 	}
 	defer discard(resp)
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
@@ -198,19 +195,19 @@ func (l *sseLink) send(ctx context.Context, body []byte) error {
 	}
 	cause := &statusError{resp.StatusCode}
 	if resp.StatusCode < 400 {
-		return l.conn.server.protocol("%w", cause)
+		return protocol("%w", cause)
 	}
-	return l.conn.server.unavailable(resp.StatusCode >= 500, cause)
+	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-func (l *sseLink) tell(ctx context.Context, body []byte) {
-	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.send(ctx, body) }) { // nobody waits for it
-		l.conn.count(Flooded, 1)
+func (l *sseLink) Tell(ctx context.Context, body []byte) {
+	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
+		l.up.Count(Flooded, 1)
 	}
 }
 
-// close ends the stream, and with it the session.
-func (l *sseLink) close(context.Context, bool) {
+// Close ends the stream, and with it the session.
+func (l *sseLink) Close(context.Context, bool) {
 	l.lost(errGone)
 	l.end()
 	l.asides.close()

@@ -31,13 +31,12 @@ const (
 type child struct {
 	duplex
 	logger *slog.Logger
+	said   *lastWords
 	cmd    *exec.Cmd
 	stdin  input
 	stdout *os.File
 	stderr *os.File
 	queue  chan []byte
-
-	hide *strings.Replacer // of what it was given in confidence
 
 	work    sync.WaitGroup // the four goroutines that startChild starts
 	exited  chan struct{}  // closed when the process is reaped
@@ -61,21 +60,31 @@ type input interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// startChild starts the process. ctx does not end it; close does.
-func startChild(ctx context.Context, c *connection, cfg Config) (*child, error) {
+// program is what a child runs.
+type program struct {
+	Command string
+	Args    []string
+	Dir     string            // where it runs, and what a relative path in Command starts from; "": where the gateway runs
+	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
+	Said    *lastWords        // takes what it writes to standard error
+	Logger  *slog.Logger
+}
+
+// startChild starts the process. ctx does not end it; Close does.
+func startChild(ctx context.Context, of program, up events) (*child, error) {
 	// Nothing of a client's reaches this command line: it is the operator's own.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Command, cfg.Args...) //nolint:gosec // see above
-	cmd.Dir = cfg.Dir
-	cmd.Env = environment(os.Environ(), cfg.Env)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), of.Command, of.Args...) //nolint:gosec // see above
+	cmd.Dir = of.Dir
+	cmd.Env = environment(os.Environ(), of.Env)
 	cmd.SysProcAttr = ownGroup()
 	k := &child{
-		duplex: newDuplex(c), logger: cfg.Logger, cmd: cmd, queue: make(chan []byte, queueMax),
-		hide: hider(&cfg), exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
+		duplex: newDuplex(up), logger: of.Logger, said: of.Said, cmd: cmd, queue: make(chan []byte, queueMax),
+		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
-	k.tellOut = k.tell
-	c.said.forget()
+	k.tellOut = k.Tell
+	k.said.begin(hider(of.Env, of.Args))
 	if err := k.start(); err != nil {
-		return nil, c.server.unavailable(false, err)
+		return nil, unavailable(false, err)
 	}
 	k.work.Go(k.reap)
 	k.work.Go(k.write)
@@ -154,16 +163,13 @@ func (k *child) write() {
 	}
 }
 
-func (k *child) streams() bool { return false }
+func (k *child) Streams() bool { return false }
 
-// begin is told of legacy handshakes only. Such a server tells changes of its list without being asked.
-func (k *child) begin(string, string) { k.conn.told.Store(true) }
-
-// exchange queues a request and waits for its answer.
-func (k *child) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+// Exchange queues a request and waits for its answer.
+func (k *child) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
 	w := k.waiting.add(out)
-	defer k.waiting.remove(out.id)
-	if err := k.enqueue(ctx, out.body); err != nil {
+	defer k.waiting.remove(out.ID)
+	if err := k.enqueue(ctx, out.Body); err != nil {
 		return mcp.Object{}, err
 	}
 	return k.await(ctx, out, w, nil)
@@ -172,7 +178,7 @@ func (k *child) exchange(ctx context.Context, out *outgoing) (mcp.Object, error)
 func (k *child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:
-		return k.conn.server.unavailable(false, k.cause)
+		return unavailable(false, k.cause)
 	default:
 	}
 	select {
@@ -181,24 +187,24 @@ func (k *child) enqueue(ctx context.Context, body []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-k.gone:
-		return k.conn.server.unavailable(false, k.cause)
+		return unavailable(false, k.cause)
 	}
 }
 
-func (k *child) send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
+func (k *child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
-func (k *child) tell(_ context.Context, body []byte) {
+func (k *child) Tell(_ context.Context, body []byte) {
 	select {
 	case k.queue <- append(body, '\n'):
 	default:
-		k.conn.count(Flooded, 1)
+		k.up.Count(Flooded, 1)
 	}
 }
 
-// close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
+// Close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
 // reaped and nothing of it is left. ctx does not shorten it, because the steps have limits of their own.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
-func (k *child) close(_ context.Context, polite bool) {
+func (k *child) Close(_ context.Context, polite bool) {
 	_ = k.stdin.Close() // also ends a write that hangs
 	if !polite || !k.ended(eofGrace) {
 		termGroup(k.cmd.Process.Pid, k.exited)

@@ -143,7 +143,7 @@ func (d *dialogue) pass(ctx context.Context, questions []question) {
 			answer = giveTo(calls, q.message())
 		}
 		if answer != nil {
-			d.session.link.tell(ctx, answer)
+			d.session.link.Tell(ctx, answer)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
@@ -34,8 +33,8 @@ type place struct {
 func (l *httpLink) messages(body io.Reader, at *place, take func(*mcp.Message) (enough bool)) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {
-			l.conn.count(Oversized, 1)
-			return l.conn.server.protocol("%w", errTooLarge)
+			l.up.Count(Oversized, 1)
+			return protocol("%w", errTooLarge)
 		}
 		if err != nil {
 			return err
@@ -52,7 +51,7 @@ func (l *httpLink) messages(body io.Reader, at *place, take func(*mcp.Message) (
 		}
 		messages, err := l.read.messages(bytes.Clone(event.Data))
 		if err != nil {
-			return l.conn.server.protocol("read event: %w", err)
+			return protocol("read event: %w", err)
 		}
 		if slices.ContainsFunc(messages, take) {
 			return nil
@@ -80,14 +79,14 @@ func (l *httpLink) readStreams(ctx context.Context, out *outgoing, s *session, r
 			return result(answer)
 		}
 		discard(resp)
-		var broken *registry.ProtocolError
+		var broken *protocolError
 		switch {
 		case ctx.Err() != nil:
 			return mcp.Object{}, ctx.Err()
 		case errors.As(err, &broken):
 			return mcp.Object{}, err
 		case s == nil || at.id == "":
-			return mcp.Object{}, l.conn.server.unavailable(true, errors.Join(errEnded, err))
+			return mcp.Object{}, unavailable(true, errors.Join(errEnded, err))
 		}
 		if at.news {
 			idle, at.news = 0, false
@@ -114,15 +113,15 @@ func (l *httpLink) resume(ctx context.Context, s *session, at *place, idle int) 
 			return resp, nil
 		}
 		discard(resp)
-		return nil, l.conn.server.unavailable(true, &statusError{resp.StatusCode})
+		return nil, unavailable(true, &statusError{resp.StatusCode})
 	}
-	return nil, l.conn.server.unavailable(true, errEnded)
+	return nil, unavailable(true, errEnded)
 }
 
-// follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
+// Follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
 // two streams, so after each opening the list is asked for again.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-func (l *httpLink) follow(ctx context.Context) error {
+func (l *httpLink) Follow(ctx context.Context) error {
 	s := l.state.Load()
 	if s == nil {
 		return nil
@@ -132,7 +131,7 @@ func (l *httpLink) follow(ctx context.Context) error {
 		at, began := place{}, time.Now()
 		offered, err := l.listen(ctx, s, &at, again)
 		again = true
-		l.conn.told.Store(false)
+		l.up.Following(false, false)
 		var forgotten *sessionError
 		switch {
 		case ctx.Err() != nil:
@@ -144,7 +143,7 @@ func (l *httpLink) follow(ctx context.Context) error {
 		case at.news, time.Since(began) > settled:
 			failures = 0
 		}
-		l.conn.doubted()
+		l.up.Doubt()
 		if !pace.Wait(ctx, max(at.retry, pace.Backoff(failures))) {
 			return ctx.Err()
 		}
@@ -160,19 +159,13 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 	defer discard(resp)
 	switch {
 	case resp.StatusCode == http.StatusNotFound && s.id != "":
-		return true, &sessionError{s}
+		return true, &sessionError{l, s}
 	case resp.StatusCode >= 500:
 		return true, &statusError{resp.StatusCode}
 	case resp.StatusCode != http.StatusOK || mediaType(resp.Header) != typeStream:
 		return false, nil
 	}
-	l.conn.told.Store(true)
-	if again && l.conn.control == nil { // a gap in the stream of one call's session does not have every list read
-		l.conn.changed()
-	}
-	if holder := l.conn.session.Load(); holder != nil {
-		holder.attended(again)
-	}
+	l.up.Following(true, again)
 	return true, l.messages(resp.Body, at, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)
 		return false
@@ -183,11 +176,11 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
-		l.conn.count(Foreign, 1)
+		l.up.Count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, nil)
 	case l.calls.tell(m):
 	default:
-		l.conn.notified(m)
+		l.up.Notification(m)
 	}
 }

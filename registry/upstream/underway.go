@@ -17,7 +17,7 @@ type underway struct {
 
 // add makes a request known until end is called, after which its notify is not called any more.
 func (u *underway) add(ctx context.Context, out *outgoing) (end func()) {
-	if out.notify == nil {
+	if out.Notify == nil {
 		return func() {}
 	}
 	out.begin()
@@ -26,10 +26,10 @@ func (u *underway) add(ctx context.Context, out *outgoing) (end func()) {
 	if u.all == nil {
 		u.all = map[mcp.ID]func(*mcp.Message){}
 	}
-	u.all[out.id] = func(m *mcp.Message) { out.deliver(ctx, m) }
+	u.all[out.ID] = func(m *mcp.Message) { out.deliver(ctx, m) }
 	return func() {
 		u.mu.Lock()
-		delete(u.all, out.id)
+		delete(u.all, out.ID)
 		u.mu.Unlock()
 		out.finish()
 	}

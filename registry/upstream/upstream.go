@@ -79,12 +79,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// wordsEvery is the least time between two lines in the log on children for calls that do not open.
+const wordsEvery = time.Minute
+
 // openLimit returns how long the handshake of one connection may take.
 func (c *Config) openLimit() time.Duration {
 	if c.URL != "" {
 		return handshakeLimit
 	}
 	return cmp.Or(c.StartTimeout, startLimit)
+}
+
+// site says where a server over HTTP is.
+func (c *Config) site() site {
+	return site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version}
+}
+
+// program says what a child runs; said takes what it writes to standard error.
+func (c *Config) program(said *lastWords) program {
+	return program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Said: said, Logger: c.Logger}
 }
 
 // named returns the era of the revision that the operator named, 0 when the server's is to be found out.
@@ -255,7 +268,7 @@ func (u *Upstream) down(err error) {
 // lastSaid returns the last lines that the last child wrote to standard error, nil for a server that is no child.
 func (u *Upstream) lastSaid() []string {
 	if said := u.said.Load(); said != nil {
-		return said.shown(hider(&u.cfg))
+		return said.Shown()
 	}
 	return nil
 }
@@ -274,7 +287,7 @@ func (u *Upstream) tellWords(ctx context.Context, c *connection, err error) {
 	u.mu.Unlock()
 	if !soon {
 		u.cfg.Logger.WarnContext(ctx, "no child for calls", slog.String("problem", problem(err)),
-			slog.String("stderr", strings.Join(c.said.shown(hider(&u.cfg)), " | ")))
+			slog.String("stderr", strings.Join(c.said.Shown(), " | ")))
 	}
 }
 

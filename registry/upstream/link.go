@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// transport carries messages to one server, under either era. It is safe for concurrent use.
+type transport interface {
+	// Exchange sends a request and waits for its answer. Errors are *mcp.Error for an error that the server answered,
+	// *unavailableError, *protocolError, *sessionError or what ctx ended with.
+	Exchange(ctx context.Context, out *outgoing) (mcp.Object, error)
+	// Send sends a notification, or the answer to a question, and waits until it is accepted.
+	Send(ctx context.Context, body []byte) error
+	// Tell does the same in the background, or not at all when too many messages wait already.
+	Tell(ctx context.Context, body []byte)
+	// Begin tells what a legacy handshake agreed on; all later messages belong to it.
+	Begin(sessionID, revision string)
+	// Follow receives what the server sends on its own until ctx ends or the connection is lost; nil when it cannot.
+	Follow(ctx context.Context) error
+	// Streams tells whether each exchange has a stream of its own: then what a server sends on it belongs to that request,
+	// and the end of the stream tells a modern server that the request was given up.
+	Streams() bool
+	// Close ends the connection and waits for all that belongs to it; polite says good-bye.
+	Close(ctx context.Context, polite bool)
+}
+
+var (
+	_ transport = (*httpLink)(nil)
+	_ transport = (*sseLink)(nil)
+	_ transport = (*child)(nil)
+)
+
+// events is what a transport tells whoever uses it: what a server sends that answers no request, and what became of the
+// connection. Its methods are called from any goroutine and do not wait.
+type events interface {
+	// Question takes a request of the server. It returns the answer when there is one at once, nil when it follows through
+	// Send. of is the request on whose stream the question came; nil: it came on none.
+	Question(m *mcp.Message, of *outgoing) (answer []byte)
+	// Notification takes a notification that does not say which request it belongs to.
+	Notification(m *mcp.Message)
+	// Following tells whether what the server sends on its own arrives from now on. again: it did before, and something may
+	// have been missed in between.
+	Following(open, again bool)
+	// Doubt tells that the connection may be lost, which a proof of life would show.
+	Doubt()
+	// Count counts n things that no server should send.
+	Count(kind Anomaly, n int)
+}
+
+// outgoing is one request on its way.
+type outgoing struct {
+	ID     mcp.ID
+	Method string
+	Body   []byte      // the whole message; shared with the transport until Exchange returns
+	Header http.Header // of a request to a modern server, which says all about itself; nil: those of the session. Shared: do not modify
+
+	Notify func(context.Context, *mcp.Message) // nil: notifications that belong to the request are dropped
+	Hear   func(*mcp.Message)                  // takes notifications at once, so that they come in one order with questions; nil: Notify does
+	Ask    func(*mcp.Message) *mcp.Error       // takes the questions that belong to the request, or says why not; nil: there are none
+	Logs   bool                                // log messages are this request's where nothing says whose they are
+
+	SessionID string // set by Exchange when the answer opened a session
+
+	telling  sync.Mutex // held while Notify runs; guards the field below
+	finished bool
+}
+
+// deliver hands on a notification that belongs to the request, one after the other and none after finish.
+func (o *outgoing) deliver(ctx context.Context, m *mcp.Message) {
+	if o.Notify == nil {
+		return
+	}
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	if !o.finished {
+		o.Notify(ctx, m)
+	}
+}
+
+// begin hands on notifications again: a request is sent once more when its session was forgotten.
+func (o *outgoing) begin() {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.finished = false
+}
+
+// finish waits for a notification that is being handed on, and hands on no other.
+func (o *outgoing) finish() {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.finished = true
+}
+
+// owns tells whether the notification belongs to this request: by its progress token or its subscription.
+func (o *outgoing) owns(m *mcp.Message) bool { return owner(m) == o.ID }
+
+// owner returns the id of the request that a notification belongs to, "" when it belongs to none.
+func owner(m *mcp.Message) mcp.ID {
+	if m.Method == mcp.NotifyProgress {
+		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
+	}
+	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
+}

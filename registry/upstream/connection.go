@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // connection is one peer from its handshake to its loss. Offers hold on to the connection they were listed on, so a
@@ -28,20 +29,20 @@ type connection struct {
 	refusals chan struct{} // a tool was refused to ask
 	news     atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
 
-	said      *lastWords    // of its child, or of the last one where it took more than one; empty for what is no child
-	strays    *strays       // of the server, in a session of a pool
-	control   *connection   // reads the lists for this session of a pool; nil: this connection reads its own
-	heard     atomic.Uint32 // the topics of which the server told on this connection
-	overheard atomic.Uint32 // the topics of which it told in a session of the pool
+	said      *wire.LastWords // of its child, or of the last one where it took more than one; empty for what is no child
+	strays    *strays         // of the server, in a session of a pool
+	control   *connection     // reads the lists for this session of a pool; nil: this connection reads its own
+	heard     atomic.Uint32   // the topics of which the server told on this connection
+	overheard atomic.Uint32   // the topics of which it told in a session of the pool
 
 	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
 
-var _ events = (*connection)(nil)
+var _ wire.Events = (*connection)(nil)
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, said: &lastWords{}, strays: &strays{},
+		server: fault(server), count: count, said: &wire.LastWords{}, strays: &strays{},
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }
@@ -81,7 +82,7 @@ func signal(channel chan<- struct{}) {
 // call serves one call. Errors are of the kinds that errors.go names.
 func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
-		return mcp.Object{}, c.server.unavailable(false, errGone)
+		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
 	}
 	result, err := c.run(ctx, i, call)
 	if err != nil && c.repeats(ctx, i, call, err) {
@@ -125,7 +126,7 @@ func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
 
 // Question takes a request of the server. It returns the answer when there is one at once, nil when it follows. of is
 // the request on whose stream it came; nil: it came on none.
-func (c *connection) Question(m *mcp.Message, of *outgoing) []byte {
+func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	if m.Method == mcp.MethodPing {
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
 	}

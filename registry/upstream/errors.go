@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Errors of calls: a *registry.UnavailableError or a *registry.ProtocolError, an *mcp.Error that the upstream answered,
@@ -33,10 +34,10 @@ func (f fault) protocol(format string, args ...any) error {
 
 // from brings the errors of transports into the words of the catalogue. Others stay as they are.
 func (f fault) from(err error) error {
-	if lost, ok := errors.AsType[*unavailableError](err); ok {
+	if lost, ok := errors.AsType[*wire.UnavailableError](err); ok {
 		return f.unavailable(lost.Sent, lost.Err)
 	}
-	if broken, ok := errors.AsType[*protocolError](err); ok {
+	if broken, ok := errors.AsType[*wire.ProtocolError](err); ok {
 		return &registry.ProtocolError{Server: string(f), Err: broken.Err}
 	}
 	return err

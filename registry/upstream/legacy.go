@@ -11,13 +11,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // legacy is a session with a server of 2024-11-05 … 2025-11-25, which a handshake opens.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
 	conn         *connection
-	link         transport
+	link         wire.Link
 	ids          counter
 	version      string        // of the gateway
 	revision     string        // that a handshake asks for; the server may answer with another one of the era
@@ -41,7 +42,7 @@ type legacy struct {
 }
 
 // openLegacy does the handshake and declares the capabilities.
-func openLegacy(ctx context.Context, c *connection, link transport, cfg *Config, capabilities mcp.Object) (*legacy, error) {
+func openLegacy(ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object) (*legacy, error) {
 	l := &legacy{
 		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
 		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
@@ -82,9 +83,9 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	return revision, l.conn.server.from(l.link.Send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{})))
 }
 
-func (l *legacy) request(method string, params mcp.Object) *outgoing {
+func (l *legacy) request(method string, params mcp.Object) *wire.Request {
 	id := l.ids.next()
-	return &outgoing{ID: id, Method: method, Body: mcp.AppendRequest(nil, id, method, params)}
+	return &wire.Request{ID: id, Method: method, Body: mcp.AppendRequest(nil, id, method, params)}
 }
 
 func (l *legacy) prepare(*item) {}
@@ -115,7 +116,7 @@ func (l *legacy) run(
 	}
 	id := l.ids.next()
 	body := make([]byte, 0, callSize(i, c.Params, ""))
-	out := &outgoing{
+	out := &wire.Request{
 		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, ""), Notify: notify, Logs: c.LogLevel > 0 && l.alone,
 	}
 	if asks != nil {
@@ -165,7 +166,7 @@ func (l *legacy) says(level mcp.Level) bool {
 	return l.level > 0 && l.level <= level
 }
 
-func (l *legacy) setLevel(level mcp.Level) *outgoing {
+func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 	return l.request(mcp.MethodSetLevel, mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
 }
 
@@ -184,12 +185,12 @@ func (l *legacy) give() { l.setting <- struct{}{} }
 // exchange sends a request. One that the server did not run, because it forgot the session, is sent once more under a
 // new session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (l *legacy) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.send(ctx, out)
 	if err == nil {
 		return result, nil
 	}
-	if forgotten, ok := errors.AsType[*sessionError](err); ok {
+	if forgotten, ok := errors.AsType[*wire.SessionError](err); ok {
 		if err = l.reopen(ctx, forgotten); err != nil {
 			return result, l.conn.server.unavailable(false, err)
 		}
@@ -204,7 +205,7 @@ func (l *legacy) exchange(ctx context.Context, out *outgoing) (mcp.Object, error
 }
 
 // send sends a request under the present session and waits for its answer.
-func (l *legacy) send(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (l *legacy) send(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.link.Exchange(ctx, out)
 	if err != nil {
 		return result, l.conn.server.from(err)
@@ -213,7 +214,7 @@ func (l *legacy) send(ctx context.Context, out *outgoing) (mcp.Object, error) {
 }
 
 // reopen opens a new session in place of the one that the server forgot, unless another caller did.
-func (l *legacy) reopen(ctx context.Context, forgotten *sessionError) error {
+func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error {
 	select {
 	case <-l.opening:
 	case <-ctx.Done():
@@ -241,7 +242,7 @@ func (l *legacy) restore(ctx context.Context) error {
 	if renew != nil {
 		renew()
 	}
-	var requests []*outgoing
+	var requests []*wire.Request
 	if level > 0 {
 		requests = append(requests, l.setLevel(level))
 	}
@@ -281,7 +282,7 @@ func (l *legacy) watch(ctx context.Context) error {
 		if renewed {
 			continue
 		}
-		var forgotten *sessionError
+		var forgotten *wire.SessionError
 		if !errors.As(err, &forgotten) {
 			return l.conn.server.from(err)
 		}

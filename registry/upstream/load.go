@@ -1,6 +1,10 @@
 package upstream
 
-import "context"
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
+)
 
 // Load is what an upstream costs at the moment.
 type Load struct {
@@ -36,15 +40,13 @@ func (p *pool) size() int {
 }
 
 // startChild starts a child that counts until it has ended.
-func (u *Upstream) startChild(ctx context.Context, c *connection) (*child, error) {
-	k, err := startChild(ctx, u.cfg.program(c.said), c)
-	if err != nil {
-		return nil, err
-	}
+func (u *Upstream) startChild(ctx context.Context, c *connection) (*wire.Child, error) {
+	of := u.cfg.program(c.said)
+	of.Ended = func() { u.children.Add(-1) }
 	u.children.Add(1)
-	k.work.Go(func() {
-		<-k.exited
+	k, err := wire.Start(ctx, of, c)
+	if err != nil {
 		u.children.Add(-1)
-	})
-	return k, nil
+	}
+	return k, err
 }

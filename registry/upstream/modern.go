@@ -14,13 +14,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // modern is a server of 2026-07-28: every request carries its own metadata.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 type modern struct {
 	conn *connection
-	link transport
+	link wire.Link
 	ids  counter
 	meta mcp.Object // the reserved members of _meta
 	own  string     // the same as text, without braces
@@ -30,7 +31,7 @@ type modern struct {
 	renew atomic.Pointer[context.CancelFunc] // ends the present subscription to changes of the lists, for another; nil: there is none
 }
 
-func newModern(c *connection, link transport, version string, base http.Header) *modern {
+func newModern(c *connection, link wire.Link, version string, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
 		mcp.Member{Name: mcp.MetaClientInfo, Value: clientInfo(version)},
@@ -74,10 +75,10 @@ func (m *modern) header(method, name string) http.Header {
 	return header
 }
 
-func (m *modern) request(method string, params mcp.Object) *outgoing {
+func (m *modern) request(method string, params mcp.Object) *wire.Request {
 	id := m.ids.next()
 	body := mcp.AppendRequest(nil, id, method, params.With("_meta", m.meta.JSON()))
-	return &outgoing{ID: id, Method: method, Body: body, Header: m.header(method, "")}
+	return &wire.Request{ID: id, Method: method, Body: body, Header: m.header(method, "")}
 }
 
 // learn keeps what a server says of itself.
@@ -131,7 +132,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	}
 	id, own := m.ids.next(), m.ownFor(c)
 	body := make([]byte, 0, callSize(i, c.Params, own))
-	out := &outgoing{
+	out := &wire.Request{
 		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, own),
 		Header: i.header, Notify: notifier(c),
 	}
@@ -151,7 +152,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 // exchange sends a request. When its caller leaves, the server is told: over HTTP by the end of the connection, over
 // stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
-func (m *modern) exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.send(ctx, out)
 	if err != nil && ctx.Err() != nil && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
@@ -160,7 +161,7 @@ func (m *modern) exchange(ctx context.Context, out *outgoing) (mcp.Object, error
 }
 
 // send sends a request and waits for its answer.
-func (m *modern) send(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (m *modern) send(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.link.Exchange(ctx, out)
 	if err != nil {
 		return result, m.conn.server.from(err)
@@ -267,7 +268,7 @@ func honoured(asked, acknowledged mcp.Object) bool {
 	return true
 }
 
-func (m *modern) listening(filter mcp.Object) *outgoing {
+func (m *modern) listening(filter mcp.Object) *wire.Request {
 	return m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of calls whose callers can be asked.
@@ -35,7 +36,7 @@ type dialogue struct {
 	cancel  context.CancelFunc // ends the exchange
 	held    bool               // the call's place is kept; only the present round touches this
 	news    chan struct{}      // a question came
-	notes   chan *mcp.Message  // for the present round, or the next one
+	notes   wire.Notes         // for the present round, or the next one
 	done    chan struct{}      // closed when the exchange ended, after the next two were set
 	result  mcp.Object
 	err     error
@@ -72,7 +73,7 @@ func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (
 	}
 	d := &dialogue{
 		pool: p, session: s.session(), owner: p.ownerOf(c), cancel: cancel,
-		news: make(chan struct{}, 1), notes: make(chan *mcp.Message, notesMax), done: make(chan struct{}),
+		news: make(chan struct{}, 1), notes: wire.NewNotes(), done: make(chan struct{}),
 		seen: map[mcp.ID]bool{},
 	}
 	d.attach(c)
@@ -86,7 +87,7 @@ func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (
 		cancel()
 		d.session.leave(d)
 		p.release(s)
-		return mcp.Object{}, p.server.unavailable(false, errGone)
+		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
 	return d.round(ctx, c)
 }
@@ -105,7 +106,7 @@ func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		d.err = d.pool.server.unavailable(true, errLong)
 	case ctx.Err() != nil: // its own, and not that of any caller
-		d.err = d.pool.server.unavailable(true, errGone)
+		d.err = d.pool.server.unavailable(true, wire.ErrGone)
 	}
 	d.session.leave(d)
 	left, release := d.finish(len(d.session.openCalls()) > 0)
@@ -135,7 +136,7 @@ func (d *dialogue) finish(beside bool) (left []question, release func()) {
 
 // note gives a notification to the present round. Without one it waits for the next. It never waits itself.
 func (d *dialogue) note(m *mcp.Message) {
-	if !d.keeps(m) || !keep(d.notes, m) {
+	if !d.keeps(m) || !d.notes.Keep(m) {
 		d.pool.control.conn.count(Flooded, 1)
 	}
 }
@@ -147,7 +148,7 @@ func (d *dialogue) keeps(m *mcp.Message) bool {
 	if d.attached {
 		return true
 	}
-	d.kept += weight(m.Params)
+	d.kept += wire.Weight(m.Params)
 	return d.kept <= keptMax
 }
 
@@ -167,7 +168,7 @@ func (d *dialogue) ask(m *mcp.Message, stray bool) *mcp.Error {
 	case len(d.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
-	size := weight(params)
+	size := wire.Weight(params)
 	for _, q := range d.open {
 		size += len(q.request)
 	}

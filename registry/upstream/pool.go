@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of sessions.
@@ -110,7 +111,7 @@ func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
 // borrow returns the connection on which a tenant's resources are watched; release gives it back.
 func (u *Upstream) borrow(ctx context.Context, tenantID string) (c *connection, release func(), err error) {
 	if c = u.control.Load(); c == nil {
-		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
+		return nil, nil, fault(u.cfg.Name).unavailable(false, wire.ErrGone)
 	}
 	p := c.pool
 	if p == nil || p.shared || p.lent != nil {

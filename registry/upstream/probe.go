@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of probes.
@@ -90,21 +91,21 @@ func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabiliti
 }
 
 // dial starts the child, or opens the way to a server over HTTP.
-func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (link transport, err error) {
+func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (link wire.Link, err error) {
 	switch {
 	case u.cfg.URL == "":
 		link, err = u.startChild(ctx, c)
 	case k == kindSSE:
-		link, err = openSSE(ctx, u.cfg.site(), c)
+		link, err = wire.OpenSSE(ctx, u.cfg.site(), c)
 	default:
-		link, err = newHTTPLink(u.cfg.site(), c)
+		link, err = wire.NewHTTP(u.cfg.site(), c)
 	}
 	return link, c.server.from(err)
 }
 
 // openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
 // does not.
-func (u *Upstream) openOn(ctx context.Context, c *connection, link transport, k kind, capabilities mcp.Object) error {
+func (u *Upstream) openOn(ctx context.Context, c *connection, link wire.Link, k kind, capabilities mcp.Object) error {
 	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
 	if err != nil {
 		link.Close(ctx, false)
@@ -169,13 +170,13 @@ const typeSSE = "sse"
 
 // refused tells whether the server answered a POST in a way that only those over HTTP+SSE may mean as "use GET".
 func refused(err error) bool {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*wire.StatusError](err)
 	return ok && status.Status >= 400 && status.Status <= 499
 }
 
 // ask asks over Streamable HTTP what the server is.
 func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, error) {
-	link, err := newHTTPLink(u.cfg.site(), c)
+	link, err := wire.NewHTTP(u.cfg.site(), c)
 	if err != nil {
 		return 0, nil, c.server.from(err)
 	}
@@ -295,7 +296,7 @@ func (u *Upstream) probe(ctx context.Context, m *modern) (verdict, error) {
 	result, err := m.send(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
-		status      *statusError
+		status      *wire.StatusError
 		unavailable *registry.UnavailableError
 	)
 	switch {

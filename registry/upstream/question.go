@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // question is a request of the server that waits for an answer.
@@ -79,7 +80,7 @@ func (l *legacy) leave(d *dialogue) {
 }
 
 // question gives a request of the server to the call on whose stream it came. It returns the refusal when there is none.
-func (l *legacy) question(m *mcp.Message, of *outgoing) []byte {
+func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
 	switch {
 	case l.capabilities.Len() == 0:
 		return rejection(m.ID, errUnasked)

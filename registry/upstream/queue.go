@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
+
 	"context"
 	"errors"
 	"slices"
@@ -30,7 +32,7 @@ func (p *pool) acquire(ctx context.Context, k key, u use) (*pooled, error) {
 	p.mu.Lock()
 	if p.ended {
 		p.mu.Unlock()
-		return nil, p.server.unavailable(false, errGone)
+		return nil, p.server.unavailable(false, wire.ErrGone)
 	}
 	if s := p.admit(k, u); s != nil {
 		p.mu.Unlock()
@@ -51,7 +53,7 @@ func (p *pool) wait(ctx context.Context, t *ticket) (*pooled, error) {
 		select {
 		case <-t.served:
 			if t.session == nil {
-				return nil, p.server.unavailable(false, errGone)
+				return nil, p.server.unavailable(false, wire.ErrGone)
 			}
 			return p.ready(ctx, t.session, t.use)
 		case <-again.C:

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // repeatAfter is how long a lost call waits before it is made once more.
@@ -20,8 +21,8 @@ const repeatAfter = 100 * time.Millisecond
 // asked its user something does not ask twice.
 func (c *connection) repeats(ctx context.Context, i *item, call *registry.Call, err error) bool {
 	var (
-		refused  *statusError
-		unknown  *sessionError
+		refused  *wire.StatusError
+		unknown  *wire.SessionError
 		answered *mcp.Error
 	)
 	unavailable, lost := errors.AsType[*registry.UnavailableError](err)

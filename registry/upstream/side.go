@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // side is the older side of a modern server that speaks both eras: sessions beside its control connection.
@@ -74,7 +75,7 @@ func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp
 		return err
 	}
 	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
-	if web, ok := link.(*httpLink); ok && err == nil && web.SessionID() == "" {
+	if web, ok := link.(*wire.HTTP); ok && err == nil && web.SessionID() == "" {
 		err = errStateless
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of subscriptions to resources.
@@ -15,6 +16,7 @@ const (
 	maxWatches = 1000             // of one upstream at once, one tenant half of them
 	liveLimit  = 10 * time.Second // until the server has confirmed one
 	maxURI     = 8 << 10          // bytes of the URI in a notification
+	lasted     = 10 * time.Second // after which the end of one is no failure
 )
 
 var (
@@ -86,7 +88,7 @@ func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watc
 	w = t.byKey[key]
 	switch {
 	case t.ended:
-		return nil, nil, fault(u.cfg.Name).unavailable(false, errGone)
+		return nil, nil, fault(u.cfg.Name).unavailable(false, wire.ErrGone)
 	case w == nil && !t.room(key.tenantID):
 		return nil, nil, fault(u.cfg.Name).unavailable(false, errWatches)
 	case w == nil || w.ending:
@@ -171,7 +173,7 @@ func (u *Upstream) keep(ctx context.Context, w *watch) {
 		if !u.watches.lost(ctx, w, err) {
 			return
 		}
-		if time.Since(began) >= settled {
+		if time.Since(began) >= lasted {
 			failures = 0
 		}
 		if !pause(ctx, pace.Backoff(failures), arrival, w.hurry) {
@@ -216,7 +218,7 @@ func (u *Upstream) attempt(ctx context.Context, w *watch) error {
 	case limited.Err() != nil:
 		return server.unavailable(true, errUnconfirmed)
 	case err == nil:
-		return server.unavailable(true, errEnded)
+		return server.unavailable(true, wire.ErrEnded)
 	}
 	return server.settle(ctx, err)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Config of one upstream. Exactly one of Command and URL is set.
@@ -91,29 +92,33 @@ func (c *Config) openLimit() time.Duration {
 }
 
 // site says where a server over HTTP is.
-func (c *Config) site() site {
-	return site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version}
+func (c *Config) site() wire.Site {
+	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version}
 }
 
 // program says what a child runs; said takes what it writes to standard error.
-func (c *Config) program(said *lastWords) program {
-	return program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Said: said, Logger: c.Logger}
+func (c *Config) program(said *wire.LastWords) wire.Program {
+	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Said: said, Logger: c.Logger}
 }
 
 // named returns the era of the revision that the operator named, 0 when the server's is to be found out.
 func (c *Config) named() mcp.Era { return mcp.EraOf(c.Revision) }
 
 // Anomaly is a kind of thing that no server should send. Its text is a metric label.
-type Anomaly string
+type Anomaly = wire.Anomaly
 
 // The anomalies.
 const (
-	Mended    Anomaly = "mended"    // bytes that are no UTF-8, or lone surrogates, replaced by U+FFFD
-	Garbage   Anomaly = "garbage"   // a line or message that is none
-	Foreign   Anomaly = "foreign"   // an answer to nothing that waits for one
-	Oversized Anomaly = "oversized" // a message over the limit
-	Flooded   Anomaly = "flooded"   // a notification or request beyond what is taken at once
+	Mended    = wire.Mended
+	Garbage   = wire.Garbage
+	Foreign   = wire.Foreign
+	Oversized = wire.Oversized
+	Flooded   = wire.Flooded
 )
+
+// CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
+// or not at its path.
+func CheckCommand(command, dir string) error { return wire.CheckCommand(command, dir) }
 
 // Status is how an upstream is.
 type Status struct {
@@ -140,7 +145,7 @@ type Upstream struct {
 	control atomic.Pointer[connection] // the present one; nil while there is none
 
 	// said is what the child of the last control connection wrote to standard error; nil before the first connection.
-	said atomic.Pointer[lastWords]
+	said atomic.Pointer[wire.LastWords]
 
 	children atomic.Int64 // that have not ended
 

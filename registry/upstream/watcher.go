@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // watcher waits for changes of one resource of a session.
@@ -28,7 +29,7 @@ func (l *legacy) watchResource(ctx context.Context, uri string, live func(), upd
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.ended:
-		return l.conn.server.unavailable(true, errGone)
+		return l.conn.server.unavailable(true, wire.ErrGone)
 	}
 }
 
@@ -73,7 +74,7 @@ func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
 }
 
 // about returns a request about a resource.
-func (l *legacy) about(method, uri string) *outgoing {
+func (l *legacy) about(method, uri string) *wire.Request {
 	return l.request(method, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
 }
 

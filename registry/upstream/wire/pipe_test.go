@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			theirs, ours := net.Pipe()
 			_ = theirs.Close() // in memory, where that cannot fail
-			k := &child{
+			k := &Child{
 				duplex: newDuplex(&notebook{}), stdin: ours, queue: make(chan []byte, queueMax),
 				exited: make(chan struct{}),
 			}
@@ -28,7 +28,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			if ends {
 				close(k.exited)
 				synctest.Wait()
-				k.lost(errGone) // reap's word
+				k.lost(ErrGone) // reap's word
 			}
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
@@ -37,7 +37,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			default:
 				t.Fatalf("ends %v: not lost", ends)
 			}
-			if got := errors.Is(k.cause, errGone); got != ends {
+			if got := errors.Is(k.cause, ErrGone); got != ends {
 				t.Errorf("ends %v: lost because %v", ends, k.cause)
 			}
 		})

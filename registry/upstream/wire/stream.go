@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -30,11 +30,11 @@ type place struct {
 
 // messages reads the messages of a stream until take has enough, and tells how far it came. The error is nil when the
 // stream just ended.
-func (l *httpLink) messages(body io.Reader, at *place, take func(*mcp.Message) (enough bool)) error {
+func (l *HTTP) messages(body io.Reader, at *place, take func(*mcp.Message) (enough bool)) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.up.Count(Oversized, 1)
-			return protocol("%w", errTooLarge)
+			return protocol("%w", ErrTooLarge)
 		}
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (l *httpLink) messages(body io.Reader, at *place, take func(*mcp.Message) (
 // readStreams reads the answer from an event stream. A legacy server may end the stream before the answer; then the
 // rest is asked for, from the last event on.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
-func (l *httpLink) readStreams(ctx context.Context, out *outgoing, s *session, resp *http.Response) (mcp.Object, error) {
+func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *http.Response) (mcp.Object, error) {
 	var (
 		at     place
 		answer *mcp.Message
@@ -79,14 +79,14 @@ func (l *httpLink) readStreams(ctx context.Context, out *outgoing, s *session, r
 			return result(answer)
 		}
 		discard(resp)
-		var broken *protocolError
+		var broken *ProtocolError
 		switch {
 		case ctx.Err() != nil:
 			return mcp.Object{}, ctx.Err()
 		case errors.As(err, &broken):
 			return mcp.Object{}, err
 		case s == nil || at.id == "":
-			return mcp.Object{}, unavailable(true, errors.Join(errEnded, err))
+			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
 		}
 		if at.news {
 			idle, at.news = 0, false
@@ -98,7 +98,7 @@ func (l *httpLink) readStreams(ctx context.Context, out *outgoing, s *session, r
 }
 
 // resume opens a broken stream again, behind the last event that came.
-func (l *httpLink) resume(ctx context.Context, s *session, at *place, idle int) (*http.Response, error) {
+func (l *HTTP) resume(ctx context.Context, s *session, at *place, idle int) (*http.Response, error) {
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
 	for ; idle < resumeMax; idle++ {
@@ -113,15 +113,15 @@ func (l *httpLink) resume(ctx context.Context, s *session, at *place, idle int) 
 			return resp, nil
 		}
 		discard(resp)
-		return nil, unavailable(true, &statusError{resp.StatusCode})
+		return nil, unavailable(true, &StatusError{resp.StatusCode})
 	}
-	return nil, unavailable(true, errEnded)
+	return nil, unavailable(true, ErrEnded)
 }
 
 // Follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
 // two streams, so after each opening the list is asked for again.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-func (l *httpLink) Follow(ctx context.Context) error {
+func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()
 	if s == nil {
 		return nil
@@ -132,7 +132,7 @@ func (l *httpLink) Follow(ctx context.Context) error {
 		offered, err := l.listen(ctx, s, &at, again)
 		again = true
 		l.up.Following(false, false)
-		var forgotten *sessionError
+		var forgotten *SessionError
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -151,7 +151,7 @@ func (l *httpLink) Follow(ctx context.Context) error {
 }
 
 // listen opens one stream and reads it until it ends. offered is false for a server that has none.
-func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool) (offered bool, err error) {
+func (l *HTTP) listen(ctx context.Context, s *session, at *place, again bool) (offered bool, err error) {
 	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
 	if err != nil {
 		return true, err
@@ -159,9 +159,9 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 	defer discard(resp)
 	switch {
 	case resp.StatusCode == http.StatusNotFound && s.id != "":
-		return true, &sessionError{l, s}
+		return true, &SessionError{l, s}
 	case resp.StatusCode >= 500:
-		return true, &statusError{resp.StatusCode}
+		return true, &StatusError{resp.StatusCode}
 	case resp.StatusCode != http.StatusOK || mediaType(resp.Header) != typeStream:
 		return false, nil
 	}
@@ -173,7 +173,7 @@ func (l *httpLink) listen(ctx context.Context, s *session, at *place, again bool
 }
 
 // receiveUnasked takes a message that came on no request's stream.
-func (l *httpLink) receiveUnasked(ctx context.Context, m *mcp.Message) {
+func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
 		l.up.Count(Foreign, 1)

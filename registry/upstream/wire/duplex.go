@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // duplex is what transports share on which everything that the server says comes in one stream: who waits for which
 // answer, and the loss of the connection. It is safe for concurrent use.
 type duplex struct {
-	up      events
+	up      Events
 	read    reader
 	waiting pending
 	tellOut func(context.Context, []byte) // sends an answer in the background
@@ -23,7 +23,7 @@ type duplex struct {
 	cause error
 }
 
-func newDuplex(up events) duplex {
+func newDuplex(up Events) duplex {
 	return duplex{up: up, read: reader{up.Count}, waiting: newPending(), gone: make(chan struct{})}
 }
 
@@ -36,7 +36,7 @@ func (d *duplex) lost(cause error) {
 }
 
 // await waits for the answer to a request that is on its way. failed may tell that it did not get there; nil: it will.
-func (d *duplex) await(ctx context.Context, out *outgoing, w *waiter, failed <-chan error) (mcp.Object, error) {
+func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
 	for {
 		select {
 		case m := <-w.notes:
@@ -62,7 +62,7 @@ func (d *duplex) await(ctx context.Context, out *outgoing, w *waiter, failed <-c
 }
 
 // finish delivers the notifications that came before the answer, then the answer.
-func (d *duplex) finish(ctx context.Context, out *outgoing, w *waiter, a answer) (mcp.Object, error) {
+func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
 	for {
 		select {
 		case m := <-w.notes:
@@ -97,7 +97,7 @@ func (d *duplex) Follow(ctx context.Context) error {
 func (d *duplex) oversized() {
 	d.up.Count(Oversized, 1)
 	if id, one := d.waiting.only(); one {
-		d.waiting.resolve(id, answer{err: errTooLarge})
+		d.waiting.resolve(id, answer{err: ErrTooLarge})
 	}
 }
 

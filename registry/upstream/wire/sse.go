@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -27,10 +27,10 @@ var (
 	errStreamDone = errors.New("event stream ended")
 )
 
-// sseLink is HTTP+SSE: one event stream brings everything that the server says, and its first event tells where
+// SSE is HTTP+SSE: one event stream brings everything that the server says, and its first event tells where
 // messages are posted to. The session is the stream; it cannot be resumed. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
-type sseLink struct {
+type SSE struct {
 	duplex
 	client http.RoundTripper // and not the client around it: no redirects, no cookies
 	source *url.URL          // of the stream
@@ -43,13 +43,13 @@ type sseLink struct {
 	target *url.URL           // where messages go
 }
 
-// openSSE opens the stream and waits for the address. ctx bounds the opening only; close ends the stream.
-func openSSE(ctx context.Context, at site, up events) (*sseLink, error) {
+// OpenSSE opens the stream and waits for the address. ctx bounds the opening only; close ends the stream.
+func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	source, err := url.Parse(at.URL)
 	if err != nil {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
-	l := &sseLink{
+	l := &SSE{
 		duplex: newDuplex(up), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(),
 		ready: make(chan struct{}),
 	}
@@ -72,14 +72,14 @@ func openSSE(ctx context.Context, at site, up events) (*sseLink, error) {
 	return l, nil
 }
 
-func (l *sseLink) openStream(ctx context.Context) (*http.Response, error) {
+func (l *SSE) openStream(ctx context.Context) (*http.Response, error) {
 	resp, sent, err := roundTrip(ctx, l.client, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
 	case err != nil:
 		return nil, unavailable(sent, err)
 	case resp.StatusCode != http.StatusOK:
 		discard(resp)
-		return nil, unavailable(true, &statusError{resp.StatusCode})
+		return nil, unavailable(true, &StatusError{resp.StatusCode})
 	case mediaType(resp.Header) != typeStream:
 		discard(resp)
 		return nil, protocol("no event stream at the url")
@@ -87,7 +87,7 @@ func (l *sseLink) openStream(ctx context.Context) (*http.Response, error) {
 	return resp, nil
 }
 
-func (l *sseLink) awaitEndpoint(ctx context.Context) error {
+func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	select {
 	case <-l.ready:
 		return nil
@@ -102,17 +102,17 @@ func (l *sseLink) awaitEndpoint(ctx context.Context) error {
 }
 
 // listen takes all that the server says until the stream ends, and with it the connection.
-func (l *sseLink) listen(ctx context.Context, resp *http.Response) {
+func (l *SSE) listen(ctx context.Context, resp *http.Response) {
 	defer discard(resp)
 	l.lost(l.receive(ctx, resp.Body))
 }
 
 // receive reads the stream. Nothing counts before the address is known, and nothing changes it afterwards.
-func (l *sseLink) receive(ctx context.Context, body io.Reader) error {
+func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.oversized()
-			return errTooLarge
+			return ErrTooLarge
 		}
 		if err != nil {
 			return err
@@ -157,11 +157,11 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
-func (l *sseLink) Streams() bool { return false }
+func (l *SSE) Streams() bool { return false }
 
 // Exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
 // answered it, so both are waited for at once.
-func (l *sseLink) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	w := l.waiting.add(out)
 	defer l.waiting.remove(out.ID)
 	posting, cancel := context.WithCancel(ctx)
@@ -177,7 +177,7 @@ func (l *sseLink) Exchange(ctx context.Context, out *outgoing) (mcp.Object, erro
 }
 
 // Send posts one message. Any status of success accepts it; what the response holds besides means nothing.
-func (l *sseLink) Send(ctx context.Context, body []byte) error {
+func (l *SSE) Send(ctx context.Context, body []byte) error {
 	select {
 	case <-l.gone:
 		return unavailable(false, l.cause)
@@ -193,22 +193,22 @@ func (l *sseLink) Send(ctx context.Context, body []byte) error {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxRefusal)) // only the end matters
 		return nil
 	}
-	cause := &statusError{resp.StatusCode}
+	cause := &StatusError{resp.StatusCode}
 	if resp.StatusCode < 400 {
 		return protocol("%w", cause)
 	}
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-func (l *sseLink) Tell(ctx context.Context, body []byte) {
+func (l *SSE) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)
 	}
 }
 
 // Close ends the stream, and with it the session.
-func (l *sseLink) Close(context.Context, bool) {
-	l.lost(errGone)
+func (l *SSE) Close(context.Context, bool) {
+	l.lost(ErrGone)
 	l.end()
 	l.asides.close()
 	l.work.Wait()

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ const (
 var errEndless = errors.New("a line without end")
 
 // listen takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
-func (k *child) listen(ctx context.Context) {
+func (k *Child) listen(ctx context.Context) {
 	err := k.receive(ctx)
 	close(k.drained)
 	if !k.ended(tailLimit) {
@@ -29,12 +29,12 @@ func (k *child) listen(ctx context.Context) {
 }
 
 // receive reads the child's standard output, line by line, until it ends.
-func (k *child) receive(ctx context.Context) error {
+func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
 	for {
 		line, err := readLine(in, maxMessage)
 		switch {
-		case errors.Is(err, errTooLarge):
+		case errors.Is(err, ErrTooLarge):
 			k.oversized()
 			continue
 		case err != nil:
@@ -46,14 +46,14 @@ func (k *child) receive(ctx context.Context) error {
 	}
 }
 
-// readLine returns the next line in memory of its own. A line over limit bytes is dropped and reported as errTooLarge;
+// readLine returns the next line in memory of its own. A line over limit bytes is dropped and reported as ErrTooLarge;
 // reading can go on behind it.
 func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		if len(line)+len(part) > limit && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, errors.Join(errTooLarge, err)
+			return nil, errors.Join(ErrTooLarge, err)
 		}
 		if len(line)+len(part) > limit {
 			return nil, skipLine(in)
@@ -72,7 +72,7 @@ func skipLine(in *bufio.Reader) error {
 		skipped += len(part)
 		switch {
 		case err == nil:
-			return errTooLarge
+			return ErrTooLarge
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
@@ -82,7 +82,7 @@ func skipLine(in *bufio.Reader) error {
 
 // drainErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
 // lines for when the child fails, and logs the beginnings of some at the lowest level.
-func (k *child) drainErrors(ctx context.Context) {
+func (k *Child) drainErrors(ctx context.Context) {
 	defer close(k.silent)
 	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
 	second, logged, within := time.Now(), 0, false

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -7,11 +7,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Notifications that wait for one caller who is slow to take them.
+// Notes are notifications that wait for one who is slow to take them.
+type Notes chan *mcp.Message
+
 const (
 	notesMax = 256
 	noteMax  = 64 << 10 // bytes of one behind another
 )
+
+// NewNotes returns room for some notifications.
+func NewNotes() Notes { return make(Notes, notesMax) }
 
 // pending holds the requests that wait for an answer on a connection that all share.
 type pending struct {
@@ -22,7 +27,7 @@ type pending struct {
 
 // waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
 type waiter struct {
-	notes  chan *mcp.Message
+	notes  Notes
 	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
 	answer chan answer        // holds one
 	modern bool               // its server may end it without an answer
@@ -37,13 +42,13 @@ type answer struct {
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
 // add begins to wait for the answer to a request.
-func (p *pending) add(out *outgoing) *waiter {
+func (p *pending) add(out *Request) *waiter {
 	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil}
 	switch {
 	case out.Hear != nil:
 		w.hear = out.Hear
 	case out.Notify != nil:
-		w.notes = make(chan *mcp.Message, notesMax)
+		w.notes = NewNotes()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +82,7 @@ func (p *pending) end(id mcp.ID) bool {
 	p.mu.Lock()
 	w := p.waiters[id]
 	p.mu.Unlock()
-	return w != nil && w.modern && p.resolve(id, answer{err: errEnded})
+	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
 }
 
 // resolve gives an answer to who waits for it, once. It returns false when nobody does.
@@ -114,13 +119,13 @@ func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	case w == nil || w.notes == nil:
 		return true // nobody wants it
 	}
-	return keep(w.notes, m)
+	return w.notes.Keep(m)
 }
 
-// keep lets a notification wait. It returns false when there is no room: for a large one, when another waits. What waits
+// Keep lets a notification wait. It returns false when there is no room: for a large one, when another waits. What waits
 // has memory of its own, because the text that it came in may be a thousand times as long.
-func keep(notes chan<- *mcp.Message, m *mcp.Message) bool {
-	if weight(m.Params) > noteMax && len(notes) > 0 {
+func (n Notes) Keep(m *mcp.Message) bool {
+	if Weight(m.Params) > noteMax && len(n) > 0 {
 		return false
 	}
 	members := make([]mcp.Member, 0, m.Params.Len())
@@ -128,15 +133,15 @@ func keep(notes chan<- *mcp.Message, m *mcp.Message) bool {
 		members = append(members, mcp.Member{Name: name, Value: bytes.Clone(value)})
 	}
 	select {
-	case notes <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}:
+	case n <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}:
 		return true
 	default:
 		return false
 	}
 }
 
-// weight returns about how many bytes an object has.
-func weight(o mcp.Object) (n int) {
+// Weight returns about how many bytes an object has.
+func Weight(o mcp.Object) (n int) {
 	for name, value := range o.Members {
 		n += len(name) + len(value)
 	}

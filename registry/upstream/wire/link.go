@@ -1,4 +1,16 @@
-package upstream
+// Package wire carries messages to one MCP server and back: over Streamable HTTP in both eras, over HTTP+SSE of
+// 2024-11-05, and over the standard input and output of a child process. It knows how messages are framed, which answer
+// belongs to which request, how long a transport is waited for and what a dying child said last. It does not know what a
+// message asks for, who calls, what a catalogue is, nor more of the eras than that a handshake opens a session in one.
+//
+//	         Exchange, Send, Tell, Begin, Follow, Close         questions, notifications, doubts
+//	                          │                                              ▲
+//	Link                      ▼                                            Events
+//	HTTP         each request has a stream of its own: response, stream, underway
+//	SSE, Child   all that a server says comes in one stream: duplex, pending
+//
+// All that a server sends is bounded here, in bytes and in number, and what it should not have sent is counted.
+package wire
 
 import (
 	"context"
@@ -8,11 +20,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// transport carries messages to one server, under either era. It is safe for concurrent use.
-type transport interface {
+// Link carries messages to one server, under either era. It is safe for concurrent use.
+type Link interface {
 	// Exchange sends a request and waits for its answer. Errors are *mcp.Error for an error that the server answered,
-	// *unavailableError, *protocolError, *sessionError or what ctx ended with.
-	Exchange(ctx context.Context, out *outgoing) (mcp.Object, error)
+	// *UnavailableError, *ProtocolError, *SessionError or what ctx ended with.
+	Exchange(ctx context.Context, out *Request) (mcp.Object, error)
 	// Send sends a notification, or the answer to a question, and waits until it is accepted.
 	Send(ctx context.Context, body []byte) error
 	// Tell does the same in the background, or not at all when too many messages wait already.
@@ -29,17 +41,29 @@ type transport interface {
 }
 
 var (
-	_ transport = (*httpLink)(nil)
-	_ transport = (*sseLink)(nil)
-	_ transport = (*child)(nil)
+	_ Link = (*HTTP)(nil)
+	_ Link = (*SSE)(nil)
+	_ Link = (*Child)(nil)
 )
 
-// events is what a transport tells whoever uses it: what a server sends that answers no request, and what became of the
+// Anomaly is a kind of thing that no server should send. Its text is a metric label.
+type Anomaly string
+
+// The anomalies.
+const (
+	Mended    Anomaly = "mended"    // bytes that are no UTF-8, or lone surrogates, replaced by U+FFFD
+	Garbage   Anomaly = "garbage"   // a line or message that is none
+	Foreign   Anomaly = "foreign"   // an answer to nothing that waits for one
+	Oversized Anomaly = "oversized" // a message over the limit
+	Flooded   Anomaly = "flooded"   // a notification or request beyond what is taken at once
+)
+
+// Events is what a transport tells whoever uses it: what a server sends that answers no request, and what became of the
 // connection. Its methods are called from any goroutine and do not wait.
-type events interface {
+type Events interface {
 	// Question takes a request of the server. It returns the answer when there is one at once, nil when it follows through
 	// Send. of is the request on whose stream the question came; nil: it came on none.
-	Question(m *mcp.Message, of *outgoing) (answer []byte)
+	Question(m *mcp.Message, of *Request) (answer []byte)
 	// Notification takes a notification that does not say which request it belongs to.
 	Notification(m *mcp.Message)
 	// Following tells whether what the server sends on its own arrives from now on. again: it did before, and something may
@@ -51,8 +75,8 @@ type events interface {
 	Count(kind Anomaly, n int)
 }
 
-// outgoing is one request on its way.
-type outgoing struct {
+// Request is one request on its way.
+type Request struct {
 	ID     mcp.ID
 	Method string
 	Body   []byte      // the whole message; shared with the transport until Exchange returns
@@ -70,7 +94,7 @@ type outgoing struct {
 }
 
 // deliver hands on a notification that belongs to the request, one after the other and none after finish.
-func (o *outgoing) deliver(ctx context.Context, m *mcp.Message) {
+func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	if o.Notify == nil {
 		return
 	}
@@ -82,21 +106,21 @@ func (o *outgoing) deliver(ctx context.Context, m *mcp.Message) {
 }
 
 // begin hands on notifications again: a request is sent once more when its session was forgotten.
-func (o *outgoing) begin() {
+func (o *Request) begin() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = false
 }
 
 // finish waits for a notification that is being handed on, and hands on no other.
-func (o *outgoing) finish() {
+func (o *Request) finish() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = true
 }
 
 // owns tells whether the notification belongs to this request: by its progress token or its subscription.
-func (o *outgoing) owns(m *mcp.Message) bool { return owner(m) == o.ID }
+func (o *Request) owns(m *mcp.Message) bool { return owner(m) == o.ID }
 
 // owner returns the id of the request that a notification belongs to, "" when it belongs to none.
 func owner(m *mcp.Message) mcp.ID {

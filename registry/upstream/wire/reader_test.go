@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bufio"
@@ -43,7 +43,7 @@ func TestLinesOverTheLimitAreSkipped(t *testing.T) {
 	for _, length := range []int{39, 40, 41, 63, 64, 65, 100, 1000} {
 		in := bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", length)+"\nnext\nlast"), 16)
 		line, err := readLine(in, 41)
-		if fits := length+1 <= 41; fits != (err == nil) || !fits && !errors.Is(err, errTooLarge) || fits && len(line) != length+1 {
+		if fits := length+1 <= 41; fits != (err == nil) || !fits && !errors.Is(err, ErrTooLarge) || fits && len(line) != length+1 {
 			t.Errorf("line of %d bytes: got %q, %v", length, line, err)
 		}
 		if line, err = readLine(in, 41); string(line) != "next\n" || err != nil {

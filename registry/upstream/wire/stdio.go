@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"context"
@@ -28,20 +28,21 @@ const (
 // child is one server that runs as a process of its own and speaks on its standard input and output. It is safe for
 // concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
-type child struct {
+type Child struct {
 	duplex
 	logger *slog.Logger
-	said   *lastWords
+	said   *LastWords
 	cmd    *exec.Cmd
 	stdin  input
 	stdout *os.File
 	stderr *os.File
 	queue  chan []byte
 
-	work    sync.WaitGroup // the four goroutines that startChild starts
+	work    sync.WaitGroup // the four goroutines that Start starts
 	exited  chan struct{}  // closed when the process is reaped
 	drained chan struct{}  // closed when all of its output was read
 	silent  chan struct{}  // closed when all of its standard error was read
+	reaped  func()
 }
 
 // CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
@@ -61,24 +62,25 @@ type input interface {
 }
 
 // program is what a child runs.
-type program struct {
+type Program struct {
 	Command string
 	Args    []string
 	Dir     string            // where it runs, and what a relative path in Command starts from; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
-	Said    *lastWords        // takes what it writes to standard error
+	Said    *LastWords        // takes what it writes to standard error
+	Ended   func()            // called once, when a process that was started is reaped
 	Logger  *slog.Logger
 }
 
-// startChild starts the process. ctx does not end it; Close does.
-func startChild(ctx context.Context, of program, up events) (*child, error) {
+// Start starts the process. ctx does not end it; Close does.
+func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	// Nothing of a client's reaches this command line: it is the operator's own.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), of.Command, of.Args...) //nolint:gosec // see above
 	cmd.Dir = of.Dir
 	cmd.Env = environment(os.Environ(), of.Env)
 	cmd.SysProcAttr = ownGroup()
-	k := &child{
-		duplex: newDuplex(up), logger: of.Logger, said: of.Said, cmd: cmd, queue: make(chan []byte, queueMax),
+	k := &Child{
+		duplex: newDuplex(up), logger: of.Logger, said: of.Said, reaped: of.Ended, cmd: cmd, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut = k.Tell
@@ -95,7 +97,7 @@ func startChild(ctx context.Context, of program, up events) (*child, error) {
 
 // start connects the pipes and starts the process. The pipes are our own and not exec's, so that reaping waits for the
 // process alone and not for whoever inherited its output.
-func (k *child) start() error {
+func (k *Child) start() error {
 	var ends []*os.File
 	closeAll := func() {
 		for _, f := range ends {
@@ -125,10 +127,11 @@ func (k *child) start() error {
 }
 
 // reap waits for the process, then ends whatever it left behind in its group, and with it the readers.
-func (k *child) reap() {
+func (k *Child) reap() {
 	err := k.cmd.Wait()
 	killGroup(k.cmd.Process.Pid)
 	close(k.exited)
+	k.reaped()
 	// What left the group may still hold the pipes.
 	deadline := time.Now().Add(tailLimit)
 	_ = k.stdout.SetReadDeadline(deadline) // a closed pipe is as good
@@ -143,7 +146,7 @@ func (k *child) reap() {
 
 // write writes what is queued, one message a line. A child that does not read for long is lost; one that ended is for reap
 // to name, since a broken pipe says less than its exit status.
-func (k *child) write() {
+func (k *Child) write() {
 	for {
 		select {
 		case line := <-k.queue:
@@ -163,10 +166,10 @@ func (k *child) write() {
 	}
 }
 
-func (k *child) Streams() bool { return false }
+func (k *Child) Streams() bool { return false }
 
 // Exchange queues a request and waits for its answer.
-func (k *child) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	w := k.waiting.add(out)
 	defer k.waiting.remove(out.ID)
 	if err := k.enqueue(ctx, out.Body); err != nil {
@@ -175,7 +178,7 @@ func (k *child) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error)
 	return k.await(ctx, out, w, nil)
 }
 
-func (k *child) enqueue(ctx context.Context, body []byte) error {
+func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:
 		return unavailable(false, k.cause)
@@ -191,9 +194,9 @@ func (k *child) enqueue(ctx context.Context, body []byte) error {
 	}
 }
 
-func (k *child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
+func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
-func (k *child) Tell(_ context.Context, body []byte) {
+func (k *Child) Tell(_ context.Context, body []byte) {
 	select {
 	case k.queue <- append(body, '\n'):
 	default:
@@ -204,7 +207,7 @@ func (k *child) Tell(_ context.Context, body []byte) {
 // Close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
 // reaped and nothing of it is left. ctx does not shorten it, because the steps have limits of their own.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
-func (k *child) Close(_ context.Context, polite bool) {
+func (k *Child) Close(_ context.Context, polite bool) {
 	_ = k.stdin.Close() // also ends a write that hangs
 	if !polite || !k.ended(eofGrace) {
 		termGroup(k.cmd.Process.Pid, k.exited)
@@ -213,14 +216,14 @@ func (k *child) Close(_ context.Context, polite bool) {
 		}
 	}
 	<-k.exited
-	k.lost(errGone)
+	k.lost(ErrGone)
 	k.work.Wait()
 	_ = k.stdout.Close()
 	_ = k.stderr.Close()
 }
 
 // ended tells whether the process ends within the time.
-func (k *child) ended(within time.Duration) bool {
+func (k *Child) ended(within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 // notebook writes down what a transport tells, in its order.
 type notebook struct{ lines []string }
 
-func (n *notebook) Question(m *mcp.Message, _ *outgoing) []byte {
+func (n *notebook) Question(m *mcp.Message, _ *Request) []byte {
 	n.lines = append(n.lines, "question "+m.Method)
 	return nil
 }
@@ -30,7 +30,7 @@ func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up)
-	link.waiting.add(&outgoing{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }})
+	link.waiting.add(&Request{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }})
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
 	if want := []string{"note hello", "question elicitation/create"}; !slices.Equal(up.lines, want) {
@@ -49,7 +49,7 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
 	}
 	say()
-	link.waiting.add(&outgoing{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }})
+	link.waiting.add(&Request{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }})
 	say()
 	link.waiting.remove("7")
 	say()
@@ -65,7 +65,7 @@ func TestOnlyModernServersEndRequests(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up)
-	subscription, call := link.waiting.add(&outgoing{ID: "7", Header: map[string][]string{}}), link.waiting.add(&outgoing{ID: "8"})
+	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}), link.waiting.add(&Request{ID: "8"})
 	for _, id := range []string{"7", "8"} {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))
 	}

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -24,11 +24,11 @@ const (
 	asideMax     = 32              // messages in the background at once
 )
 
-// httpLink is Streamable HTTP, under either era. It is safe for concurrent use.
+// HTTP is Streamable HTTP, under either era. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-type httpLink struct {
-	up     events
+type HTTP struct {
+	up     Events
 	client http.RoundTripper // and not the client around it: no redirects, no cookies
 	target *url.URL
 	base   http.Header // of every request; shared
@@ -47,27 +47,28 @@ type session struct {
 	get      http.Header // of streams
 }
 
-// site is a server over HTTP.
-type site struct {
+// Site is a server over HTTP.
+type Site struct {
 	URL     string
 	Client  http.RoundTripper // and not a client around it: no redirects, no cookies
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Version string            // of the gateway
 }
 
-func newHTTPLink(at site, up events) (*httpLink, error) {
+// NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
+func NewHTTP(at Site, up Events) (*HTTP, error) {
 	target, err := url.Parse(at.URL)
 	if err != nil {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
-	return &httpLink{
+	return &HTTP{
 		up: up, client: at.Client, target: target, base: baseHeader(at),
 		read: reader{up.Count}, asides: newAsides(),
 	}, nil
 }
 
 // baseHeader makes the headers of messages: the operator's and our own.
-func baseHeader(at site) http.Header {
+func baseHeader(at Site) http.Header {
 	base := http.Header{}
 	for name, value := range at.Headers {
 		base.Set(name, value)
@@ -90,7 +91,7 @@ func streamHeader(post http.Header) http.Header {
 }
 
 // SessionID returns the id of the session that a handshake opened, "" when there is none.
-func (l *httpLink) SessionID() string {
+func (l *HTTP) SessionID() string {
 	if s := l.state.Load(); s != nil {
 		return s.id
 	}
@@ -98,10 +99,10 @@ func (l *httpLink) SessionID() string {
 }
 
 // Header returns the headers of all messages. They are shared: do not modify.
-func (l *httpLink) Header() http.Header { return l.base }
+func (l *HTTP) Header() http.Header { return l.base }
 
 // Begin makes the headers of all later requests. The revision is told where it is asked for, which is since 2025-06-18.
-func (l *httpLink) Begin(sessionID, revision string) {
+func (l *HTTP) Begin(sessionID, revision string) {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {
 		s.post.Set(mcp.HeaderSessionID, sessionID)
@@ -113,9 +114,9 @@ func (l *httpLink) Begin(sessionID, revision string) {
 	l.state.Store(s)
 }
 
-func (l *httpLink) Streams() bool { return true }
+func (l *HTTP) Streams() bool { return true }
 
-func (l *httpLink) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
+func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
 	return roundTrip(ctx, l.client, l.target, method, header, body)
 }
 
@@ -139,7 +140,7 @@ func roundTrip(
 }
 
 // Exchange posts a request and reads its answer from the response: a JSON body or an event stream.
-func (l *httpLink) Exchange(ctx context.Context, out *outgoing) (mcp.Object, error) {
+func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	header, s := out.Header, (*session)(nil)
 	if header == nil {
 		header = l.base
@@ -185,9 +186,9 @@ func validSessionID(id string) bool {
 }
 
 // readJSON reads the answer from a JSON body: one message, or in 2025-03-26 several.
-func (l *httpLink) readJSON(ctx context.Context, out *outgoing, resp *http.Response) (mcp.Object, error) {
+func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *http.Response) (mcp.Object, error) {
 	body, err := readBody(resp, maxMessage)
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, ErrTooLarge) {
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
 	}
@@ -214,7 +215,7 @@ func result(answer *mcp.Message) (mcp.Object, error) {
 }
 
 // receive takes one message of a response and returns it when it is the answer.
-func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *mcp.Message {
+func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.Message {
 	switch {
 	case m.IsResponse() && m.ID == out.ID:
 		return m
@@ -232,7 +233,7 @@ func (l *httpLink) receive(ctx context.Context, out *outgoing, m *mcp.Message) *
 
 // answer takes a request of the server; out is the request on whose stream it came, nil when it came on none. A modern
 // server must not ask, and has no session to answer under.
-func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
+func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	if l.state.Load() == nil {
 		l.up.Count(Garbage, 1)
 		return
@@ -243,8 +244,8 @@ func (l *httpLink) answer(ctx context.Context, m *mcp.Message, out *outgoing) {
 }
 
 // refused turns an HTTP status that is no answer into an error.
-func (l *httpLink) refused(out *outgoing, s *session, resp *http.Response) error {
-	cause := &statusError{resp.StatusCode}
+func (l *HTTP) refused(out *Request, s *session, resp *http.Response) error {
+	cause := &StatusError{resp.StatusCode}
 	if resp.StatusCode < 400 || resp.StatusCode > 599 {
 		return protocol("%w", cause)
 	}
@@ -256,7 +257,7 @@ func (l *httpLink) refused(out *outgoing, s *session, resp *http.Response) error
 			return answered
 		}
 		if legacySession && resp.StatusCode == http.StatusNotFound {
-			return &sessionError{l, s}
+			return &SessionError{l, s}
 		}
 	}
 	return unavailable(resp.StatusCode >= 500, cause)
@@ -264,7 +265,7 @@ func (l *httpLink) refused(out *outgoing, s *session, resp *http.Response) error
 
 // refusal returns the JSON-RPC error in the body of a refusal. A legacy server's must carry the request's id, because
 // those without come from the transport and not from the server's own answer; a modern server's may carry none.
-func (l *httpLink) refusal(out *outgoing, resp *http.Response) *mcp.Error {
+func (l *HTTP) refusal(out *Request, resp *http.Response) *mcp.Error {
 	body, err := readBody(resp, maxRefusal)
 	if err != nil {
 		return nil //nolint:nilerr // then the status says it all
@@ -286,7 +287,7 @@ func (l *httpLink) refusal(out *outgoing, resp *http.Response) *mcp.Error {
 }
 
 // Send posts a notification or an answer to a server's request.
-func (l *httpLink) Send(ctx context.Context, body []byte) error {
+func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	header := l.base
 	if s := l.state.Load(); s != nil {
 		header = s.post
@@ -298,12 +299,12 @@ func (l *httpLink) Send(ctx context.Context, body []byte) error {
 	defer discard(resp)
 	l.drain(resp)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return unavailable(true, &statusError{resp.StatusCode})
+		return unavailable(true, &StatusError{resp.StatusCode})
 	}
 	return nil
 }
 
-func (l *httpLink) Tell(ctx context.Context, body []byte) {
+func (l *HTTP) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)
 	}
@@ -311,7 +312,7 @@ func (l *httpLink) Tell(ctx context.Context, body []byte) {
 
 // Close ends the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (l *httpLink) Close(ctx context.Context, polite bool) {
+func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()
 	if s := l.state.Load(); polite && s != nil && s.id != "" {
 		if resp, _, err := l.do(ctx, http.MethodDelete, s.get, nil); err == nil {

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func mediaType(header http.Header) media {
 func readBody(resp *http.Response, limit int) ([]byte, error) {
 	const trusted = 1 << 20 // bytes made room for because a server announces them
 	if resp.ContentLength > int64(limit) {
-		return nil, errTooLarge
+		return nil, ErrTooLarge
 	}
 	if n := resp.ContentLength; n >= 0 && n <= trusted {
 		body := make([]byte, n)
@@ -55,14 +55,14 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 		return nil, err
 	}
 	if body.Len() > limit {
-		return nil, errTooLarge
+		return nil, ErrTooLarge
 	}
 	return body.Bytes(), nil
 }
 
 // drain reads what follows the answer, so that the connection can be used again, and closes the body. A server that
 // does not end its streams is waited for once.
-func (l *httpLink) drain(resp *http.Response) {
+func (l *HTTP) drain(resp *http.Response) {
 	defer discard(resp)
 	if l.hasty.Load() {
 		return

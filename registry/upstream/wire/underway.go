@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type underway struct {
 }
 
 // add makes a request known until end is called, after which its notify is not called any more.
-func (u *underway) add(ctx context.Context, out *outgoing) (end func()) {
+func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	if out.Notify == nil {
 		return func() {}
 	}

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"cmp"
@@ -19,9 +19,9 @@ const (
 	minSecret    = 4       // bytes of a value that is looked for
 )
 
-// lastWords are the last lines that a child wrote to its standard error, as it wrote them. The zero value has none. It is
+// LastWords are the last lines that a child wrote to its standard error, as it wrote them. The zero value has none. It is
 // safe for concurrent use.
-type lastWords struct {
+type LastWords struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
 	next  int               // counts all that were added; the place of the next is its remainder
@@ -29,14 +29,14 @@ type lastWords struct {
 }
 
 // begin begins anew, for another child, of which hide replaces what it was given in confidence.
-func (w *lastWords) begin(hide *strings.Replacer) {
+func (w *LastWords) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next, w.hide = 0, hide
 }
 
 // add keeps a copy of a line, in the memory of the one that it takes the place of.
-func (w *lastWords) add(line []byte) {
+func (w *LastWords) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	place := &w.lines[w.next%maxLastLines]
@@ -45,7 +45,7 @@ func (w *lastWords) add(line []byte) {
 }
 
 // Shown returns the lines for operators to read, the oldest first.
-func (w *lastWords) Shown() []string {
+func (w *LastWords) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
@@ -58,7 +58,7 @@ func (w *lastWords) Shown() []string {
 }
 
 // readable returns what operators may read of a line that the present child wrote, in limit bytes.
-func (w *lastWords) readable(line []byte, limit int) string {
+func (w *LastWords) readable(line []byte, limit int) string {
 	w.mu.Lock()
 	hide := w.hide
 	w.mu.Unlock()

@@ -1,12 +1,12 @@
 package upstream
 
 import (
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
-
 	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of sessions while others wait for room.

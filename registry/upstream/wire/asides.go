@@ -3,6 +3,13 @@ package wire
 import (
 	"context"
 	"sync"
+	"time"
+)
+
+// Limits of messages in the background.
+const (
+	asideLimit = 2 * time.Second // for one
+	asideMax   = 32              // at once
 )
 
 // asides runs small messages that nobody waits for, a bounded number at once, and can wait for all of them.

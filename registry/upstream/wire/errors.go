@@ -37,14 +37,3 @@ func protocol(format string, args ...any) error { return &ProtocolError{fmt.Erro
 type StatusError struct{ Status int }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
-
-// SessionError is the error for a request that the server did not run, because it does not know the session.
-type SessionError struct {
-	link  *HTTP
-	stale *session
-}
-
-func (e *SessionError) Error() string { return "session is unknown to the server" }
-
-// Replaced tells whether another session was opened since then.
-func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }

@@ -1,27 +1,23 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// Limits of messages and of HTTP.
+// Limits of Streamable HTTP.
 const (
-	maxMessage   = 16 << 20 // bytes of one message, after any decoding
-	maxRefusal   = 64 << 10 // bytes read of an answer that is a refusal
-	maxSessionID = 1024     // bytes
-	drainLimit   = 20 * time.Millisecond
-	asideLimit   = 2 * time.Second // for one message in the background
-	asideMax     = 32              // messages in the background at once
+	maxSessionID = 1024                   // bytes
+	resumeMax    = 5                      // attempts in a row that bring nothing
+	reconnectMin = 100 * time.Millisecond // between two streams
+	settled      = 10 * time.Second       // a stream that lasted so long was good
 )
 
 // HTTP is Streamable HTTP, under either era. It is safe for concurrent use.
@@ -39,6 +35,8 @@ type HTTP struct {
 	hasty  atomic.Bool // this server holds streams open after the answer, so nobody waits for their end
 }
 
+var _ Link = (*HTTP)(nil)
+
 // session is what a legacy handshake agreed on. It is immutable.
 type session struct {
 	id       string
@@ -47,13 +45,16 @@ type session struct {
 	get      http.Header // of streams
 }
 
-// Site is a server over HTTP.
-type Site struct {
-	URL     string
-	Client  http.RoundTripper // and not a client around it: no redirects, no cookies
-	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
-	Version string            // of the gateway
+// SessionError is the error for a request that the server did not run, because it does not know the session.
+type SessionError struct {
+	link  *HTTP
+	stale *session
 }
+
+func (e *SessionError) Error() string { return "session is unknown to the server" }
+
+// Replaced tells whether another session was opened since then.
+func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
 func NewHTTP(at Site, up Events) (*HTTP, error) {
@@ -65,29 +66,6 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 		up: up, client: at.Client, target: target, base: baseHeader(at),
 		read: reader{up.Count}, asides: newAsides(),
 	}, nil
-}
-
-// baseHeader makes the headers of messages: the operator's and our own.
-func baseHeader(at Site) http.Header {
-	base := http.Header{}
-	for name, value := range at.Headers {
-		base.Set(name, value)
-	}
-	base.Set("Content-Type", "application/json")
-	base.Set("Accept", "application/json, text/event-stream")
-	base.Set("User-Agent", "drawbridge/"+at.Version)
-	for _, name := range []string{mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName, mcp.HeaderLastEventID} {
-		base.Del(name)
-	}
-	return base
-}
-
-// streamHeader makes the headers of streams out of those of messages.
-func streamHeader(post http.Header) http.Header {
-	get := post.Clone()
-	get.Del("Content-Type")
-	get.Set("Accept", "text/event-stream")
-	return get
 }
 
 // SessionID returns the id of the session that a handshake opened, "" when there is none.
@@ -114,29 +92,11 @@ func (l *HTTP) Begin(sessionID, revision string) {
 	l.state.Store(s)
 }
 
+// Streams is true: the answer to a POST is that request's alone.
 func (l *HTTP) Streams() bool { return true }
 
-func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *http.Response, sent bool, err error) {
+func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *response, sent bool, err error) {
 	return roundTrip(ctx, l.client, l.target, method, header, body)
-}
-
-// roundTrip sends one HTTP request. sent tells whether the server may have received it.
-func roundTrip(
-	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header, body []byte,
-) (resp *http.Response, sent bool, err error) {
-	var written atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}
-	req := (&http.Request{
-		Method: method, URL: target, Host: target.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(httptrace.WithClientTrace(ctx, trace))
-	if body != nil {
-		req.ContentLength = int64(len(body))
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	}
-	resp, err = client.RoundTrip(req)
-	return resp, written.Load(), err
 }
 
 // Exchange posts a request and reads its answer from the response: a JSON body or an event stream.
@@ -147,31 +107,31 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 		if s = l.state.Load(); s != nil && out.Method != mcp.MethodInitialize {
 			header = s.post
 		}
-		defer l.calls.add(ctx, out)()
+		if out.Notify != nil {
+			defer l.calls.add(ctx, out)()
+		}
 	}
 	resp, sent, err := l.do(ctx, http.MethodPost, header, out.Body)
 	if err != nil {
 		return mcp.Object{}, unavailable(sent, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer discard(resp)
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
 	if out.Method == mcp.MethodInitialize {
 		if out.SessionID = resp.Header.Get(mcp.HeaderSessionID); !validSessionID(out.SessionID) {
-			discard(resp)
+			resp.discard()
 			return mcp.Object{}, protocol("session id is no visible ASCII of bounded length")
 		}
 	}
-	switch mediaType(resp.Header) {
+	switch resp.media {
 	case typeJSON:
-		defer discard(resp)
 		return l.readJSON(ctx, out, resp)
 	case typeStream:
 		return l.readStreams(ctx, out, s, resp)
 	case typeUnknown:
 	}
-	discard(resp)
+	resp.discard()
 	return mcp.Object{}, protocol("answer of an unknown media type")
 }
 
@@ -186,8 +146,8 @@ func validSessionID(id string) bool {
 }
 
 // readJSON reads the answer from a JSON body: one message, or in 2025-03-26 several.
-func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *http.Response) (mcp.Object, error) {
-	body, err := readBody(resp, maxMessage)
+func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response) (mcp.Object, error) {
+	body, err := resp.read(maxMessage)
 	if errors.Is(err, ErrTooLarge) {
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
@@ -244,7 +204,8 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 }
 
 // refused turns an HTTP status that is no answer into an error.
-func (l *HTTP) refused(out *Request, s *session, resp *http.Response) error {
+func (l *HTTP) refused(out *Request, s *session, resp *response) error {
+	defer resp.discard()
 	cause := &StatusError{resp.StatusCode}
 	if resp.StatusCode < 400 || resp.StatusCode > 599 {
 		return protocol("%w", cause)
@@ -265,14 +226,14 @@ func (l *HTTP) refused(out *Request, s *session, resp *http.Response) error {
 
 // refusal returns the JSON-RPC error in the body of a refusal. A legacy server's must carry the request's id, because
 // those without come from the transport and not from the server's own answer; a modern server's may carry none.
-func (l *HTTP) refusal(out *Request, resp *http.Response) *mcp.Error {
-	body, err := readBody(resp, maxRefusal)
+func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
+	body, err := resp.read(maxRefusal)
 	if err != nil {
 		return nil //nolint:nilerr // then the status says it all
 	}
 	envelope, _ := mcp.ParseObject(body) // what is none has no code
 	id := envelope.Value("id")
-	if mediaType(resp.Header) != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
+	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
 		return nil
 	}
 	detail := envelope.Object("error")
@@ -286,6 +247,142 @@ func (l *HTTP) refusal(out *Request, resp *http.Response) *mcp.Error {
 	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 }
 
+// readStreams reads the answer from an event stream. A legacy server may end the stream before the answer; then the
+// rest is asked for, from the last event on.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
+func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response) (mcp.Object, error) {
+	var (
+		at     progress
+		answer *mcp.Message
+	)
+	take := func(m *mcp.Message) bool {
+		answer = l.receive(ctx, out, m)
+		return answer != nil
+	}
+	for idle := 0; ; idle++ {
+		err := l.read.stream(resp.Body, &at, take)
+		if answer != nil {
+			l.drain(resp)
+			return result(answer)
+		}
+		resp.discard()
+		var broken *ProtocolError
+		switch {
+		case ctx.Err() != nil:
+			return mcp.Object{}, ctx.Err()
+		case errors.As(err, &broken):
+			return mcp.Object{}, err
+		case s == nil || at.id == "":
+			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
+		}
+		if at.news {
+			idle, at.news = 0, false
+		}
+		if resp, err = l.resume(ctx, s, &at, idle); err != nil {
+			return mcp.Object{}, err
+		}
+	}
+}
+
+// resume opens a broken stream again, behind the last event that came.
+func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (*response, error) {
+	header := s.get.Clone()
+	header.Set(mcp.HeaderLastEventID, at.id)
+	for ; idle < resumeMax; idle++ {
+		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
+			return nil, ctx.Err()
+		}
+		resp, _, err := l.do(ctx, http.MethodGet, header, nil)
+		if err != nil {
+			continue // it may be restarting
+		}
+		if resp.StatusCode == http.StatusOK && resp.media == typeStream {
+			return resp, nil
+		}
+		resp.discard()
+		return nil, unavailable(true, &StatusError{resp.StatusCode})
+	}
+	return nil, unavailable(true, ErrEnded)
+}
+
+// Follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
+// two streams, so after each opening the list is asked for again.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
+func (l *HTTP) Follow(ctx context.Context) error {
+	s := l.state.Load()
+	if s == nil {
+		return nil
+	}
+	again := false
+	for failures := 0; ; failures++ {
+		at, began := progress{}, time.Now()
+		offered, err := l.listen(ctx, s, &at, again)
+		again = true
+		l.up.Following(false, false)
+		var forgotten *SessionError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &forgotten):
+			return err
+		case !offered:
+			return nil
+		case at.news, time.Since(began) > settled:
+			failures = 0
+		}
+		l.up.Doubt()
+		if !pace.Wait(ctx, max(at.retry, pace.Backoff(failures))) {
+			return ctx.Err()
+		}
+	}
+}
+
+// listen opens one stream and reads it until it ends. offered is false for a server that has none.
+func (l *HTTP) listen(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
+	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
+	if err != nil {
+		return true, err
+	}
+	defer resp.discard()
+	switch {
+	case resp.StatusCode == http.StatusNotFound && s.id != "":
+		return true, &SessionError{l, s}
+	case resp.StatusCode >= 500:
+		return true, &StatusError{resp.StatusCode}
+	case resp.StatusCode != http.StatusOK || resp.media != typeStream:
+		return false, nil
+	}
+	l.up.Following(true, again)
+	return true, l.read.stream(resp.Body, at, func(m *mcp.Message) bool {
+		l.receiveUnasked(ctx, m)
+		return false
+	})
+}
+
+// receiveUnasked takes a message that came on no request's stream.
+func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
+	switch {
+	case m.IsResponse():
+		l.up.Count(Foreign, 1)
+	case m.IsRequest():
+		l.answer(ctx, m, nil)
+	case l.calls.tell(m):
+	default:
+		l.up.Notification(m)
+	}
+}
+
+// drain reads what follows the answer. A server that does not end its streams is waited for once.
+func (l *HTTP) drain(resp *response) {
+	if l.hasty.Load() {
+		resp.discard()
+		return
+	}
+	if !resp.drain() {
+		l.hasty.Store(true)
+	}
+}
+
 // Send posts a notification or an answer to a server's request.
 func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	header := l.base
@@ -296,7 +393,6 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	if err != nil {
 		return unavailable(sent, err)
 	}
-	defer discard(resp)
 	l.drain(resp)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return unavailable(true, &StatusError{resp.StatusCode})
@@ -304,6 +400,7 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	return nil
 }
 
+// Tell posts a message in the background.
 func (l *HTTP) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)
@@ -316,7 +413,7 @@ func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()
 	if s := l.state.Load(); polite && s != nil && s.id != "" {
 		if resp, _, err := l.do(ctx, http.MethodDelete, s.get, nil); err == nil {
-			discard(resp)
+			resp.discard()
 		}
 	}
 }

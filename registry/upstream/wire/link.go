@@ -40,12 +40,6 @@ type Link interface {
 	Close(ctx context.Context, polite bool)
 }
 
-var (
-	_ Link = (*HTTP)(nil)
-	_ Link = (*SSE)(nil)
-	_ Link = (*Child)(nil)
-)
-
 // Anomaly is a kind of thing that no server should send. Its text is a metric label.
 type Anomaly string
 

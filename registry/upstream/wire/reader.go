@@ -8,8 +8,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// maxBatch is how many messages one text may hold.
-const maxBatch = 1000
+// Limits of messages.
+const (
+	maxMessage = 16 << 20 // bytes of one, after any decoding
+	maxBatch   = 1000     // in one text
+)
 
 // reader takes messages out of what a server sends.
 type reader struct {

@@ -43,6 +43,8 @@ type SSE struct {
 	target *url.URL           // where messages go
 }
 
+var _ Link = (*SSE)(nil)
+
 // OpenSSE opens the stream and waits for the address. ctx bounds the opening only; close ends the stream.
 func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	source, err := url.Parse(at.URL)
@@ -72,16 +74,16 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	return l, nil
 }
 
-func (l *SSE) openStream(ctx context.Context) (*http.Response, error) {
+func (l *SSE) openStream(ctx context.Context) (*response, error) {
 	resp, sent, err := roundTrip(ctx, l.client, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
 	case err != nil:
 		return nil, unavailable(sent, err)
 	case resp.StatusCode != http.StatusOK:
-		discard(resp)
+		resp.discard()
 		return nil, unavailable(true, &StatusError{resp.StatusCode})
-	case mediaType(resp.Header) != typeStream:
-		discard(resp)
+	case resp.media != typeStream:
+		resp.discard()
 		return nil, protocol("no event stream at the url")
 	}
 	return resp, nil
@@ -102,8 +104,8 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 }
 
 // listen takes all that the server says until the stream ends, and with it the connection.
-func (l *SSE) listen(ctx context.Context, resp *http.Response) {
-	defer discard(resp)
+func (l *SSE) listen(ctx context.Context, resp *response) {
+	defer resp.discard()
 	l.lost(l.receive(ctx, resp.Body))
 }
 
@@ -157,6 +159,7 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
+// Streams is false: there is one stream for all.
 func (l *SSE) Streams() bool { return false }
 
 // Exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
@@ -187,12 +190,11 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 	if err != nil {
 		return unavailable(sent, err)
 	}
-	defer discard(resp)
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
-		defer time.AfterFunc(drainLimit, func() { discard(resp) }).Stop()
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxRefusal)) // only the end matters
+		resp.drain()
 		return nil
 	}
+	defer resp.discard()
 	cause := &StatusError{resp.StatusCode}
 	if resp.StatusCode < 400 {
 		return protocol("%w", cause)
@@ -200,6 +202,7 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
+// Tell posts a message in the background.
 func (l *SSE) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +25,12 @@ const (
 	eofGrace   = time.Second            // from the end of its input until a child is told to end
 	termGrace  = 2 * time.Second        // from there until it is killed
 	tailLimit  = 500 * time.Millisecond // for the rest of what a dead child wrote
+
+	maxErrorLine = 1 << 10 // bytes of a line on standard error that reach the log
+	maxErrors    = 20      // such lines a second
 )
 
-// child is one server that runs as a process of its own and speaks on its standard input and output. It is safe for
+// Child is one server that runs as a process of its own and speaks on its standard input and output. It is safe for
 // concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
 type Child struct {
@@ -45,6 +50,8 @@ type Child struct {
 	reaped  func()
 }
 
+var _ Link = (*Child)(nil)
+
 // CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
 // or not at its path.
 func CheckCommand(command, dir string) error {
@@ -61,7 +68,7 @@ type input interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// program is what a child runs.
+// Program is what a child runs.
 type Program struct {
 	Command string
 	Args    []string
@@ -166,6 +173,60 @@ func (k *Child) write() {
 	}
 }
 
+// listen takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
+func (k *Child) listen(ctx context.Context) {
+	err := k.receive(ctx)
+	close(k.drained)
+	if !k.ended(tailLimit) {
+		k.lost(fmt.Errorf("read from child: %w", err))
+	}
+}
+
+// receive reads the child's standard output, line by line, until it ends.
+func (k *Child) receive(ctx context.Context) error {
+	in := bufio.NewReaderSize(k.stdout, 64<<10)
+	for {
+		line, err := readLine(in, maxMessage)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			k.oversized()
+			continue
+		case err != nil:
+			return err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			k.take(ctx, line)
+		}
+	}
+}
+
+// drainErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
+// lines for when the child fails, and logs the beginnings of some at the lowest level.
+func (k *Child) drainErrors(ctx context.Context) {
+	defer close(k.silent)
+	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
+	second, logged, within := time.Now(), 0, false
+	for {
+		part, err := in.ReadSlice('\n')
+		beginning := !within
+		within = errors.Is(err, bufio.ErrBufferFull)
+		if time.Since(second) > time.Second {
+			second, logged = time.Now(), 0
+		}
+		if text := bytes.TrimSpace(part); beginning && len(text) > 0 {
+			k.said.add(text)
+			if logged < maxErrors && k.logger.Enabled(ctx, slog.LevelDebug) {
+				logged++
+				k.logger.DebugContext(ctx, "child wrote to standard error", "line", k.said.readable(text, maxErrorLine))
+			}
+		}
+		if err != nil && !within {
+			return // behind the last line, which need not have an end
+		}
+	}
+}
+
+// Streams is false: there is one pipe for all.
 func (k *Child) Streams() bool { return false }
 
 // Exchange queues a request and waits for its answer.
@@ -194,8 +255,10 @@ func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	}
 }
 
+// Send queues a message.
 func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
+// Tell queues a message if there is room.
 func (k *Child) Tell(_ context.Context, body []byte) {
 	select {
 	case k.queue <- append(body, '\n'):

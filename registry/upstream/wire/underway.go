@@ -17,9 +17,6 @@ type underway struct {
 
 // add makes a request known until end is called, after which its notify is not called any more.
 func (u *underway) add(ctx context.Context, out *Request) (end func()) {
-	if out.Notify == nil {
-		return func() {}
-	}
 	out.begin()
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -25,8 +25,9 @@ func floors() [][]string {
 			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
 		},
 		{
-			"registry/schema",   // JSON Schemas of strangers: compiled, bounded, checked, explained
-			"internal/sanitize", // output cleaning
+			"registry/schema",         // JSON Schemas of strangers: compiled, bounded, checked, explained
+			"internal/sanitize",       // output cleaning
+			"registry/upstream/seats", // who gets which session of a server, and who waits
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes

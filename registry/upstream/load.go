@@ -24,19 +24,12 @@ func (u *Upstream) Load() Load {
 		return load
 	}
 	if c.pool != nil {
-		load.Sessions = 1 + c.pool.size()
+		load.Sessions = 1 + c.pool.room.Size()
 	}
 	if c.older != nil {
-		load.Sessions = c.older.pool.size()
+		load.Sessions = c.older.pool.room.Size()
 	}
 	return load
-}
-
-// size returns how many sessions the pool has.
-func (p *pool) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.all)
 }
 
 // startChild starts a child that counts until it has ended.

@@ -1,12 +1,10 @@
 package upstream
 
 import (
-	"slices"
-	"time"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
 
 // Where one user stands behind all calls (Config.OneUser), a child of the legacy era is not started once for the lists and
@@ -16,7 +14,7 @@ import (
 //	no call is open                 the session is lent to whichever client calls
 //	calls of the same client        run beside each other: a question is for that client, whichever call it came from
 //	those of one without a session  run one by one if it can be asked: it is but a name, which each of its windows has
-//	a call of another client        another child is started; it ends when it was idle for idleLimit
+//	a call of another client        another child is started; it ends when it was idle for long
 //	who wants log lines, or a task  has a session for that, as without OneUser
 //	who has roots                   has a session of its own, if the server asks for roots when it starts: they hold for all calls
 //
@@ -32,90 +30,36 @@ import (
 
 // lend makes the control connection a session that calls run on. It is called before the pool has calls.
 func (p *pool) lend() {
-	s := &pooled{
-		key: key{capabilities: string(everything().JSON())}, conn: p.control.conn,
-		opened: make(chan struct{}), stop: func() {}, since: time.Now(), idle: time.Now(),
-		loans:    1,    // so that it is not closed when it is idle
-		examined: true, // by its supervisor
-	}
-	close(s.opened)
-	p.lent, p.sessions[s.key] = s, []*pooled{s}
+	k := seats.Key{Traits: string(everything().JSON()), Patient: true}
+	p.lends = true
+	p.room.Lend(&pooled{pool: p, key: k, conn: p.control.conn}, k)
 }
 
 // lentOut tells whether a call runs on the control connection. A server that does one thing at a time would not answer
 // in time what can wait as well, and be taken as lost in the middle of the call.
-func (p *pool) lentOut() bool {
-	if p == nil || p.lent == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lent.calls > 0
-}
+func (p *pool) lentOut() bool { return p != nil && p.room.LentOut() }
 
 // lentKey says which sessions may run the call of one user's client.
-func (p *pool) lentKey(c *registry.Call, method string) key {
+func (p *pool) lentKey(c *registry.Call, method string) seats.Key {
 	logs := c.LogLevel > 0 && p.control.conn.has("logging")
 	roots := p.control.conn.rooted.Load() && c.Capabilities.Has("roots")
 	solo := !c.InSession && c.Capabilities.Len() > 0 && mayAsk(method)
-	k := key{Owner: p.ownerOf(c), alone: logs, kept: roots, solo: solo}
+	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.strict.Load():
-		k.capabilities = string(everything().JSON())
+		k.Traits = string(everything().JSON())
 	case c.Capabilities.Len() > 0 && mayAsk(method):
-		k.capabilities = string(c.Capabilities.JSON())
+		k.Traits = string(c.Capabilities.JSON())
 	}
+	k.Patient = k.Traits != ""
 	return k
 }
 
 // ownerOf returns whose the call is: where there is one user, also in which client.
 func (p *pool) ownerOf(c *registry.Call) auth.Owner {
 	who := c.Principal.Owner()
-	if p.lent != nil {
+	if p.lends {
 		who.ClientID += " " + c.Client
 	}
 	return who
-}
-
-// findLent returns a session on which calls of the client run, or one that no other client uses: best the control
-// connection, so that others become idle and end. The mutex is held.
-func (p *pool) findLent(k key) *pooled {
-	var free *pooled
-	for other, sessions := range p.sessions { // one user has a few
-		if other != k && (other.kept || k.kept || other.capabilities != k.capabilities || other.alone != k.alone) {
-			continue
-		}
-		for _, s := range sessions {
-			switch {
-			case other == k && s.calls > 0 && !k.alone && !k.solo:
-				return s
-			case s.lendable(k.Owner) && (free == nil || s == p.lent):
-				free = s
-			}
-		}
-	}
-	if free != nil {
-		p.rename(free, k)
-	}
-	return free
-}
-
-// lendable tells whether no call of another client runs on the session, nor may still run. The mutex is held.
-func (s *pooled) lendable(to auth.Owner) bool {
-	select {
-	case <-s.opened:
-		return s.err == nil && s.calls == 0 && !s.session().abandonedByOther(to)
-	default:
-		return false
-	}
-}
-
-// rename gives an open session another key. The mutex is held.
-func (p *pool) rename(s *pooled, k key) {
-	left := slices.DeleteFunc(p.sessions[s.key], func(other *pooled) bool { return other == s })
-	if p.sessions[s.key] = left; len(left) == 0 {
-		delete(p.sessions, s.key)
-	}
-	s.key = k
-	p.sessions[k] = append(p.sessions[k], s)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -32,7 +33,7 @@ const (
 type dialogue struct {
 	pool    *pool
 	session *legacy
-	owner   auth.Owner         // nobody else answers the questions of the call
+	owner   auth.Owner
 	cancel  context.CancelFunc // ends the exchange
 	held    bool               // the call's place is kept; only the present round touches this
 	news    chan struct{}      // a question came
@@ -56,7 +57,7 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 
 // converse runs a call whose caller can be asked.
 func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, err := p.acquire(ctx, p.keyOf(c, i.method), aCall)
+	s, err := p.take(ctx, p.keyOf(c, i.method), seats.Call)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -64,36 +65,36 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 }
 
 // talk runs a call whose caller can be asked, on a session that it releases.
-func (p *pool) talk(ctx context.Context, s *pooled, i *item, c *registry.Call) (mcp.Object, error) {
-	owned, end := p.owned()
+func (p *pool) talk(ctx context.Context, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
+	owned, end := p.room.Owned()
 	life, stop := context.WithTimeout(owned, lifeLimit)
 	cancel := func() {
 		stop()
 		end()
 	}
 	d := &dialogue{
-		pool: p, session: s.session(), owner: p.ownerOf(c), cancel: cancel,
+		pool: p, session: s.Session.session(), owner: p.ownerOf(c), cancel: cancel,
 		news: make(chan struct{}, 1), notes: wire.NewNotes(), done: make(chan struct{}),
 		seen: map[mcp.ID]bool{},
 	}
 	d.attach(c)
 	d.session.enter(d)
-	began := p.start(func() {
+	began := p.room.Go(func() {
 		defer cancel()
-		defer p.release(s)
+		defer p.room.Leave(s, seats.Call)
 		d.run(life, s, i, c)
 	})
 	if !began {
 		cancel()
 		d.session.leave(d)
-		p.release(s)
+		p.room.Leave(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
 	return d.round(ctx, c)
 }
 
 // run runs the exchange to its end, and leaves no question without an answer.
-func (d *dialogue) run(ctx context.Context, s *pooled, i *item, c *registry.Call) {
+func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
 	d.result, d.err = d.pool.tracked(s, c, func() (mcp.Object, error) {
 		return d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
 
 // Limits of tasks of 2025-11-25, which live in the session that made them.
@@ -68,21 +69,21 @@ func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
 // task is one of 2025-11-25. Servers may know it in the session alone that made it.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 type task struct {
-	session *pooled // nil: the control connection's
-	own     string  // its id at the server; "" until it is known
-	user    auth.User
-	until   time.Time
+	seat  *seat  // of its session; nil: it is the control connection's
+	own   string // its id at the server; "" until it is known
+	user  auth.User
+	until time.Time
 }
 
 var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is lost, because the session with its server has ended or its time is over")
 
 // tracked runs a call on a session, nil for the control connection's. A task that it becomes is known to the caller by
 // an id that says where to find it.
-func (p *pool) tracked(s *pooled, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
+func (p *pool) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
 	if c.Tasks != mcp.TasksAsked || c.Task != "" {
 		return run()
 	}
-	id, t := rand.Text(), &task{session: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
+	id, t := rand.Text(), &task{seat: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
 	if !p.addTask(id, t) {
 		return mcp.Object{}, p.server.unavailable(false, errTasks)
 	}
@@ -97,8 +98,8 @@ func (p *pool) tracked(s *pooled, c *registry.Call, run func() (mcp.Object, erro
 	if ttl, ok := made.Value("ttl").Int(); ok {
 		t.until = time.Now().Add(time.Duration(min(max(ttl, 0), taskLife.Milliseconds())) * time.Millisecond)
 	}
-	if s != nil && s.needed.Before(t.until) {
-		s.needed = t.until
+	if s != nil {
+		p.room.Need(s, t.until)
 	}
 	return result.With("task", made.With("taskId", mcp.String(id)).JSON()), nil
 }
@@ -122,25 +123,19 @@ func (p *pool) addTask(id string, t *task) bool {
 
 // useTask passes a request about a task on to the session that has it.
 func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	p.mu.Lock()
-	t := p.tasks[c.Task]
-	if t == nil || t.own == "" || p.ended || t.session != nil && t.session.lost {
-		p.mu.Unlock()
+	t := p.task(c.Task)
+	if t == nil || t.seat != nil && !p.room.Rejoin(t.seat) {
 		return mcp.Object{}, errTaskLost
 	}
-	if t.session != nil {
-		t.session.add(aCall)
-	}
-	p.mu.Unlock()
 	own := *i
 	own.name, own.quoted = t.own, mcp.String(t.own)
 	session := p.control
-	if t.session != nil {
-		session = t.session.session()
+	if t.seat != nil {
+		session = t.seat.Session.session()
 		if i.method == mcp.MethodTasksResult && c.Capabilities.Len() > 0 {
-			return p.talk(ctx, t.session, &own, c)
+			return p.talk(ctx, t.seat, &own, c)
 		}
-		defer p.release(t.session)
+		defer p.room.Leave(t.seat, seats.Call)
 	}
 	result, err := session.call(ctx, &own, c)
 	if result.Text("taskId") == t.own {
@@ -149,18 +144,28 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	return result, err
 }
 
-// expireTasks forgets the tasks whose time is over. The mutex is held.
-func (p *pool) expireTasks() {
-	now := time.Now()
-	maps.DeleteFunc(p.tasks, func(_ string, t *task) bool { return t.own != "" && !now.Before(t.until) })
-	for s := range p.all {
-		if !now.Before(s.needed) {
-			s.needed = time.Time{}
-		}
+// task returns a task that is known to its server, nil when there is none.
+func (p *pool) task(id string) *task {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tasks[id]
+	if t == nil || t.own == "" || p.ended {
+		return nil
 	}
+	return t
 }
 
-// lose forgets the tasks of a session. The mutex is held.
-func (p *pool) lose(s *pooled) {
-	maps.DeleteFunc(p.tasks, func(_ string, t *task) bool { return t.session == s })
+// expireTasks forgets the tasks whose time is over.
+func (p *pool) expireTasks() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.tasks, func(_ string, t *task) bool { return t.own != "" && !now.Before(t.until) })
+}
+
+// loseTasks forgets the tasks of a session.
+func (p *pool) loseTasks(s *pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.tasks, func(_ string, t *task) bool { return t.seat != nil && t.seat.Session == s })
 }

@@ -1,0 +1,613 @@
+package seats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// session is one that a test opens, doubts and kills.
+type session struct {
+	key     Key
+	lost    func()
+	err     error         // of Open
+	takes   time.Duration // to open
+	doubted atomic.Bool
+	dying   atomic.Bool
+	polite  atomic.Bool
+	closed  atomic.Int32
+}
+
+func (s *session) Open(ctx context.Context, opened func()) error {
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.err != nil {
+		return s.err
+	}
+	opened()
+	return nil
+}
+
+func (s *session) Doubted() bool { return s.doubted.Swap(false) }
+
+func (s *session) Alive(ctx context.Context) error {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.dying.Load() {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+func (s *session) Close(_ context.Context, polite bool) {
+	s.closed.Add(1)
+	s.polite.Store(polite)
+}
+
+// stage is a room and the sessions that were made for it.
+type stage struct {
+	*Room[*session]
+	t     *testing.T
+	alone atomic.Bool
+	bound atomic.Bool // sessions may not be lent
+
+	mu   sync.Mutex // guards the fields below
+	made []*session
+	next session // what the next one is like
+}
+
+// play tells a story of a room with so many seats, on exact time.
+func play(t *testing.T, seats int, story func(t *testing.T, r *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &stage{t: t}
+		r.Room = New(t.Context(), Config[*session]{
+			Max: seats, Opening: time.Minute,
+			New: func(k Key, lost func()) *session {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				s := &session{key: k, lost: lost, err: r.next.err, takes: r.next.takes}
+				r.made = append(r.made, s)
+				return s
+			},
+			Alone:    func(k Key) bool { return k.Patient && r.alone.Load() },
+			Lendable: func(*session, auth.Owner) bool { return !r.bound.Load() },
+		})
+		story(t, r)
+		r.Close(context.Background(), true)
+		for i, s := range r.made {
+			if got := s.closed.Load(); got > 1 || got == 0 && s.err == nil && s.takes < time.Minute {
+				t.Errorf("session %d of %+v was closed %d times", i, s.key, got)
+			}
+		}
+	})
+}
+
+func (r *stage) take(k Key) *Seat[*session] {
+	r.t.Helper()
+	return r.must(r.Take(r.t.Context(), k, Call))
+}
+
+func (r *stage) must(s *Seat[*session], err error) *Seat[*session] {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *stage) state(s *Seat[*session]) State {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Room.mu.Lock()
+	defer r.Room.mu.Unlock()
+	return s.state
+}
+
+func (r *stage) expect(what string, s *Seat[*session], want State) {
+	r.t.Helper()
+	if got := r.state(s); got != want {
+		r.t.Errorf("%s: the seat is %v, want %v", what, got, want)
+	}
+}
+
+// later takes a seat in the background. What it returns tells whether that has ended by now, and how.
+func (r *stage) later(ctx context.Context, k Key) (taken func() (*Seat[*session], error, bool)) {
+	var (
+		seat *Seat[*session]
+		err  error
+		done = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		seat, err = r.Take(ctx, k, Call)
+	}()
+	synctest.Wait()
+	return func() (*Seat[*session], error, bool) {
+		synctest.Wait()
+		select {
+		case <-done:
+			return seat, err, true
+		default:
+			return nil, nil, false
+		}
+	}
+}
+
+func tenant(name string) Key { return Key{Owner: auth.Owner{User: auth.User{TenantID: name}}} }
+
+func user(tenant, subject string) Key {
+	return Key{Owner: auth.Owner{User: auth.User{TenantID: tenant, Issuer: "i", Subject: subject}}, Traits: "t", Patient: true}
+}
+
+// TestCallsOfOneKeyShareASeat takes seats for equal keys and others, with and without calls that run alone.
+func TestCallsOfOneKeyShareASeat(t *testing.T) {
+	t.Parallel()
+	play(t, 8, func(t *testing.T, r *stage) {
+		if a, again, b := r.take(tenant("a")), r.take(tenant("a")), r.take(tenant("b")); a != again || a == b {
+			t.Error("calls of one tenant have seats of their own, or those of two share one")
+		}
+		alone := tenant("a")
+		alone.Alone = true
+		if first, second := r.take(alone), r.take(alone); first == second {
+			t.Error("calls that run alone share a seat")
+		}
+		shared := r.take(user("a", "u"))
+		if r.take(user("a", "u")) != shared {
+			t.Error("calls of one user do not share a seat")
+		}
+		r.alone.Store(true)
+		if r.take(user("a", "u")) == shared {
+			t.Error("calls that must not share for now share a seat")
+		}
+		if got := r.Size(); got != 6 {
+			t.Errorf("%d places are taken, want 6", got)
+		}
+	})
+}
+
+// TestIdleSeatMakesRoomForWhoCameFirst fills a room and lets three wait, of whom one gives up.
+func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		a := r.take(tenant("a"))
+		gives, cancel := context.WithCancel(t.Context())
+		b, c, d := r.later(gives, tenant("b")), r.later(t.Context(), tenant("c")), r.later(t.Context(), tenant("d"))
+		cancel()
+		if _, err, done := b(); !done || !errors.Is(err, context.Canceled) {
+			t.Errorf("who gave up: got %v, want their own cancellation", err)
+		}
+		r.Leave(a, Call)
+		first, err, done := c()
+		if !done || err != nil {
+			t.Fatalf("who came first has no seat: %v", err)
+		}
+		r.expect("the idle one", a, Gone)
+		if _, _, done := d(); done {
+			t.Error("who came second has a seat as well")
+		}
+		r.Leave(first, Call)
+		if _, err, done := d(); !done || err != nil {
+			t.Errorf("who came second has no seat then: %v", err)
+		}
+	})
+}
+
+// TestDeadlineInTheQueueSaysBusy waits in a full room until the deadline, and in one without seats not at all.
+func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		r.take(user("a", "u"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := r.Take(ctx, tenant("b"), Call); !errors.Is(err, ErrBusy) {
+			t.Errorf("got %v, want ErrBusy", err)
+		}
+	})
+	play(t, 0, func(t *testing.T, r *stage) {
+		if _, err := r.Take(t.Context(), tenant("b"), Call); !errors.Is(err, ErrNone) {
+			t.Errorf("got %v, want ErrNone", err)
+		}
+	})
+	play(t, 1, func(t *testing.T, r *stage) {
+		r.take(tenant("a"))
+		waits := r.later(t.Context(), tenant("b"))
+		r.Close(t.Context(), true)
+		if _, err, done := waits(); !done || !errors.Is(err, ErrEnded) {
+			t.Errorf("in the queue of a room that closes: got %v, want ErrEnded", err)
+		}
+		if _, err := r.Take(t.Context(), tenant("a"), Call); !errors.Is(err, ErrEnded) || r.Go(func() {}) {
+			t.Errorf("in a closed room: got %v, want ErrEnded and no work", err)
+		}
+		clear(r.all) // closed above
+	})
+}
+
+// TestOneUserHasHalfAndOneTenantLeavesAQuarter lets one user, then others of the tenant, then another tenant come to a room
+// of eight. Nobody's calls end.
+func TestOneUserHasHalfAndOneTenantLeavesAQuarter(t *testing.T) {
+	t.Parallel()
+	play(t, 8, func(t *testing.T, r *stage) {
+		r.alone.Store(true)
+		for i := range 4 {
+			if _, err, done := r.later(t.Context(), user("a", "greedy"))(); !done || err != nil {
+				t.Fatalf("seat %d of one user: %v", i, err)
+			}
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		fifth := r.later(short, user("a", "greedy"))
+		if _, _, done := fifth(); done {
+			t.Error("one user has more than half of all seats")
+		}
+		for i := range 2 {
+			if _, err, done := r.later(t.Context(), user("a", fmt.Sprint("u", i)))(); !done || err != nil {
+				t.Fatalf("seat of another user of the tenant: %v", err)
+			}
+		}
+		if _, _, done := r.later(short, user("a", "u3"))(); done {
+			t.Error("one tenant has more than three quarters")
+		}
+		for _, name := range []string{"b", "c"} {
+			if _, err, done := r.later(t.Context(), user(name, "u"))(); !done || err != nil {
+				t.Errorf("seat of tenant %s: %v", name, err)
+			}
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestBusySeatRetiresForWhoHasNone shares a room of two between tenants whose calls never cease: after its turn, the seat
+// that was opened first takes no more calls and makes room when its last one ends. One that waits for humans stays.
+func TestBusySeatRetiresForWhoHasNone(t *testing.T) {
+	t.Parallel()
+	play(t, 2, func(t *testing.T, r *stage) {
+		patient, busy := r.take(user("a", "u")), r.take(tenant("a"))
+		r.take(tenant("a"))
+		waits := r.later(t.Context(), tenant("b"))
+		time.Sleep(turnLimit - time.Millisecond)
+		r.expect("before its turn is over", busy, Open)
+		time.Sleep(idleGrace)
+		r.expect("after its turn", busy, Retiring)
+		if r.Rejoin(busy) {
+			t.Error("a retiring seat takes another call")
+		}
+		r.Leave(busy, Call)
+		r.expect("with one call left", busy, Retiring)
+		r.Leave(busy, Call)
+		if _, err, done := waits(); !done || err != nil {
+			t.Errorf("who waited has no seat: %v", err)
+		}
+		r.expect("when its last call has ended", busy, Gone)
+		time.Sleep(time.Hour)
+		r.expect("one that waits for humans", patient, Open)
+	})
+}
+
+// TestWhoHasSeatsLeavesFreshOnesAlone lets a tenant with a busy seat want another one, for which others were used just now.
+func TestWhoHasSeatsLeavesFreshOnesAlone(t *testing.T) {
+	t.Parallel()
+	play(t, 2, func(t *testing.T, r *stage) {
+		alone := tenant("a")
+		alone.Alone = true
+		r.take(alone)
+		other := r.take(tenant("b"))
+		waits := r.later(t.Context(), alone)
+		r.Leave(other, Call)
+		r.expect("used just now", other, Open)
+		time.Sleep(2 * idleGrace)
+		r.expect("idle for a while", other, Gone)
+		if _, err, done := waits(); !done || err != nil {
+			t.Errorf("who waited has no seat: %v", err)
+		}
+	})
+}
+
+// TestSeatsThatAreOfUseMakeRoomLast has one seat that is loaned, one that is needed and one that was used last.
+func TestSeatsThatAreOfUseMakeRoomLast(t *testing.T) {
+	t.Parallel()
+	play(t, 3, func(t *testing.T, r *stage) {
+		loaned := r.must(r.Take(t.Context(), tenant("loaned"), Loan))
+		needed, plain := r.take(tenant("needed")), r.take(tenant("plain"))
+		r.Need(needed, time.Now().Add(time.Hour))
+		r.Leave(needed, Call)
+		time.Sleep(time.Minute)
+		r.Leave(plain, Call)
+		for i, want := range []*Seat[*session]{plain, needed, loaned} {
+			r.take(tenant(fmt.Sprint("new", i)))
+			r.expect(fmt.Sprintf("number %d", i), want, Gone)
+		}
+	})
+}
+
+// TestUnusedSeatIsClosedInTheEnd sweeps a room from time to time: a seat in use stays, one that is needed stays until then.
+func TestUnusedSeatIsClosedInTheEnd(t *testing.T) {
+	t.Parallel()
+	play(t, 4, func(t *testing.T, r *stage) {
+		used, needed, unused := r.take(tenant("a")), r.take(tenant("b")), r.take(tenant("c"))
+		loaned := r.must(r.Take(t.Context(), tenant("d"), Loan))
+		r.Need(needed, time.Now().Add(30*time.Minute))
+		r.Need(needed, time.Now()) // an earlier time changes nothing
+		r.Leave(needed, Call)
+		r.Leave(unused, Call)
+		sweep := func(d time.Duration) {
+			for range d / (30 * time.Second) {
+				time.Sleep(30 * time.Second)
+				r.Sweep()
+			}
+		}
+		sweep(idleLimit - time.Minute)
+		r.expect("unused for less", unused, Open)
+		sweep(2 * time.Minute)
+		r.expect("unused", unused, Gone)
+		r.expect("needed", needed, Open)
+		sweep(30 * time.Minute)
+		r.expect("needed no more", needed, Gone)
+		r.expect("used", used, Open)
+		r.expect("loaned", loaned, Open)
+		r.Leave(loaned, Loan)
+		sweep(2 * idleLimit)
+		r.expect("loaned no more", loaned, Gone)
+	})
+}
+
+// TestDeadSeatIsClosedAfterItsLastCall doubts a session that lives and one that does not.
+func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
+	t.Parallel()
+	play(t, 4, func(t *testing.T, r *stage) {
+		s := r.take(tenant("a"))
+		if r.take(tenant("a")) != s || r.take(tenant("a")) != s {
+			t.Fatal("calls of one tenant do not share a seat")
+		}
+		s.Session.doubted.Store(true)
+		r.Leave(s, Call)
+		r.expect("in doubt", s, Examined)
+		if !r.Rejoin(s) {
+			t.Error("a seat that is examined takes no call")
+		}
+		time.Sleep(2 * time.Second)
+		r.expect("alive", s, Open)
+		s.Session.dying.Store(true)
+		s.Session.doubted.Store(true)
+		r.Leave(s, Call)
+		time.Sleep(2 * time.Second)
+		r.expect("no sign of life", s, Dead)
+		if r.Rejoin(s) || r.take(tenant("a")) == s {
+			t.Error("a dead seat takes another call")
+		}
+		r.Leave(s, Call)
+		r.expect("with one call left", s, Dead)
+		r.Leave(s, Call)
+		r.expect("when its last call has ended", s, Gone)
+		idle := r.take(tenant("b"))
+		r.Leave(idle, Call)
+		idle.Session.lost()
+		r.expect("one that says itself that it is dead", idle, Gone)
+	})
+}
+
+// TestFailureToOpenReachesAllWhoWait opens a session that fails, for two calls, while a third waits for its place.
+func TestFailureToOpenReachesAllWhoWait(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		failure := errors.New("no such program")
+		r.next = session{err: failure, takes: time.Second}
+		a, b := r.later(t.Context(), tenant("a")), r.later(t.Context(), tenant("a"))
+		r.mu.Lock()
+		r.next = session{}
+		r.mu.Unlock()
+		c := r.later(t.Context(), tenant("c"))
+		time.Sleep(time.Second)
+		for _, taken := range []func() (*Seat[*session], error, bool){a, b} {
+			if _, err, done := taken(); !done || !errors.Is(err, failure) {
+				t.Errorf("got %v, want why it did not open", err)
+			}
+		}
+		if _, err, done := c(); !done || err != nil {
+			t.Errorf("who waited for the place: %v", err)
+		}
+	})
+}
+
+// TestSeatThatIsGivenUpWhileItOpensIsClosedThen lets who wanted a seat leave before it is open, and another take its place.
+func TestSeatThatIsGivenUpWhileItOpensIsClosedThen(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		r.next.takes = 10 * time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		a := r.later(ctx, tenant("a"))
+		cancel()
+		if _, err, done := a(); !done || !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want the cancellation", err)
+		}
+		b := r.later(t.Context(), tenant("b"))
+		time.Sleep(9 * time.Second)
+		if _, _, done := b(); done {
+			t.Error("its place was free before it was closed")
+		}
+		time.Sleep(11 * time.Second)
+		if _, err, done := b(); !done || err != nil || r.made[0].closed.Load() != 1 {
+			t.Errorf("who waited for the place: %v; the first was closed %d times", err, r.made[0].closed.Load())
+		}
+	})
+}
+
+// TestLentSessionGoesFromOwnerToOwner lends a session in a room of one place: calls of one owner share it, another owner gets
+// it when no call is open, and a place of its own while one is.
+func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		lister := &session{}
+		r.Lend(lister, Key{Traits: "t", Patient: true})
+		a, b := user("a", "u"), user("a", "v")
+		first := r.take(a)
+		if first.Session != lister || r.take(a) != first || !r.LentOut() || r.Size() != 0 {
+			t.Error("calls of one owner do not run on the session that is lent, or it takes a place")
+		}
+		other := r.take(b)
+		if other.Session == lister {
+			t.Error("calls of two owners run on one session")
+		}
+		r.Leave(other, Call)
+		r.Leave(first, Call)
+		r.Leave(first, Call)
+		if again := r.take(b); again != first || r.LentOut() != true {
+			t.Error("the session that is lent did not go to the other owner, although no call was open")
+		}
+		r.Leave(first, Call)
+		r.bound.Store(true)
+		kept := a
+		kept.Kept = true
+		for _, k := range []Key{a, kept} {
+			if s := r.take(k); s.Session == lister {
+				t.Errorf("%+v got a session that its server may still use for another, or that must be its own", k)
+			} else {
+				r.Leave(s, Call)
+				time.Sleep(2 * idleGrace)
+			}
+		}
+		time.Sleep(2 * idleLimit)
+		r.Sweep()
+		if first.state != Open || lister.closed.Load() != 0 {
+			t.Errorf("the session that is lent is %v", first.state)
+		}
+	})
+}
+
+// TestWorkEndsBeforeSeatsAreClosed closes a room while something goes on in it.
+func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		s := r.take(tenant("a"))
+		var early atomic.Bool
+		ctx, cancel := r.Owned()
+		r.Go(func() {
+			defer cancel()
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			early.Store(s.Session.closed.Load() > 0)
+			r.Leave(s, Call)
+		})
+		r.Close(t.Context(), false)
+		if early.Load() || s.Session.closed.Load() != 1 || s.Session.polite.Load() {
+			t.Errorf("closed before its work ended: %t; closed %d times, polite %t", early.Load(), s.Session.closed.Load(), s.Session.polite.Load())
+		}
+		clear(r.all) // closed above
+	})
+}
+
+// TestAnyOrderOfEventsKeepsTheCount lets many callers come, go and doubt in random order. At no time are there more sessions
+// than places, a call on a seat that is being closed, or a seat in a list that it does not belong to; in the end nobody
+// waits in vain and the room is empty of calls.
+func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		play(t, 1+int(seed%5), func(t *testing.T, r *stage) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			r.alone.Store(seed%2 == 0)
+			var callers sync.WaitGroup
+			for range 150 {
+				k := tenant(string(rune('a' + random.IntN(4))))
+				if random.IntN(3) == 0 {
+					k = user(k.TenantID, fmt.Sprint(random.IntN(3)))
+				}
+				k.Alone = random.IntN(4) == 0
+				u, comes, stays := Use(random.IntN(5)/4), time.Duration(random.IntN(60_000))*time.Millisecond, time.Duration(random.IntN(8_000))*time.Millisecond
+				gives, doubts, dies, fails := random.IntN(8) == 0, random.IntN(6) == 0, random.IntN(12) == 0, random.IntN(20) == 0
+				callers.Go(func() {
+					time.Sleep(comes)
+					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+					defer cancel()
+					if gives {
+						ctx, cancel = context.WithTimeout(context.Background(), stays)
+						defer cancel()
+					}
+					r.mu.Lock()
+					r.next = session{takes: stays / 10}
+					if fails {
+						r.next.err = errors.New("fails")
+					}
+					r.mu.Unlock()
+					s, err := r.Take(ctx, k, u)
+					if err != nil {
+						if !gives && err.Error() != "fails" {
+							t.Errorf("seed %d: %+v got no seat: %v", seed, k, err)
+						}
+						return
+					}
+					time.Sleep(stays)
+					s.Session.doubted.Store(doubts)
+					s.Session.dying.Store(dies)
+					r.Leave(s, u)
+				})
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				callers.Wait()
+			}()
+			for checking := true; checking; {
+				select {
+				case <-done:
+					checking = false
+				case <-time.After(97 * time.Millisecond):
+				}
+				r.Sweep()
+				r.check(seed)
+			}
+			if len(r.queue) > 0 {
+				t.Errorf("seed %d: %d wait in vain", seed, len(r.queue))
+			}
+			for s := range r.all {
+				if s.calls != 0 || s.loans != 0 {
+					t.Errorf("seed %d: a seat that is %v has %d calls and %d loans left", seed, s.state, s.calls, s.loans)
+				}
+			}
+		})
+	}
+}
+
+// check looks for what must not be.
+func (r *stage) check(seed uint64) {
+	r.t.Helper()
+	r.Room.mu.Lock()
+	defer r.Room.mu.Unlock()
+	closing, retiring := 0, 0
+	for s := range r.all {
+		listed := slices.Contains(r.taking[s.key], s)
+		switch {
+		case s.state.taking() != listed:
+			r.t.Errorf("seed %d: a seat that is %v is listed: %t", seed, s.state, listed)
+		case s.state == Closing && s.calls > 0, s.state == Gone, s.calls < 0, s.loans < 0:
+			r.t.Errorf("seed %d: a seat with a place is %v with %d calls and %d loans", seed, s.state, s.calls, s.loans)
+		case (s.state == Dead || s.state == Retiring) && s.calls == 0:
+			r.t.Errorf("seed %d: a seat without calls is still %v", seed, s.state)
+		}
+		switch s.state {
+		case Closing:
+			closing++
+		case Retiring:
+			retiring++
+		default:
+		}
+	}
+	if len(r.all) > r.cfg.Max || closing != r.closing || retiring != r.retiring {
+		r.t.Errorf("seed %d: %d of %d places; %d closing, counted %d; %d retiring, counted %d", seed, len(r.all), r.cfg.Max, closing, r.closing, retiring, r.retiring)
+	}
+}

@@ -19,7 +19,7 @@ type connection struct {
 	version  string                 // the revision agreed on
 	pool     *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
 	older    *side                  // of a modern server; nil: it is not used
-	session  atomic.Pointer[legacy] // takes what a legacy server sends on its own; nil: a modern server
+	hears    atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: a modern server
 	count    func(Anomaly, int)
 	gone     atomic.Bool
 	rooted   atomic.Bool   // the server asked for roots outside a call, as some do when they start
@@ -30,7 +30,6 @@ type connection struct {
 	news     atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
 
 	said      *wire.LastWords // of its child, or of the last one where it took more than one; empty for what is no child
-	strays    *strays         // of the server, in a session of a pool
 	control   *connection     // reads the lists for this session of a pool; nil: this connection reads its own
 	heard     atomic.Uint32   // the topics of which the server told on this connection
 	overheard atomic.Uint32   // the topics of which it told in a session of the pool
@@ -38,13 +37,30 @@ type connection struct {
 	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
 }
 
+// hearer is a session, as far as its server tells it something that answers no request.
+type hearer interface {
+	question(m *mcp.Message, of *wire.Request) (answer []byte)
+	notified(m *mcp.Message)
+	attended(again bool)
+}
+
+// hearBy says which session hears what the server sends on its own from now on.
+func (c *connection) hearBy(session hearer) { c.hears.Store(&session) }
+
 var _ wire.Events = (*connection)(nil)
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, said: &wire.LastWords{}, strays: &strays{},
+		server: fault(server), count: count, said: &wire.LastWords{},
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
+}
+
+// newSessionConnection returns the connection of one more session with the server of the control connection.
+func newSessionConnection(control *connection) *connection {
+	c := newConnection(string(control.server), control.count)
+	c.control = control
+	return c
 }
 
 // changed asks for all lists again. It never waits: one request that is not served yet stands for all.
@@ -130,8 +146,8 @@ func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	if m.Method == mcp.MethodPing {
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
 	}
-	if l := c.session.Load(); l != nil {
-		return l.question(m, of)
+	if session := c.hears.Load(); session != nil {
+		return (*session).question(m, of)
 	}
 	return rejection(m.ID, errUnasked)
 }
@@ -146,8 +162,8 @@ func (c *connection) Following(open, again bool) {
 	if again && c.control == nil {
 		c.changed()
 	}
-	if l := c.session.Load(); l != nil {
-		l.attended(again)
+	if session := c.hears.Load(); session != nil {
+		(*session).attended(again)
 	}
 }
 
@@ -161,8 +177,8 @@ func (c *connection) Notification(m *mcp.Message) {
 	case mcp.NotifyResourcesChanged:
 		c.announced(registry.KindResource)
 	default:
-		if l := c.session.Load(); l != nil {
-			l.notified(m)
+		if session := c.hears.Load(); session != nil {
+			(*session).notified(m)
 		}
 	}
 }
@@ -197,4 +213,35 @@ func (c *connection) end(ctx context.Context, polite bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
 	defer cancel()
 	c.peer.close(ctx, polite)
+}
+
+// tasks returns the form of tasks that calls of this server's tools may become.
+func (c *connection) tasks() mcp.Tasks {
+	declared := c.capabilities.Load()
+	switch {
+	case declared == nil:
+	case mcp.EraOf(c.version) == mcp.Modern && mcp.DeclaresTasks(*declared):
+		return mcp.TasksGiven
+	case c.version == mcp.Revision2511 && declared.Object("tasks").Object("requests").Object("tools").Value("call").IsObject():
+		return mcp.TasksAsked
+	}
+	return 0
+}
+
+// tasksOf returns the form of tasks that calls of a tool may become, and its definition with what that says of them only
+// where it means something: where they are to be asked for, and where the tool needs one that its server does not have.
+func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
+	form, support := c.tasks(), definition.Object("execution").Text("taskSupport")
+	switch {
+	case mcp.EraOf(c.version) == mcp.Modern: // its revision has no such member
+		return form, definition.Without("execution")
+	case support == "required", support == "optional" && form == mcp.TasksAsked:
+		return form, definition
+	}
+	return 0, definition.Without("execution")
+}
+
+// gives tells whether the server may answer the call with a task, or the call is about one that it gave.
+func (c *connection) gives(call *registry.Call) bool {
+	return call.Tasks == mcp.TasksGiven && c.tasks() == mcp.TasksGiven
 }

@@ -17,7 +17,7 @@ func TestOpenPipeWasTakenForNews(t *testing.T) {
 		`{}`: topicTools,
 	} {
 		c := newConnection("up", func(Anomaly, int) {})
-		c.session.Store(&legacy{streaming: make(chan struct{})})
+		c.hearBy(&legacy{streaming: make(chan struct{})})
 		capabilities, err := mcp.ParseObject([]byte(declares))
 		if err != nil {
 			t.Fatal(err)

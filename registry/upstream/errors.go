@@ -63,3 +63,12 @@ func (f fault) settle(ctx context.Context, err error) error {
 	}
 	return f.unavailable(true, err)
 }
+
+// Refusals of questions.
+var (
+	errUnasked   = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found") // that nobody can be asked
+	errNoCall    = mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to")
+	errCallEnded = mcp.Errorf(mcp.CodeInternal, "The call has ended")
+)
+
+func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }

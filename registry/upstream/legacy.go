@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,29 +31,29 @@ type legacy struct {
 	attend       func()        // begins to follow what the server sends on its own, once; nil: that is done already
 	streaming    chan struct{} // closed when that is followed, or is known not to be there
 	streams      sync.Once
+	calls        *calls // whose callers can be asked
+	watchers     watchers
 
-	mu        sync.Mutex            // guards the fields below
-	level     mcp.Level             // of log messages that the server was asked for
-	dialogues []*dialogue           // calls whose callers can be asked, in the order in which they began
-	abandoned []abandoned           // who had such calls that the server did not answer: the last two callers, at most
-	watchers  map[string][]*watcher // by URI
-	renew     context.CancelFunc    // ends the stream of a session that was forgotten; nil: there is none
+	mu    sync.Mutex         // guards the fields below
+	level mcp.Level          // of log messages that the server was asked for
+	renew context.CancelFunc // ends the stream of a session that was forgotten; nil: there is none
 }
 
-// openLegacy does the handshake and declares the capabilities.
-func openLegacy(ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object) (*legacy, error) {
+// openLegacy does the handshake and declares the capabilities. open are the calls of which the server may ask something.
+func openLegacy(
+	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
+) (*legacy, error) {
 	l := &legacy{
 		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
 		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
-		ended: make(chan struct{}), streaming: make(chan struct{}),
-		watchers: map[string][]*watcher{},
+		ended: make(chan struct{}), streaming: make(chan struct{}), calls: open,
 	}
 	if cfg.named() == mcp.Legacy {
 		l.revision = cfg.Revision
 	}
 	l.opening <- struct{}{}
 	l.setting <- struct{}{}
-	c.session.Store(l)
+	c.hearBy(l)
 	revision, err := l.initialize(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 
 // run runs one call on this session. notify takes its progress and log messages, asks its questions; nil: nobody.
 func (l *legacy) run(
-	ctx context.Context, i *item, c *registry.Call, notify func(context.Context, *mcp.Message), asks *dialogue,
+	ctx context.Context, i *item, c *registry.Call, notify func(context.Context, *mcp.Message), asks *questions,
 ) (mcp.Object, error) {
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
@@ -237,7 +236,7 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 // restore sets a new session to what the one before was set to. A change of a resource may have been missed.
 func (l *legacy) restore(ctx context.Context) error {
 	l.mu.Lock()
-	level, uris, renew := l.level, slices.Collect(maps.Keys(l.watchers)), l.renew
+	level, renew := l.level, l.renew
 	l.mu.Unlock()
 	if renew != nil {
 		renew()
@@ -246,7 +245,7 @@ func (l *legacy) restore(ctx context.Context) error {
 	if level > 0 {
 		requests = append(requests, l.setLevel(level))
 	}
-	for _, uri := range uris {
+	for _, uri := range l.watchers.uris() {
 		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
 	}
 	for _, out := range requests {
@@ -256,7 +255,7 @@ func (l *legacy) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	l.missed()
+	l.watchers.missed()
 	return nil
 }
 
@@ -308,7 +307,7 @@ func (l *legacy) renewBy(cancel context.CancelFunc) {
 func (l *legacy) attended(again bool) {
 	l.streams.Do(func() { close(l.streaming) })
 	if again {
-		l.missed()
+		l.watchers.missed()
 	}
 }
 
@@ -331,10 +330,107 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	return true
 }
 
+// close ends the session; polite says good-bye, also when ctx has ended.
 func (l *legacy) close(ctx context.Context, polite bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	defer cancel()
 	l.stop()
 	l.link.Close(ctx, polite)
 }
 
 // stop ends what would go on as long as the session.
 func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }
+
+// question gives a request of the server to the call on whose stream it came. It returns the refusal when there is none.
+func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
+	switch {
+	case l.capabilities.Len() == 0:
+		return rejection(m.ID, errUnasked)
+	case of == nil:
+		if m.Method == mcp.MethodRoots && len(l.calls.all()) == 0 {
+			l.conn.rooted.Store(true)
+		}
+		return l.calls.stray(m)
+	case of.Ask == nil:
+		return rejection(m.ID, errNoCall)
+	}
+	if err := of.Ask(m); err != nil {
+		return rejection(m.ID, err)
+	}
+	return nil
+}
+
+// notified takes a notification that no request's token or stream ties to a call.
+func (l *legacy) notified(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NotifyResourceUpdated:
+		l.watchers.updated(m.Params.Text("uri"))
+	case mcp.NotifyCancelled:
+		l.calls.withdraw(mcp.ID(m.Params.Value("requestId")))
+	case mcp.NotifyMessage:
+		l.calls.note(m)
+	}
+}
+
+// watchResource subscribes to changes of a resource, calls live once when the server agreed, and tells of changes until
+// ctx ends or the session does. Several may watch the same resource; the server is asked once.
+// https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
+func (l *legacy) watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error {
+	w := &watcher{uri, updated}
+	if err := l.subscribe(ctx, w); err != nil {
+		return err
+	}
+	defer l.unsubscribe(ctx, w)
+	live()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ended:
+		return l.conn.server.unavailable(true, wire.ErrGone)
+	}
+}
+
+// subscribe adds a watcher, and asks the server when it is the first of its resource. The stream that brings the
+// changes is open before.
+func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
+	if l.attend != nil {
+		l.attend()
+	}
+	l.awaitStream(ctx)
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	if !l.watchers.add(w) {
+		return nil
+	}
+	_, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, w.uri))
+	if err != nil {
+		l.watchers.drop(w)
+	}
+	return l.conn.server.settle(ctx, err)
+}
+
+// unsubscribe removes a watcher, and tells the server when it was the last of its resource.
+func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own has ended
+	defer cancel()
+	if l.take(ctx) != nil {
+		l.watchers.drop(w) // what comes for nobody is dropped
+		return
+	}
+	defer l.give()
+	if !l.watchers.drop(w) {
+		return
+	}
+	select {
+	case <-l.ended:
+	default:
+		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // what still comes is dropped
+	}
+}
+
+// about returns a request about a resource.
+func (l *legacy) about(method, uri string) *wire.Request {
+	return l.request(method, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+}

@@ -88,7 +88,7 @@ func (c *connection) tells(t topics) bool {
 	switch {
 	case !c.told.Load():
 		return false
-	case c.session.Load() == nil:
+	case c.hears.Load() == nil:
 		return true
 	}
 	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0

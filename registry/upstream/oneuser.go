@@ -32,7 +32,7 @@ import (
 func (p *pool) lend() {
 	k := seats.Key{Traits: string(everything().JSON()), Patient: true}
 	p.lends = true
-	p.room.Lend(&pooled{pool: p, key: k, conn: p.control.conn}, k)
+	p.room.Lend(&pooled{key: k, conn: p.control.conn, calls: p.control.calls, room: p.room, session: p.control}, k)
 }
 
 // lentOut tells whether a call runs on the control connection. A server that does one thing at a time would not answer
@@ -46,7 +46,7 @@ func (p *pool) lentKey(c *registry.Call, method string) seats.Key {
 	solo := !c.InSession && c.Capabilities.Len() > 0 && mayAsk(method)
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {
-	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.strict.Load():
+	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load():
 		k.Traits = string(everything().JSON())
 	case c.Capabilities.Len() > 0 && mayAsk(method):
 		k.Traits = string(c.Capabilities.JSON())

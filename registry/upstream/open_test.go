@@ -35,7 +35,7 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 			u.remember(test.kind)
 			c := newConnection("up", func(Anomaly, int) {})
 			roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
-			err := u.open(t.Context(), c, roots)
+			l, err := u.open(t.Context(), c, roots, &calls{strays: &strays{}})
 			if test.want == "" {
 				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok || unavailable.Sent || len(s.asked) > 0 {
 					t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)
@@ -45,7 +45,7 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(errors.Unwrap(err))
 			}
-			c.end(t.Context(), true)
+			l.close(t.Context(), true)
 			if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` || c.version != mcp.Revision2024 {
 				t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version, test.want)
 			}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -21,51 +21,59 @@ const (
 	parkLimit    = 5 * time.Minute       // for the answers to a round
 	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
 	parkedMax    = 1000                  // calls of one upstream that wait for answers
-	questionsMax = 64                    // of one call
-	roundMax     = 32                    // of one round
-	askedMax     = 4 << 20               // bytes of the open questions of one call
-	keptMax      = 64 << 10              // bytes of notifications that wait while a call is parked
 )
 
-// dialogue is a call whose caller can be asked. Its exchange goes on in a goroutine of its own while its caller comes
-// and goes: a round returns the questions, and the call's repeat brings the answers and takes part in the next round.
+// parking keeps the calls of a pool whose callers can be asked, while the callers come and go. It is safe for concurrent
+// use.
+//
+// A call begins attached: its caller waits in a round. The exchange with the server goes on in a goroutine of its own.
+//
+//	            the server asks                    the caller repeats the call
+//	attached ─────────────────────▶ parked ─────────────────────────────────────▶ attached
+//	   │  │                           │  │                  with answers, which go to the server
+//	   │  │ the caller leaves         │  │ nobody repeats it within parkLimit
+//	   │  └─────────▶ cancelled ◀─────┼──┘
+//	   │                  │           │
+//	   │ the server answers           │ the server answers all the same, or cancels its questions
+//	   ▼                  ▼           ▼
+//	 ended ◀──────────────────────────┘  the result waits for the repeat, until parkLimit is over
+//
+// A call that ends, in whichever way, first leaves the calls of its session, so that it is asked nothing more; then the
+// server gets an answer to each question that nobody will answer; then the seat is free. The other way round, a question of
+// this call could reach the next user of the session.
+type parking struct {
+	server fault
+	room   *seats.Room[*pooled]
+	tasks  *tasks
+	count  func(Anomaly, int)
+	asked  atomic.Bool // a question came at least once
+	strict atomic.Bool // a caller was to be asked what it cannot be
+
+	mu      sync.Mutex // guards the fields below
+	ended   bool
+	waiting map[string]*dialogue // by the requestState that their callers have
+}
+
+// dialogue is a call whose caller can be asked, from its first round to its end.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type dialogue struct {
-	pool    *pool
-	session *legacy
-	owner   auth.Owner
+	*questions
+	parking *parking
+	session *pooled
 	cancel  context.CancelFunc // ends the exchange
 	held    bool               // the call's place is kept; only the present round touches this
-	news    chan struct{}      // a question came
-	notes   wire.Notes         // for the present round, or the next one
 	done    chan struct{}      // closed when the exchange ended, after the next two were set
 	result  mcp.Object
 	err     error
 
-	mu           sync.Mutex // guards the fields below
-	capabilities mcp.Object // of the present round's caller, or the last one's
-	attached     bool       // a round is going on
-	kept         int        // bytes of notifications that came since the last round
-	ended        bool
-	seen         map[mcp.ID]bool // questions so far
-	open         []question      // without an answer, in the order in which they came
-	release      func()          // of the call's place; nil: none is kept
-	expiry       *time.Timer
+	timing sync.Mutex  // guards the field below
+	expiry *time.Timer // of the round that waits for its repeat
 }
 
 var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call with this requestState does not wait for an answer")
 
-// converse runs a call whose caller can be asked.
-func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, err := p.take(ctx, p.keyOf(c, i.method), seats.Call)
-	if err != nil {
-		return mcp.Object{}, err
-	}
-	return p.talk(ctx, s, i, c)
-}
-
-// talk runs a call whose caller can be asked, on a session that it releases.
-func (p *pool) talk(ctx context.Context, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
+// begin runs a call of a caller who can be asked, on a seat that it leaves, until its first round ends.
+func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
 	owned, end := p.room.Owned()
 	life, stop := context.WithTimeout(owned, lifeLimit)
 	cancel := func() {
@@ -73,12 +81,9 @@ func (p *pool) talk(ctx context.Context, s *seat, i *item, c *registry.Call) (mc
 		end()
 	}
 	d := &dialogue{
-		pool: p, session: s.Session.session(), owner: p.ownerOf(c), cancel: cancel,
-		news: make(chan struct{}, 1), notes: wire.NewNotes(), done: make(chan struct{}),
-		seen: map[mcp.ID]bool{},
+		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, cancel: cancel, done: make(chan struct{}),
 	}
-	d.attach(c)
-	d.session.enter(d)
+	d.session.calls.enter(d.questions)
 	began := p.room.Go(func() {
 		defer cancel()
 		defer p.room.Leave(s, seats.Call)
@@ -86,131 +91,106 @@ func (p *pool) talk(ctx context.Context, s *seat, i *item, c *registry.Call) (mc
 	})
 	if !began {
 		cancel()
-		d.session.leave(d)
+		d.session.calls.leave(d.questions)
 		p.room.Leave(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
 	return d.round(ctx, c)
 }
 
+// resume is the repeat of a call that waits for answers. Each round is repeated once.
+func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, state string) (mcp.Object, error) {
+	answers, err := answersOf(c)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	d := p.find(state)
+	if d == nil || d.owner != who {
+		return mcp.Object{}, errNotParked
+	}
+	if err = d.check(answers); err != nil {
+		return mcp.Object{}, err
+	}
+	if !p.claim(state, d) {
+		return mcp.Object{}, errNotParked
+	}
+	d.attach(c)
+	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
+		d.cancel()
+		<-d.done
+		return mcp.Object{}, p.server.settle(ctx, err)
+	}
+	return d.round(ctx, c)
+}
+
+// park keeps a call whose round has ended until its repeat claims it. It returns false when there are too many.
+func (p *parking) park(state string, d *dialogue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || len(p.waiting) >= parkedMax {
+		return false
+	}
+	p.waiting[state] = d
+	p.asked.Store(true)
+	return true
+}
+
+// find returns the call that waits with that state, nil when there is none.
+func (p *parking) find(state string) *dialogue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting[state]
+}
+
+// claim tells whether the caller is the one who goes on with the call, which is the first who asks.
+func (p *parking) claim(state string, d *dialogue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[state] != d {
+		return false
+	}
+	delete(p.waiting, state)
+	return true
+}
+
+// shut lets no call be parked any more, and none of those that are go on. When the calls have ended, settled ends what else
+// there is of them.
+func (p *parking) shut() (settled func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	waiting := p.waiting
+	p.waiting = nil
+	return func() {
+		for _, d := range waiting {
+			d.stopExpiry()
+		}
+	}
+}
+
 // run runs the exchange to its end, and leaves no question without an answer.
 func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
-	d.result, d.err = d.pool.tracked(s, c, func() (mcp.Object, error) {
-		return d.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d)
+	d.result, d.err = d.parking.tasks.tracked(s, c, func() (mcp.Object, error) {
+		return d.session.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d.questions)
 	})
 	var answered *mcp.Error
 	if d.err != nil && !errors.As(d.err, &answered) {
-		d.session.abandon(d.owner)
+		d.session.calls.abandon(d.owner)
 	}
 	switch {
 	case d.err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		d.err = d.pool.server.unavailable(true, errLong)
+		d.err = d.parking.server.unavailable(true, errLong)
 	case ctx.Err() != nil: // its own, and not that of any caller
-		d.err = d.pool.server.unavailable(true, wire.ErrGone)
+		d.err = d.parking.server.unavailable(true, wire.ErrGone)
 	}
-	d.session.leave(d)
-	left, release := d.finish(len(d.session.openCalls()) > 0)
+	others := d.session.calls.leave(d.questions)
+	left, release := d.finish(others > 0)
 	d.pass(ctx, left)
 	if release != nil {
 		release()
 	}
 	close(d.done)
-}
-
-// finish records that the exchange has ended. It returns the questions that nobody is asked any more, and what gives the
-// call's place back. Beside others, a stray question that was returned to the caller stays: one of them may wait for its
-// answer, and nobody should be asked twice.
-func (d *dialogue) finish(beside bool) (left []question, release func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ended = true
-	d.open = slices.DeleteFunc(d.open, func(q question) bool {
-		if beside && q.stray && !d.attached {
-			return false
-		}
-		left = append(left, q)
-		return true
-	})
-	return left, d.release
-}
-
-// note gives a notification to the present round. Without one it waits for the next. It never waits itself.
-func (d *dialogue) note(m *mcp.Message) {
-	if !d.keeps(m) || !d.notes.Keep(m) {
-		d.pool.control.conn.count(Flooded, 1)
-	}
-}
-
-// keeps tells whether there is room for the bytes of a notification. A round that goes on passes them all on.
-func (d *dialogue) keeps(m *mcp.Message) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.attached {
-		return true
-	}
-	d.kept += wire.Weight(m.Params)
-	return d.kept <= keptMax
-}
-
-// ask takes a question; stray tells that it came on no call's stream. The error is the answer when it is not asked.
-func (d *dialogue) ask(m *mcp.Message, stray bool) *mcp.Error {
-	params := asked(m.Params)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.seen[m.ID]:
-		return nil // a stream that was resumed may bring it again
-	case d.ended:
-		return errCallEnded
-	case !mcp.CanBeAsked(d.capabilities, m.Method, params):
-		d.pool.strict.Store(true)
-		return errUnasked
-	case len(d.seen) == questionsMax:
-		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
-	}
-	size := wire.Weight(params)
-	for _, q := range d.open {
-		size += len(q.request)
-	}
-	if size > askedMax {
-		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
-	}
-	d.seen[m.ID] = true
-	d.open = append(d.open, question{
-		id: m.ID, key: questionKey(len(d.seen)), request: inputRequest(m.Method, params), stray: stray,
-	})
-	signal(d.news)
-	return nil
-}
-
-// asked returns the params of a question in modern form: without what only means something between the server and this
-// client.
-// https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
-func asked(params mcp.Object) mcp.Object {
-	params = params.Without("task", "elicitationId")
-	meta := params.Object("_meta")
-	if !meta.Has(mcp.MetaProgressToken) && !meta.Has(mcp.MetaRelatedTask) {
-		return params
-	}
-	if meta = meta.Without(mcp.MetaProgressToken, mcp.MetaRelatedTask); meta.Len() == 0 {
-		return params.Without("_meta")
-	}
-	return params.With("_meta", meta.JSON())
-}
-
-// withdraw takes a question back that the server no longer asks.
-func (d *dialogue) withdraw(id mcp.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open = slices.DeleteFunc(d.open, func(q question) bool { return q.id == id })
-}
-
-// attach begins a round.
-func (d *dialogue) attach(c *registry.Call) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.attached, d.kept, d.capabilities = true, 0, c.Capabilities
 }
 
 // round passes notifications on until there is something to return: the questions of the server, or its result. A
@@ -240,7 +220,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 				relay(ctx, m)
 			}
 		case <-d.news:
-			if d.waits() {
+			if d.unanswered() > 0 {
 				gather.Reset(gatherWindow)
 			}
 		case <-gather.C:
@@ -261,54 +241,29 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 	}
 }
 
-func (d *dialogue) stopExpiry() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.expiry != nil {
-		d.expiry.Stop()
-	}
-}
-
-// waits tells whether a question is open.
-func (d *dialogue) waits() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.open) > 0
-}
-
 // park ends the round with the open questions. The result is empty when there are none any more.
 func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	state := rand.Text()
-	if !d.pool.park(state, d) {
+	if !d.parking.park(state, d) {
 		d.cancel()
 		<-d.done
-		return mcp.Object{}, d.pool.server.unavailable(true, errCrowded)
+		return mcp.Object{}, d.parking.server.unavailable(true, errCrowded)
 	}
 	var release func()
 	if !d.held && c.Hold != nil {
 		release = c.Hold()
 	}
-	d.mu.Lock()
-	if d.ended || len(d.open) == 0 {
-		d.mu.Unlock()
-		d.pool.claim(state, d)
+	requests, ok := d.detach(release)
+	if !ok {
+		d.parking.claim(state, d)
 		if release != nil {
 			release()
 		}
 		return mcp.Object{}, nil
 	}
-	defer d.mu.Unlock()
-	if release != nil {
-		d.held, d.release = true, release
-	}
-	asked := d.open[:min(len(d.open), roundMax)] // the others come in the next round
-	members := make([]mcp.Member, len(asked))
-	for i, q := range asked {
-		members[i] = mcp.Member{Name: q.key, Value: q.request}
-	}
-	d.attached = false
-	d.expiry = time.AfterFunc(parkLimit, func() { d.expire(state) })
-	return inputRequired(mcp.NewObject(members...), state), nil
+	d.held = d.held || release != nil
+	d.startExpiry(state)
+	return inputRequired(requests, state), nil
 }
 
 func inputRequired(requests mcp.Object, state string) mcp.Object {
@@ -319,38 +274,25 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 	)
 }
 
-// expire ends a call whose round was not repeated in time.
-func (d *dialogue) expire(state string) {
-	if d.pool.claim(state, d) {
-		d.cancel()
-		<-d.done                         // the server hears first that the call is over
-		d.giveBack(context.Background()) // there is no caller
-	}
+// startExpiry ends a call whose round is not repeated in time.
+func (d *dialogue) startExpiry(state string) {
+	d.timing.Lock()
+	defer d.timing.Unlock()
+	d.expiry = time.AfterFunc(parkLimit, func() {
+		if d.parking.claim(state, d) {
+			d.cancel()
+			<-d.done                         // the server hears first that the call is over
+			d.giveBack(context.Background()) // there is no caller
+		}
+	})
 }
 
-// resume is the repeat of a call that waits for answers. Each round is repeated once.
-func (p *pool) resume(ctx context.Context, c *registry.Call, state string) (mcp.Object, error) {
-	answers, err := answersOf(c)
-	if err != nil {
-		return mcp.Object{}, err
+func (d *dialogue) stopExpiry() {
+	d.timing.Lock()
+	defer d.timing.Unlock()
+	if d.expiry != nil {
+		d.expiry.Stop()
 	}
-	d := p.waiting(state)
-	if d == nil || d.owner != p.ownerOf(c) {
-		return mcp.Object{}, errNotParked
-	}
-	if err = d.check(answers); err != nil {
-		return mcp.Object{}, err
-	}
-	if !p.claim(state, d) {
-		return mcp.Object{}, errNotParked
-	}
-	d.attach(c)
-	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
-		d.cancel()
-		<-d.done
-		return mcp.Object{}, p.server.settle(ctx, err)
-	}
-	return d.round(ctx, c)
 }
 
 // answersOf returns the answers that a repeat brings, by the questions' keys.
@@ -366,38 +308,12 @@ func answersOf(c *registry.Call) (mcp.Object, error) {
 	return answers, nil
 }
 
-// check tells what is wrong with the form of the answers. Those to nothing that was asked do not matter.
-func (d *dialogue) check(answers mcp.Object) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, q := range d.open {
-		if answer := answers.Value(q.key); answer != nil && !answer.IsObject() {
-			return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object", q.key)
-		}
-	}
-	return nil
-}
-
 // answer passes the answers on to the server, each once. Questions without one stay open.
 func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
-	var bodies [][]byte
 	d.stopExpiry()
-	d.mu.Lock()
-	d.open = slices.DeleteFunc(d.open, func(q question) bool {
-		refused := refusals[q.key]
-		answer, ok := mcp.ObjectOf(answers.Value(q.key))
-		switch {
-		case ok:
-			bodies = append(bodies, mcp.AppendResult(nil, q.id, answer))
-		case refused != nil:
-			bodies = append(bodies, rejection(q.id, refused))
-		}
-		return ok || refused != nil
-	})
-	d.mu.Unlock()
-	for _, body := range bodies {
-		if err := d.session.link.Send(ctx, body); err != nil && !d.over() {
-			return d.pool.server.from(err)
+	for _, body := range d.answered(answers, refusals) {
+		if err := d.session.session.link.Send(ctx, body); err != nil && !d.over() {
+			return d.parking.server.from(err)
 		}
 	}
 	return nil
@@ -410,5 +326,15 @@ func (d *dialogue) over() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// giveBack passes on what nobody answers any more in a call that has ended.
+func (d *dialogue) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
+
+// pass passes questions on to other calls of the same caller, or tells the server that they end with this one.
+func (d *dialogue) pass(ctx context.Context, left []question) {
+	for _, answer := range d.session.calls.pass(d.owner, left) {
+		d.session.session.link.Tell(ctx, answer)
 	}
 }

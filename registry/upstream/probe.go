@@ -69,25 +69,25 @@ func everything() mcp.Object {
 
 // open opens one more connection to a legacy server that was found before, of the same kind, and declares the
 // capabilities on it. It does not probe.
-func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Object) error {
+func (u *Upstream) open(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
 	known := u.known()
 	if known == kindUnknown || known == kindModern {
-		return c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
+		return nil, c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
 	}
-	err := u.openAs(ctx, c, known, capabilities)
+	l, err := u.openAs(ctx, c, known, capabilities, open)
 	u.tellWords(ctx, c, err)
-	return err
+	return l, err
 }
 
 // openAs dials in the way of a legacy kind and does the handshake.
-func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object) error {
+func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object, open *calls) (*legacy, error) {
 	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
 	link, err := u.dial(limited, c, k)
 	if err != nil {
-		return u.timeout(err)
+		return nil, u.timeout(err)
 	}
-	return u.openOn(limited, c, link, k, capabilities)
+	return u.openOn(limited, c, link, k, capabilities, open)
 }
 
 // dial starts the child, or opens the way to a server over HTTP.
@@ -105,14 +105,30 @@ func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (link wire.L
 
 // openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
 // does not.
-func (u *Upstream) openOn(ctx context.Context, c *connection, link wire.Link, k kind, capabilities mcp.Object) error {
-	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
+func (u *Upstream) openOn(
+	ctx context.Context, c *connection, link wire.Link, k kind, capabilities mcp.Object, open *calls,
+) (*legacy, error) {
+	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities, open)
 	if err != nil {
 		link.Close(ctx, false)
-		return u.timeout(err)
+		return nil, u.timeout(err)
+	}
+	u.remember(k)
+	return l, nil
+}
+
+// older makes the connection one to a legacy server of that kind. link is the transport; nil: it is dialled.
+func (u *Upstream) older(ctx context.Context, c *connection, link wire.Link, k kind) (err error) {
+	var l *legacy
+	if nobody := (&calls{strays: &strays{}}); link == nil {
+		l, err = u.openAs(ctx, c, k, u.declared(), nobody)
+	} else {
+		l, err = u.openOn(ctx, c, link, k, u.declared(), nobody)
+	}
+	if err != nil {
+		return err
 	}
 	c.peer = l
-	u.remember(k)
 	return nil
 }
 
@@ -136,7 +152,7 @@ func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
 	if u.cfg.Type == typeSSE {
-		return u.openAs(ctx, c, kindSSE, u.declared())
+		return u.older(ctx, c, nil, kindSSE)
 	}
 	if u.cfg.named() != mcp.Legacy {
 		says, m, err := u.ask(ctx, c)
@@ -154,12 +170,12 @@ func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
 	}
 	var err error
 	if u.known() == kindSSE {
-		if err = u.openAs(ctx, c, kindSSE, u.declared()); err != nil && ctx.Err() == nil && u.openAs(ctx, c, kindLegacy, u.declared()) == nil {
+		if err = u.older(ctx, c, nil, kindSSE); err != nil && ctx.Err() == nil && u.older(ctx, c, nil, kindLegacy) == nil {
 			return nil
 		}
 		return err
 	}
-	if err = u.openAs(ctx, c, kindLegacy, u.declared()); refused(err) && u.cfg.Type == "" && u.openAs(ctx, c, kindSSE, u.declared()) == nil {
+	if err = u.older(ctx, c, nil, kindLegacy); refused(err) && u.cfg.Type == "" && u.older(ctx, c, nil, kindSSE) == nil {
 		return nil
 	}
 	return err
@@ -212,10 +228,10 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 // that fails, the next child is asked again. None is asked where the operator named an older revision.
 func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	if u.cfg.named() == mcp.Legacy {
-		return u.openAs(ctx, c, kindLegacy, u.declared())
+		return u.older(ctx, c, nil, kindLegacy)
 	}
 	if u.known() == kindShy {
-		err := u.openAs(ctx, c, kindShy, u.declared())
+		err := u.older(ctx, c, nil, kindShy)
 		if err != nil && ctx.Err() == nil {
 			u.remember(kindUnknown)
 		}
@@ -244,7 +260,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 		k = kindShy
 		fallthrough
 	case err == nil:
-		if err = u.openOn(limited, c, link, k, u.declared()); err == nil {
+		if err = u.older(limited, c, link, k); err == nil {
 			return nil
 		}
 	default:
@@ -257,7 +273,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 		u.remember(kindShy)
 		return err
 	}
-	return u.openAs(ctx, c, kindShy, u.declared())
+	return u.older(ctx, c, nil, kindShy)
 }
 
 // became makes the connection one to a modern server.

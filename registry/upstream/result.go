@@ -121,3 +121,19 @@ func withoutServerInfo(result mcp.Object) mcp.Object {
 	}
 	return result.With("_meta", meta.JSON())
 }
+
+// taskState brings what a modern server says of a task into the form that is passed on. Its own result says what it
+// was asked, so it may call itself a task, as some examples of the extension do.
+// https://modelcontextprotocol.io/extensions/tasks
+func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
+	if kind := result.Text("resultType"); result.Has("resultType") && kind != "complete" && kind != "task" {
+		return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
+	}
+	result = withoutServerInfo(result.Without("resultType"))
+	done, ok := mcp.ObjectOf(result.Value("result"))
+	if !ok {
+		return result, nil
+	}
+	done, err := f.complete(mcp.MethodToolsCall, mcp.LatestLegacy, done) // it asks nothing any more
+	return result.With("result", done.JSON()), err
+}

@@ -58,33 +58,32 @@ func (u *Upstream) newSide(ctx context.Context, c *connection, m *modern) *side 
 	}
 	s := &side{}
 	control := &legacy{conn: c, link: m.link} // runs nothing: what a pool knows of its server
-	s.pool = newPool(ctx, control, u.cfg, func(ctx context.Context, c *connection, capabilities mcp.Object) error {
-		err := u.openSide(ctx, c, capabilities)
+	s.pool = newPool(ctx, control, u.cfg, func(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
+		l, err := u.openSide(ctx, c, capabilities, open)
 		u.tellWords(ctx, c, err)
-		return s.opened(c, err)
+		return l, s.opened(c, err)
 	}, &u.strays)
 	return s
 }
 
 // openSide opens one session under the older era. Unlike openAs it finds out nothing that is remembered.
-func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp.Object) error {
+func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
 	link, err := u.dial(ctx, c, kindLegacy)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities)
+	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities, open)
 	if web, ok := link.(*wire.HTTP); ok && err == nil && web.SessionID() == "" {
 		err = errStateless
 	}
 	if err != nil {
 		link.Close(ctx, false)
-		return err
+		return nil, err
 	}
 	l.both = true
-	c.peer = l
-	return nil
+	return l, nil
 }
 
 // opened notes whether a session could be opened. The error sends its calls to the modern side: none of them left.
@@ -110,7 +109,7 @@ func (s *side) takes(i *item, c *registry.Call) bool {
 		return false
 	}
 	if state := c.Params.Text("requestState"); state != "" || c.Params.Has("inputResponses") {
-		return state == stateAgain || s.pool.waiting(state) != nil
+		return state == stateAgain || s.pool.parking.find(state) != nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *side) call(ctx context.Context, i *item, c *registry.Call) (result mcp.
 	if errors.Is(err, errOneEra) {
 		return result, false, nil
 	}
-	if refusedQuestion(err) && !s.pool.asked.Load() {
+	if refusedQuestion(err) && !s.pool.parking.asked.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.shut = time.Now().Add(forGood) // it has sessions that cannot ask, as with Python's json_response

@@ -203,10 +203,10 @@ func (u *Upstream) attempt(ctx context.Context, w *watch) error {
 	defer cancel()
 	timer := time.AfterFunc(liveLimit, cancel)
 	defer timer.Stop()
-	c, release, err := u.borrow(limited, w.key.tenantID)
+	from, release, err := u.borrow(limited, w.key.tenantID)
 	if err == nil {
 		defer release()
-		err = c.peer.watchResource(limited, w.key.uri, func() {
+		err = from.watchResource(limited, w.key.uri, func() {
 			if timer.Stop() {
 				u.watches.confirm(w)
 			}

@@ -1,12 +1,10 @@
 package upstream
 
 import (
-	"context"
+	"maps"
 	"slices"
 	"strings"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
+	"sync"
 )
 
 // watcher waits for changes of one resource of a session.
@@ -15,112 +13,65 @@ type watcher struct {
 	updated func(uri string) // must not wait
 }
 
-// watchResource subscribes to changes of a resource, calls live once when the server agreed, and tells of changes until
-// ctx ends or the session does. Several may watch the same resource; the server is asked once.
-// https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (l *legacy) watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error {
-	w := &watcher{uri, updated}
-	if err := l.subscribe(ctx, w); err != nil {
-		return err
-	}
-	defer l.unsubscribe(ctx, w)
-	live()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.ended:
-		return l.conn.server.unavailable(true, wire.ErrGone)
-	}
+// watchers are all who wait for changes of resources of one session. It is safe for concurrent use.
+type watchers struct {
+	mu    sync.Mutex // guards the field below
+	byURI map[string][]*watcher
 }
 
-// subscribe adds a watcher, and asks the server when it is the first of its resource. The stream that brings the
-// changes is open before.
-func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
-	if l.attend != nil {
-		l.attend()
-	}
-	l.awaitStream(ctx)
-	if err := l.take(ctx); err != nil {
-		return err
-	}
-	defer l.give()
-	if !l.add(w) {
-		return nil
-	}
-	_, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, w.uri))
-	if err != nil {
-		l.drop(w)
-	}
-	return l.conn.server.settle(ctx, err)
-}
-
-// unsubscribe removes a watcher, and tells the server when it was the last of its resource.
-func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own has ended
-	defer cancel()
-	if l.take(ctx) != nil {
-		l.drop(w) // what comes for nobody is dropped
-		return
-	}
-	defer l.give()
-	if !l.drop(w) {
-		return
-	}
-	select {
-	case <-l.ended:
-	default:
-		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // what still comes is dropped
-	}
-}
-
-// about returns a request about a resource.
-func (l *legacy) about(method, uri string) *wire.Request {
-	return l.request(method, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+// uris returns which resources are watched.
+func (s *watchers) uris() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.byURI))
 }
 
 // add tells whether the watcher is the first of its resource.
-func (l *legacy) add(w *watcher) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watchers[w.uri] = append(l.watchers[w.uri], w)
-	return len(l.watchers[w.uri]) == 1
+func (s *watchers) add(w *watcher) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byURI == nil {
+		s.byURI = map[string][]*watcher{}
+	}
+	s.byURI[w.uri] = append(s.byURI[w.uri], w)
+	return len(s.byURI[w.uri]) == 1
 }
 
 // drop tells whether the watcher was the last of its resource.
-func (l *legacy) drop(w *watcher) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	left := slices.DeleteFunc(l.watchers[w.uri], func(other *watcher) bool { return other == w })
-	l.watchers[w.uri] = left
+func (s *watchers) drop(w *watcher) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.byURI[w.uri], func(other *watcher) bool { return other == w })
+	s.byURI[w.uri] = left
 	if len(left) == 0 {
-		delete(l.watchers, w.uri)
+		delete(s.byURI, w.uri)
 	}
 	return len(left) == 0
 }
 
 // updated tells all whose resource the changed one is, or is a part of.
-func (l *legacy) updated(uri string) {
-	l.mu.Lock()
+func (s *watchers) updated(uri string) {
+	s.mu.Lock()
 	var concerned []*watcher
-	for watched, watchers := range l.watchers {
+	for watched, watchers := range s.byURI {
 		if covers(watched, uri) {
 			concerned = append(concerned, watchers...)
 		}
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	for _, w := range concerned {
 		w.updated(uri)
 	}
 }
 
 // missed tells all that their resource may have changed.
-func (l *legacy) missed() {
-	l.mu.Lock()
+func (s *watchers) missed() {
+	s.mu.Lock()
 	var all []*watcher
-	for _, watchers := range l.watchers {
+	for _, watchers := range s.byURI {
 		all = append(all, watchers...)
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	for _, w := range all {
 		w.updated(w.uri)
 	}

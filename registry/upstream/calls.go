@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -58,98 +57,116 @@ func (s *strays) expected() bool {
 	return !s.last.IsZero() && time.Since(s.last) < strayMemory
 }
 
+// calls are the open calls of one session whose callers can be asked. It is safe for concurrent use.
+type calls struct {
+	strays *strays // of the server
+
+	mu        sync.Mutex   // guards the fields below
+	open      []*questions // of these calls, in the order in which they began
+	abandoned []abandoned  // who had such calls that the server did not answer: the last two callers, at most
+}
+
+// all returns the open calls.
+func (s *calls) all() []*questions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.open)
+}
+
+// enter and leave bound the time in which a call may be asked.
+func (s *calls) enter(q *questions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = append(s.open, q)
+}
+
+// leave returns how many other calls are open.
+func (s *calls) leave(q *questions) (others int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(other *questions) bool { return other == q })
+	return len(s.open)
+}
+
+// note gives a notification that says of no call to the one open call. Beside others, nobody gets it.
+func (s *calls) note(m *mcp.Message) {
+	if open := s.all(); len(open) == 1 {
+		open[0].note(m)
+	}
+}
+
+// withdraw takes a question back.
+func (s *calls) withdraw(id mcp.ID) {
+	for _, q := range s.all() {
+		q.withdraw(id)
+	}
+}
+
 // stray gives a stray question to an open call. It returns the refusal when there is no call, or when the calls are not
 // all of one caller.
-func (l *legacy) stray(m *mcp.Message) []byte {
-	calls := l.openCalls()
-	if len(calls) == 0 {
-		if m.Method == mcp.MethodRoots {
-			l.conn.rooted.Store(true)
+func (s *calls) stray(m *mcp.Message) []byte {
+	open := s.all()
+	if len(open) == 0 {
+		return rejection(m.ID, errNoCall)
+	}
+	s.strays.note()
+	if slices.ContainsFunc(open, otherThan(open[0].owner)) || s.abandonedByOther(open[0].owner) {
+		return rejection(m.ID, errNoCall)
+	}
+	return giveTo(open, m)
+}
+
+// pass passes questions on that a call of that caller leaves behind when it ends, the stray ones to another call of the same
+// caller: by now the session may serve somebody else, whom they must not reach. The others end with their call. It returns
+// the answers for the server.
+func (s *calls) pass(of auth.Owner, questions []question) (answers [][]byte) {
+	for _, one := range questions {
+		answer := rejection(one.id, errCallEnded)
+		if one.stray {
+			answer = giveTo(slices.DeleteFunc(s.all(), otherThan(of)), one.message())
 		}
-		return rejection(m.ID, errNoCall)
+		if answer != nil {
+			answers = append(answers, answer)
+		}
 	}
-	l.conn.strays.note()
-	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.owner != calls[0].owner }) || l.abandonedByOther(calls[0].owner) {
-		return rejection(m.ID, errNoCall)
-	}
-	return giveTo(calls, m)
+	return answers
+}
+
+func otherThan(who auth.Owner) func(*questions) bool {
+	return func(q *questions) bool { return q.owner != who }
 }
 
 // abandon notes that a call of that caller ended without an answer. Two callers are enough to know: whoever is asked, one
 // of them is somebody else, for as long as either counts.
-func (l *legacy) abandon(who auth.Owner) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.abandoned = slices.DeleteFunc(l.abandoned, func(a abandoned) bool { return a.owner == who })
-	l.abandoned = append(l.abandoned, abandoned{who, time.Now().Add(abandonedFor)})
-	l.abandoned = l.abandoned[max(0, len(l.abandoned)-2):]
+func (s *calls) abandon(who auth.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandoned = slices.DeleteFunc(s.abandoned, func(a abandoned) bool { return a.owner == who })
+	s.abandoned = append(s.abandoned, abandoned{who, time.Now().Add(abandonedFor)})
+	s.abandoned = s.abandoned[max(0, len(s.abandoned)-2):]
 }
 
 // abandonedByOther tells whether the server may still run a call of another caller that it did not answer.
-func (l *legacy) abandonedByOther(who auth.Owner) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.abandoned, func(a abandoned) bool { return a.owner != who && time.Now().Before(a.until) })
+func (s *calls) abandonedByOther(who auth.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.abandoned, func(a abandoned) bool { return a.owner != who && time.Now().Before(a.until) })
 }
 
 // giveTo gives a stray question to one of a caller's calls, first to the one that has the fewest to ask already. It
 // returns the refusal when none takes it.
-func giveTo(calls []*dialogue, m *mcp.Message) []byte {
-	if slices.ContainsFunc(calls, func(d *dialogue) bool { return d.knows(m.ID) }) {
+func giveTo(open []*questions, m *mcp.Message) []byte {
+	if slices.ContainsFunc(open, func(q *questions) bool { return q.knows(m.ID) }) {
 		return nil
 	}
-	slices.SortStableFunc(calls, func(a, b *dialogue) int { return cmp.Compare(a.unanswered(), b.unanswered()) })
+	slices.SortStableFunc(open, func(a, b *questions) int { return cmp.Compare(a.unanswered(), b.unanswered()) })
 	var refused *mcp.Error
-	for _, d := range calls {
-		err := d.ask(m, true)
+	for _, q := range open {
+		err := q.ask(m, true)
 		if err == nil {
 			return nil
 		}
 		refused = cmp.Or(refused, err)
 	}
 	return rejection(m.ID, cmp.Or(refused, errCallEnded))
-}
-
-// knows tells whether a question was put to this call before.
-func (d *dialogue) knows(id mcp.ID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen[id]
-}
-
-// unanswered returns how many questions the call has to ask.
-func (d *dialogue) unanswered() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.open)
-}
-
-// giveBack passes on what nobody answers any more in a call that has ended.
-func (d *dialogue) giveBack(ctx context.Context) {
-	d.mu.Lock()
-	open := d.open
-	d.open = nil
-	d.mu.Unlock()
-	d.pass(ctx, open)
-}
-
-// pass passes stray questions on to another call of the same caller: by now the session may serve somebody else, whom
-// they must not reach. The others end with their call.
-func (d *dialogue) pass(ctx context.Context, questions []question) {
-	for _, q := range questions {
-		answer := rejection(q.id, errCallEnded)
-		if q.stray {
-			calls := slices.DeleteFunc(d.session.openCalls(), func(other *dialogue) bool { return other.owner != d.owner })
-			answer = giveTo(calls, q.message())
-		}
-		if answer != nil {
-			d.session.link.Tell(ctx, answer)
-		}
-	}
-}
-
-// message returns a question as the server asked it.
-func (q question) message() *mcp.Message {
-	request, _ := mcp.ObjectOf(q.request) // our own
-	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: request.Object("params")}
 }

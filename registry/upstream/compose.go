@@ -42,17 +42,6 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) [
 	return append(dst, "}}"...)
 }
 
-// knows tells whether the server's revision has a meaning for a member of the params.
-func (i *item) knows(member string) bool {
-	switch member {
-	case "inputResponses", "requestState":
-		return mcp.EraOf(i.revision) == mcp.Modern
-	case "context":
-		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
-	}
-	return member != "task" || i.asTask
-}
-
 // appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token
 // is the request's id, which no other request of the connection has.
 func appendMeta(dst []byte, id mcp.ID, meta mcp.RawJSON, own string) []byte {

@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -11,17 +9,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// connection is one peer from its handshake to its loss. Offers hold on to the connection they were listed on, so a
-// tool whose connection is gone refuses calls at once, even where a reader still holds an old catalogue.
+// connection is what is known of one connection to a server, and the signals that come of it: that lists changed, that
+// calls fail, that a question was refused. Whoever supervises it waits for them.
 type connection struct {
 	server   fault
-	peer     peer
 	version  string                 // the revision agreed on
-	pool     *pool                  // of sessions that run the calls of a legacy server; nil: the peer runs them
-	older    *side                  // of a modern server; nil: it is not used
 	hears    atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: a modern server
 	count    func(Anomaly, int)
-	gone     atomic.Bool
 	rooted   atomic.Bool   // the server asked for roots outside a call, as some do when they start
 	told     atomic.Bool   // the way is open on which the server tells when its lists change
 	changes  chan struct{} // there is news
@@ -95,48 +89,6 @@ func signal(channel chan<- struct{}) {
 	}
 }
 
-// call serves one call. Errors are of the kinds that errors.go names.
-func (c *connection) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
-	if c.gone.Load() {
-		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
-	}
-	result, err := c.run(ctx, i, call)
-	if err != nil && c.repeats(ctx, i, call, err) {
-		result, err = c.run(ctx, i, call)
-	}
-	if errors.Is(err, errBusy) {
-		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
-	}
-	if err = c.server.settle(ctx, err); err != nil {
-		c.judge(err)
-		return mcp.Object{}, err
-	}
-	return result, nil
-}
-
-// run has the call run by the peer, or by one of the sessions for its caller.
-func (c *connection) run(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
-	if c.pool != nil {
-		return c.pool.call(ctx, i, call)
-	}
-	if c.older.takes(i, call) {
-		if result, done, err := c.older.call(ctx, i, call); done {
-			return result, err
-		}
-	}
-	result, err := c.peer.call(ctx, i, call)
-	switch {
-	case err != nil:
-		c.unasked(i, call, err)
-		return result, err
-	case i.method == mcp.MethodToolsCall && c.gives(call) && result.Text("resultType") == "task":
-		return withoutServerInfo(result), nil
-	case call.Task != "":
-		return c.server.taskState(i.method, result)
-	}
-	return c.server.complete(i.method, c.version, result)
-}
-
 // Count counts n things that no server should send.
 func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
 
@@ -183,38 +135,6 @@ func (c *connection) Notification(m *mcp.Message) {
 	}
 }
 
-// use serves one call that is not about a tool.
-func (c *connection) use(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	return c.call(ctx, c.itemOf(call), call)
-}
-
-// judge draws conclusions from a failed call.
-func (c *connection) judge(err error) {
-	var answered *mcp.Error
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
-		c.Doubt()
-	case answered.Code == mcp.CodeHeaderMismatch:
-		c.changed()
-	}
-}
-
-// end closes the connection; polite says good-bye to a server that is still there. It waits until everything that
-// belongs to the connection has ended.
-func (c *connection) end(ctx context.Context, polite bool) {
-	c.gone.Store(true)
-	if c.pool != nil {
-		c.pool.close(ctx, polite)
-	}
-	if c.older != nil {
-		c.older.pool.close(ctx, polite)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
-	defer cancel()
-	c.peer.close(ctx, polite)
-}
-
 // tasks returns the form of tasks that calls of this server's tools may become.
 func (c *connection) tasks() mcp.Tasks {
 	declared := c.capabilities.Load()
@@ -244,4 +164,58 @@ func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 // gives tells whether the server may answer the call with a task, or the call is about one that it gave.
 func (c *connection) gives(call *registry.Call) bool {
 	return call.Tasks == mcp.TasksGiven && c.tasks() == mcp.TasksGiven
+}
+
+// declare records the capabilities of the server.
+func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
+
+// has tells whether the server declares a capability, as far as that is known. One that declares none of those with
+// lists may have tools all the same.
+func (c *connection) has(name string) bool {
+	declared := c.capabilities.Load()
+	if declared == nil {
+		return true
+	}
+	return declared.Value(name).IsObject() ||
+		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
+}
+
+// topics returns what the server has lists of.
+func (c *connection) topics() topics {
+	var t topics
+	if c.has("tools") {
+		t |= topicTools
+	}
+	if c.has("prompts") {
+		t |= topicPrompts
+	}
+	if c.has("resources") {
+		t |= topicResources
+	}
+	return t
+}
+
+// subscribable tells whether the server tells of changes of single resources, as far as that is known.
+func (c *connection) subscribable() bool {
+	declared := c.capabilities.Load()
+	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
+}
+
+// tells tells whether news of a topic's changes comes without asking: the way for it is open, a legacy server declares
+// that it tells, and nothing shows that it tells the sessions of calls alone. A modern server has agreed to tell.
+func (c *connection) tells(t topics) bool {
+	switch {
+	case !c.told.Load():
+		return false
+	case c.hears.Load() == nil:
+		return true
+	}
+	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0
+}
+
+// declares tells whether a legacy server declares that it tells of changes of a topic.
+func (c *connection) declares(t topics) bool {
+	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
+	declared := c.capabilities.Load()
+	return declared != nil && string(declared.Object(name).Value("listChanged")) == "true"
 }

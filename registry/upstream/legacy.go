@@ -39,6 +39,8 @@ type legacy struct {
 	renew context.CancelFunc // ends the stream of a session that was forgotten; nil: there is none
 }
 
+var _ peer = (*legacy)(nil)
+
 // openLegacy does the handshake and declares the capabilities. open are the calls of which the server may ask something.
 func openLegacy(
 	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
@@ -330,6 +332,12 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	return true
 }
 
+// busy returns that calls run elsewhere.
+func (l *legacy) busy() bool { return false }
+
+// sessions returns that there is one.
+func (l *legacy) sessions() int { return 1 }
+
 // close ends the session; polite says good-bye, also when ctx has ended.
 func (l *legacy) close(ctx context.Context, polite bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
@@ -375,7 +383,7 @@ func (l *legacy) notified(m *mcp.Message) {
 // watchResource subscribes to changes of a resource, calls live once when the server agreed, and tells of changes until
 // ctx ends or the session does. Several may watch the same resource; the server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (l *legacy) watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error {
+func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
 	w := &watcher{uri, updated}
 	if err := l.subscribe(ctx, w); err != nil {
 		return err

@@ -14,103 +14,16 @@ import (
 // toolsFirst is how long tools wait for the other lists before they go into the catalogue without them.
 const toolsFirst = time.Second
 
-// topics is a set of what a server can say has changed.
-type topics uint32
-
-// The topics.
-const (
-	topicTools topics = 1 << iota
-	topicPrompts
-	topicResources // and their templates
-
-	everyTopic  = topicTools | topicPrompts | topicResources
-	announcedBy = 8 // bits, from a topic to the note that the server itself said that it changed
-)
-
-func topicOf(kind registry.Kind) topics {
-	switch kind {
-	case registry.KindTool:
-		return topicTools
-	case registry.KindPrompt:
-		return topicPrompts
-	default:
-		return topicResources
-	}
-}
-
-// kinds yields one kind for each topic.
-func (t topics) kinds(yield func(registry.Kind) bool) {
-	for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
-		if t&topicOf(kind) != 0 && !yield(kind) {
-			return
-		}
-	}
-}
-
-// declare records the capabilities of the server.
-func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
-
-// has tells whether the server declares a capability, as far as that is known. One that declares none of those with
-// lists may have tools all the same.
-func (c *connection) has(name string) bool {
-	declared := c.capabilities.Load()
-	if declared == nil {
-		return true
-	}
-	return declared.Value(name).IsObject() ||
-		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
-}
-
-// topics returns what the server has lists of.
-func (c *connection) topics() topics {
-	var t topics
-	if c.has("tools") {
-		t |= topicTools
-	}
-	if c.has("prompts") {
-		t |= topicPrompts
-	}
-	if c.has("resources") {
-		t |= topicResources
-	}
-	return t
-}
-
-// subscribable tells whether the server tells of changes of single resources, as far as that is known.
-func (c *connection) subscribable() bool {
-	declared := c.capabilities.Load()
-	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
-}
-
-// tells tells whether news of a topic's changes comes without asking: the way for it is open, a legacy server declares
-// that it tells, and nothing shows that it tells the sessions of calls alone. A modern server has agreed to tell.
-func (c *connection) tells(t topics) bool {
-	switch {
-	case !c.told.Load():
-		return false
-	case c.hears.Load() == nil:
-		return true
-	}
-	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0
-}
-
-// declares tells whether a legacy server declares that it tells of changes of a topic.
-func (c *connection) declares(t topics) bool {
-	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
-	declared := c.capabilities.Load()
-	return declared != nil && string(declared.Object(name).Value("listChanged")) == "true"
-}
-
 // lists are all lists of one connection. Only its supervisor touches them.
 type lists struct {
-	conn                                 *connection
+	conn                                 *control
 	tools, prompts, resources, templates *listing
 	offers                               []registry.Offer // of the tools
 	changed                              topics           // since they were put into the catalogue
 	stale                                bool             // the catalogue or the status must be told
 }
 
-func newLists(c *connection) *lists {
+func newLists(c *control) *lists {
 	return &lists{
 		conn: c, stale: true,
 		tools:     &listing{kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools", key: "name"},

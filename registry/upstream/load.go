@@ -19,15 +19,8 @@ type Load struct {
 // Load returns what the upstream costs now. It waits for nothing that the server does.
 func (u *Upstream) Load() Load {
 	load := Load{Processes: int(u.children.Load())}
-	c := u.control.Load()
-	if c == nil {
-		return load
-	}
-	if c.pool != nil {
-		load.Sessions = 1 + c.pool.room.Size()
-	}
-	if c.older != nil {
-		load.Sessions = c.older.pool.room.Size()
+	if c := u.control.Load(); c != nil {
+		load.Sessions = c.peer.sessions()
 	}
 	return load
 }

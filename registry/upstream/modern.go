@@ -31,6 +31,8 @@ type modern struct {
 	renew atomic.Pointer[context.CancelFunc] // ends the present subscription to changes of the lists, for another; nil: there is none
 }
 
+var _ peer = (*modern)(nil)
+
 func newModern(c *connection, link wire.Link, version string, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
@@ -126,7 +128,31 @@ func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 	return result, err
 }
 
+// call runs one call, and brings its result into the form that is passed on.
 func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	result, err := m.run(ctx, i, c)
+	switch {
+	case err != nil:
+		if refusedQuestion(err) && c.Capabilities.Len() > 0 && mayAsk(i.method) {
+			signal(m.conn.refusals)
+		}
+		return result, err
+	case i.method == mcp.MethodToolsCall && m.conn.gives(c) && result.Text("resultType") == "task":
+		return withoutServerInfo(result), nil
+	case c.Task != "":
+		return m.conn.server.taskState(i.method, result)
+	}
+	return m.conn.server.complete(i.method, mcp.LatestModern, result)
+}
+
+// refusedQuestion tells whether a server answered a call as the Python SDK does when its tool asks where it cannot: the
+// call itself was well formed. The refusals of mcp-go and of the SDKs for Go and npm have no code of their own.
+func refusedQuestion(err error) bool {
+	var answered *mcp.Error
+	return errors.As(err, &answered) && answered.Code == mcp.CodeInvalidRequest
+}
+
+func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
 	}
@@ -273,7 +299,7 @@ func (m *modern) listening(filter mcp.Object) *wire.Request {
 }
 
 // watchResource opens a subscription for this resource alone: what comes on it belongs to no other.
-func (m *modern) watchResource(ctx context.Context, uri string, live func(), updated func(uri string)) error {
+func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
@@ -314,4 +340,14 @@ func listed(acknowledged mcp.Object, uri string) bool {
 	})
 }
 
-func (m *modern) close(ctx context.Context, polite bool) { m.link.Close(ctx, polite) }
+// busy returns that calls keep nothing waiting.
+func (m *modern) busy() bool { return false }
+
+// sessions returns that there are none: every request stands alone.
+func (m *modern) sessions() int { return 0 }
+
+func (m *modern) close(ctx context.Context, polite bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
+	defer cancel()
+	m.link.Close(ctx, polite)
+}

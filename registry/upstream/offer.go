@@ -2,41 +2,11 @@ package upstream
 
 import (
 	"context"
-	"net/http"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
-
-// item is what a call needs to know of what it is about. It is immutable.
-type item struct {
-	method     string
-	name       string      // or URI, or id of a task; of a completion, that of what its argument belongs to
-	quoted     mcp.RawJSON // the same as JSON; of a completion, the whole reference
-	revision   string      // that the server speaks
-	idempotent bool        // a tool that the operator says does no harm when called twice
-	header     http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
-	asTask     bool        // the call asks for a task
-}
-
-func (c *connection) newItem(method, name string, quoted mcp.RawJSON) *item {
-	i := &item{method: method, name: name, quoted: quoted, revision: c.version}
-	c.peer.prepare(i)
-	return i
-}
-
-// itemOf returns the item of a call that is not about a tool.
-func (c *connection) itemOf(call *registry.Call) *item {
-	quoted := mcp.String(call.Target)
-	if call.Method == mcp.MethodComplete {
-		ref, member := call.Params.Object("ref"), "name"
-		if ref.Text("type") == "ref/resource" {
-			member = "uri"
-		}
-		quoted = ref.With(member, quoted).JSON()
-	}
-	return c.newItem(call.Method, call.Target, quoted)
-}
 
 // offers returns the upstream's tools as the catalogue wants them.
 func (u *Upstream) offers(l *lists) []registry.Offer {
@@ -47,7 +17,7 @@ func (u *Upstream) offers(l *lists) []registry.Offer {
 	return offers
 }
 
-func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
+func (u *Upstream) offer(c *control, definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
@@ -72,4 +42,11 @@ func (u *Upstream) offer(c *connection, definition mcp.Object) registry.Offer {
 			return c.call(ctx, t, call)
 		},
 	}
+}
+
+// isIdempotent tells whether the operator's patterns name the tool.
+func isIdempotent(patterns []string, tool string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		return registry.MatchName(pattern, tool)
+	})
 }

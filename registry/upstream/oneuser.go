@@ -29,20 +29,16 @@ import (
 // strict until the server is connected to again: each set of what a client can be asked has sessions that declare it.
 
 // lend makes the control connection a session that calls run on. It is called before the pool has calls.
-func (p *pool) lend() {
+func (p *pool) lend(control *legacy) {
 	k := seats.Key{Traits: string(everything().JSON()), Patient: true}
 	p.lends = true
-	p.room.Lend(&pooled{key: k, conn: p.control.conn, calls: p.control.calls, room: p.room, session: p.control}, k)
+	p.room.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, room: p.room, session: control}, k)
 }
-
-// lentOut tells whether a call runs on the control connection. A server that does one thing at a time would not answer
-// in time what can wait as well, and be taken as lost in the middle of the call.
-func (p *pool) lentOut() bool { return p != nil && p.room.LentOut() }
 
 // lentKey says which sessions may run the call of one user's client.
 func (p *pool) lentKey(c *registry.Call, method string) seats.Key {
-	logs := c.LogLevel > 0 && p.control.conn.has("logging")
-	roots := p.control.conn.rooted.Load() && c.Capabilities.Has("roots")
+	logs := c.LogLevel > 0 && p.conn.has("logging")
+	roots := p.conn.rooted.Load() && c.Capabilities.Has("roots")
 	solo := !c.InSession && c.Capabilities.Len() > 0 && mayAsk(method)
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {

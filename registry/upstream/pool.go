@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,10 +22,56 @@ const (
 	sweepEvery      = 30 * time.Second // between two looks for sessions and tasks whose time is over
 )
 
+// older is a server of the legacy era: one session lists and watches, those of a pool run the calls.
+type older struct {
+	*legacy
+	pool *pool
+}
+
+var _ peer = (*older)(nil)
+
+func newOlder(ctx context.Context, control *legacy, cfg *Config, dial dialer, seen *strays) *older {
+	p := newPool(ctx, control.conn, control.link.Streams(), cfg, dial, seen)
+	if cfg.Shared {
+		p.control = control
+	} else if cfg.OneUser && cfg.URL == "" {
+		p.lend(control)
+	}
+	return &older{control, p}
+}
+
+func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	return o.pool.call(ctx, i, c)
+}
+
+// watchResource watches in a session of the tenant.
+func (o *older) watchResource(ctx context.Context, tenantID, uri string, live func(), updated func(uri string)) error {
+	if o.pool.shared || o.pool.lends {
+		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
+	}
+	s, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, seats.Loan)
+	if err != nil {
+		return err
+	}
+	defer o.pool.room.Leave(s, seats.Loan)
+	return s.Session.session.watchResource(ctx, tenantID, uri, live, updated)
+}
+
+// busy tells whether a call runs on the session that lists.
+func (o *older) busy() bool { return o.pool.room.LentOut() }
+
+func (o *older) sessions() int { return 1 + o.pool.room.Size() }
+
+func (o *older) close(ctx context.Context, polite bool) {
+	o.pool.close(ctx, polite)
+	o.legacy.close(ctx, polite)
+}
+
 // pool keeps the sessions that run the calls of a legacy server, so that what a server says to one caller reaches no
 // other. It is safe for concurrent use.
 type pool struct {
-	control *legacy // lists and watches; serves calls only where that mixes nobody
+	control *legacy // serves calls only where that mixes nobody; nil: it serves none
+	conn    *connection
 	server  fault
 	shared  bool                 // by the operator's word one session may serve everyone
 	streams bool                 // each call has a stream of its own
@@ -36,42 +81,9 @@ type pool struct {
 	tasks   *tasks
 }
 
-// attach makes the connection the one that calls go to. The function it returns ends that.
-func (u *Upstream) attach(ctx context.Context, c *connection) (detach func()) {
-	switch peer := c.peer.(type) {
-	case *legacy:
-		c.pool = newPool(ctx, peer, u.cfg, u.open, &u.strays)
-		if u.cfg.OneUser && u.cfg.URL == "" && !u.cfg.Shared {
-			c.pool.lend()
-		}
-	case *modern:
-		c.older = u.newSide(ctx, c, peer)
-	}
-	u.control.Store(c)
-	return func() { u.control.Store(nil) }
-}
-
-// borrow returns whom to ask for changes of a tenant's resources; release gives it back.
-func (u *Upstream) borrow(ctx context.Context, tenantID string) (from peer, release func(), err error) {
-	c := u.control.Load()
-	if c == nil {
-		return nil, nil, fault(u.cfg.Name).unavailable(false, wire.ErrGone)
-	}
-	p := c.pool
-	if p == nil || p.shared || p.lends {
-		return c.peer, func() {}, nil
-	}
-	s, err := p.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, seats.Loan)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.Session.session, sync.OnceFunc(func() { p.room.Leave(s, seats.Loan) }), nil
-}
-
 // newPool returns a pool that opens its sessions with dial. seen are the stray questions of the server.
-func newPool(ctx context.Context, control *legacy, cfg Config, dial dialer, seen *strays) *pool {
-	c := control.conn
-	p := &pool{control: control, server: c.server, shared: cfg.Shared, streams: control.link.Streams()}
+func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial dialer, seen *strays) *pool {
+	p := &pool{conn: c, server: c.server, shared: cfg.Shared, streams: streams}
 	most := maxSessions
 	if cfg.URL == "" {
 		most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
@@ -156,7 +168,7 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 // plain runs a call whose caller cannot be asked anything.
 func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	k := p.keyOf(c, i.method)
-	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.control.conn.has("logging")) {
+	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
 		return p.tasks.tracked(nil, c, func() (mcp.Object, error) { return p.control.call(ctx, i, c) })
 	}
 	s, err := p.take(ctx, k, seats.Call)
@@ -176,7 +188,7 @@ func (p *pool) keyOf(c *registry.Call, method string) seats.Key {
 	if c.Capabilities.Len() > 0 && mayAsk(method) {
 		k.Traits, k.Patient = string(c.Capabilities.JSON()), true
 	}
-	logs := c.LogLevel > 0 && !p.streams && p.control.conn.has("logging")
+	logs := c.LogLevel > 0 && !p.streams && p.conn.has("logging")
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
 	case p.shared:

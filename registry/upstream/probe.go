@@ -34,8 +34,8 @@ const (
 // connect opens a connection and finds out the server's era. Whatever was found before, a server that can be asked is
 // asked anew each time: it may have been replaced by another one.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
-func (u *Upstream) connect(ctx context.Context) (*connection, error) {
-	c := newConnection(u.cfg.Name, u.cfg.Count)
+func (u *Upstream) connect(ctx context.Context) (*control, error) {
+	c := &control{connection: newConnection(u.cfg.Name, u.cfg.Count)}
 	u.said.Store(c.said)
 	var err error
 	if u.cfg.URL != "" {
@@ -90,6 +90,41 @@ func (u *Upstream) openAs(ctx context.Context, c *connection, k kind, capabiliti
 	return u.openOn(limited, c, link, k, capabilities, open)
 }
 
+// attach makes the connection the one that calls go to. The function it returns ends that.
+func (u *Upstream) attach(ctx context.Context, c *control) (detach func()) {
+	switch p := c.peer.(type) {
+	case *legacy:
+		c.peer = newOlder(ctx, p, &u.cfg, u.open, &u.strays)
+	case *modern:
+		if u.cfg.named() == 0 && !u.cfg.Shared {
+			c.peer = newBoth(ctx, p, &u.cfg, u.openSide, &u.strays)
+		}
+	}
+	u.control.Store(c)
+	return func() { u.control.Store(nil) }
+}
+
+// openSide opens one session with a modern server under the older era. Unlike open it finds out nothing that is remembered.
+func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (l *legacy, err error) {
+	defer func() { u.tellWords(ctx, c, err) }()
+	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
+	defer cancel()
+	link, err := u.dial(limited, c, kindLegacy)
+	if err != nil {
+		return nil, err
+	}
+	l, err = openLegacy(limited, c, link, &u.cfg, capabilities, open)
+	if web, ok := link.(*wire.HTTP); ok && err == nil && web.SessionID() == "" {
+		err = errStateless
+	}
+	if err != nil {
+		link.Close(ctx, false)
+		return nil, err
+	}
+	l.both = true
+	return l, nil
+}
+
 // dial starts the child, or opens the way to a server over HTTP.
 func (u *Upstream) dial(ctx context.Context, c *connection, k kind) (link wire.Link, err error) {
 	switch {
@@ -118,12 +153,12 @@ func (u *Upstream) openOn(
 }
 
 // older makes the connection one to a legacy server of that kind. link is the transport; nil: it is dialled.
-func (u *Upstream) older(ctx context.Context, c *connection, link wire.Link, k kind) (err error) {
+func (u *Upstream) older(ctx context.Context, c *control, link wire.Link, k kind) (err error) {
 	var l *legacy
 	if nobody := (&calls{strays: &strays{}}); link == nil {
-		l, err = u.openAs(ctx, c, k, u.declared(), nobody)
+		l, err = u.openAs(ctx, c.connection, k, u.declared(), nobody)
 	} else {
-		l, err = u.openOn(ctx, c, link, k, u.declared(), nobody)
+		l, err = u.openOn(ctx, c.connection, link, k, u.declared(), nobody)
 	}
 	if err != nil {
 		return err
@@ -148,14 +183,14 @@ func (u *Upstream) remember(k kind) {
 // connectHTTP asks in the modern way first, because a server may have learned it since, unless the operator named an older
 // revision. One of the legacy era is then spoken to in the way that worked last.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
-func (u *Upstream) connectHTTP(ctx context.Context, c *connection) error {
+func (u *Upstream) connectHTTP(ctx context.Context, c *control) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
 	if u.cfg.Type == typeSSE {
 		return u.older(ctx, c, nil, kindSSE)
 	}
 	if u.cfg.named() != mcp.Legacy {
-		says, m, err := u.ask(ctx, c)
+		says, m, err := u.ask(ctx, c.connection)
 		switch {
 		case err != nil:
 			return err
@@ -206,12 +241,12 @@ func (u *Upstream) ask(ctx context.Context, c *connection) (verdict, *modern, er
 
 // reprobe asks a legacy server over HTTP from time to time whether it became modern, which it need not tell. The error
 // ends the connection, so that the next one is of the new era.
-func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
+func (u *Upstream) reprobe(ctx context.Context, c *control) error {
 	if u.cfg.URL == "" || u.cfg.Type == typeSSE || c.version == mcp.LatestModern || u.cfg.named() != 0 {
 		return nil
 	}
 	for pace.Wait(ctx, reprobeEvery) {
-		says, m, err := u.ask(ctx, c)
+		says, m, err := u.ask(ctx, c.connection)
 		if err != nil {
 			continue // whether it lives is for others to find out
 		}
@@ -226,7 +261,7 @@ func (u *Upstream) reprobe(ctx context.Context, c *connection) error {
 // connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
 // way at once; so is, from then on, every further one, and the next one after a child that did not answer in its time. When
 // that fails, the next child is asked again. None is asked where the operator named an older revision.
-func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
+func (u *Upstream) connectChild(ctx context.Context, c *control) error {
 	if u.cfg.named() == mcp.Legacy {
 		return u.older(ctx, c, nil, kindLegacy)
 	}
@@ -239,11 +274,11 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
 	defer cancel()
-	link, err := u.dial(ctx, c, kindUnknown)
+	link, err := u.dial(ctx, c.connection, kindUnknown)
 	if err != nil {
 		return err
 	}
-	m := newModern(c, link, u.cfg.Version, nil)
+	m := newModern(c.connection, link, u.cfg.Version, nil)
 	says, err := u.probe(limited, m)
 	k := kindLegacy
 	switch {
@@ -277,7 +312,7 @@ func (u *Upstream) connectChild(ctx context.Context, c *connection) error {
 }
 
 // became makes the connection one to a modern server.
-func (u *Upstream) became(c *connection, m *modern) {
+func (u *Upstream) became(c *control, m *modern) {
 	c.peer, c.version = m, mcp.LatestModern
 	u.remember(kindModern)
 }

@@ -2,10 +2,12 @@ package upstream
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
@@ -86,13 +88,13 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 // check proves life: by the lists that are due, else by a small request. A child's death is seen by its pipes, and one
 // that is busy may be silent.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
-	if due := l.due(); due != 0 && !l.conn.pool.lentOut() {
+	if due := l.due(); due != 0 && !l.conn.peer.busy() {
 		return u.list(ctx, l, due, 0)
 	}
 	return u.alive(ctx, l.conn)
 }
 
-func (u *Upstream) alive(ctx context.Context, c *connection) error {
+func (u *Upstream) alive(ctx context.Context, c *control) error {
 	if u.cfg.URL == "" {
 		return nil
 	}
@@ -121,4 +123,23 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		u.reg.Announce(u.cfg.Name, kind)
 	}
 	return nil
+}
+
+// advice is what an operator reads when a modern server refused a question of its own tool.
+const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of a call, for which " +
+	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " + mcp.LatestLegacy
+
+// advise tells the operator what mends such refusals: in the status as long as this connection lasts, in the log once.
+func (u *Upstream) advise(ctx context.Context) {
+	u.mu.Lock()
+	told, logged := u.status.Advice != "", u.advised
+	u.advised, u.status.Advice = true, advice
+	status := u.status
+	u.mu.Unlock()
+	if !told {
+		u.cfg.Status(status)
+	}
+	if !logged {
+		u.cfg.Logger.WarnContext(ctx, "server cannot ask", slog.String("advice", advice))
+	}
 }

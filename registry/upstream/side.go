@@ -3,17 +3,15 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// side is the older side of a modern server that speaks both eras: sessions beside its control connection.
+// both is a modern server that has an older side too: sessions beside its control connection.
 //
 //	client                       call                        server of both eras
 //	in a session, can be asked   ──▶ session of the pool ──▶ a tool asks while the call is open, or through input_required
@@ -31,7 +29,8 @@ import (
 // the four SDKs only Python's refusal has a code. The price is a session for each caller who can be asked, as with a server
 // of the legacy era, and that a Python tool which answers with input_required by hand, without looking at the revision,
 // fails as it fails without the gateway. Config.Shared and a named revision keep all calls on the modern side.
-type side struct {
+type both struct {
+	*modern
 	pool *pool
 
 	mu     sync.Mutex // guards the fields below
@@ -51,114 +50,68 @@ var (
 	errStateless = errors.New("server opens no session")
 )
 
-// newSide returns the older side of a modern server, nil when no call may go there.
-func (u *Upstream) newSide(ctx context.Context, c *connection, m *modern) *side {
-	if u.cfg.named() != 0 || u.cfg.Shared {
-		return nil
-	}
-	s := &side{}
-	control := &legacy{conn: c, link: m.link} // runs nothing: what a pool knows of its server
-	s.pool = newPool(ctx, control, u.cfg, func(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
-		l, err := u.openSide(ctx, c, capabilities, open)
-		u.tellWords(ctx, c, err)
-		return l, s.opened(c, err)
-	}, &u.strays)
-	return s
-}
+var _ peer = (*both)(nil)
 
-// openSide opens one session under the older era. Unlike openAs it finds out nothing that is remembered.
-func (u *Upstream) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
-	ctx, cancel := context.WithTimeout(ctx, u.cfg.openLimit())
-	defer cancel()
-	link, err := u.dial(ctx, c, kindLegacy)
-	if err != nil {
-		return nil, err
-	}
-	l, err := openLegacy(ctx, c, link, &u.cfg, capabilities, open)
-	if web, ok := link.(*wire.HTTP); ok && err == nil && web.SessionID() == "" {
-		err = errStateless
-	}
-	if err != nil {
-		link.Close(ctx, false)
-		return nil, err
-	}
-	l.both = true
-	return l, nil
+// newBoth adds an older side to a modern server, whose sessions dial opens.
+func newBoth(ctx context.Context, m *modern, cfg *Config, dial dialer, seen *strays) *both {
+	b := &both{modern: m}
+	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
+		l, err := dial(ctx, c, capabilities, open)
+		return l, b.opened(c, err)
+	}, seen)
+	return b
 }
 
 // opened notes whether a session could be opened. The error sends its calls to the modern side: none of them left.
-func (s *side) opened(c *connection, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (b *both) opened(c *connection, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err == nil {
-		s.proven = true
+		b.proven = true
 		return nil
 	}
 	rest := reprobeEvery
-	if s.proven {
+	if b.proven {
 		rest = sideRest
 	}
-	s.shut = time.Now().Add(rest)
+	b.shut = time.Now().Add(rest)
 	return c.server.unavailable(false, errOneEra)
 }
 
-// takes tells whether a call goes to this side: that of a client in a session that can be asked, and the repeat of one that
+// takes tells whether a call goes to the older side: that of a client in a session that can be asked, and the repeat of one that
 // waits here. Tasks are those of the era in which the server was listed.
-func (s *side) takes(i *item, c *registry.Call) bool {
-	if s == nil || !c.InSession || c.Capabilities.Len() == 0 || !mayAsk(i.method) || c.Tasks == mcp.TasksAsked || c.Task != "" {
+func (b *both) takes(i *item, c *registry.Call) bool {
+	if !c.InSession || c.Capabilities.Len() == 0 || !mayAsk(i.method) || c.Tasks == mcp.TasksAsked || c.Task != "" {
 		return false
 	}
 	if state := c.Params.Text("requestState"); state != "" || c.Params.Has("inputResponses") {
-		return state == stateAgain || s.pool.parking.find(state) != nil
+		return state == stateAgain || b.pool.parking.find(state) != nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !time.Now().Before(s.shut)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !time.Now().Before(b.shut)
 }
 
-// call runs a call on this side. done is false when it did not leave because there is no such side.
-func (s *side) call(ctx context.Context, i *item, c *registry.Call) (result mcp.Object, done bool, err error) {
-	result, err = s.pool.call(ctx, i, c)
+// call runs a call on the side where its client would be served if it were connected directly.
+func (b *both) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	if !b.takes(i, c) {
+		return b.modern.call(ctx, i, c)
+	}
+	result, err := b.pool.call(ctx, i, c)
 	if errors.Is(err, errOneEra) {
-		return result, false, nil
+		return b.modern.call(ctx, i, c)
 	}
-	if refusedQuestion(err) && !s.pool.parking.asked.Load() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.shut = time.Now().Add(forGood) // it has sessions that cannot ask, as with Python's json_response
+	if refusedQuestion(err) && !b.pool.parking.asked.Load() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.shut = time.Now().Add(forGood) // it has sessions that cannot ask, as with Python's json_response
 	}
-	return result, true, err
+	return result, err
 }
 
-// refusedQuestion tells whether a server answered a call as the Python SDK does when its tool asks where it cannot: the
-// call itself was well formed. The refusals of mcp-go and of the SDKs for Go and npm have no code of their own.
-func refusedQuestion(err error) bool {
-	var answered *mcp.Error
-	return errors.As(err, &answered) && answered.Code == mcp.CodeInvalidRequest
-}
+func (b *both) sessions() int { return b.pool.room.Size() }
 
-// advice is what an operator reads when a modern server refused a question of its own tool.
-const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of a call, for which " +
-	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " + mcp.LatestLegacy
-
-// unasked notes that a call of a caller who can be asked ended with such a refusal.
-func (c *connection) unasked(i *item, call *registry.Call, err error) {
-	if refusedQuestion(err) && call.Capabilities.Len() > 0 && mayAsk(i.method) && mcp.EraOf(c.version) == mcp.Modern {
-		signal(c.refusals)
-	}
-}
-
-// advise tells the operator what mends such refusals: in the status as long as this connection lasts, in the log once.
-func (u *Upstream) advise(ctx context.Context) {
-	u.mu.Lock()
-	told, logged := u.status.Advice != "", u.advised
-	u.advised, u.status.Advice = true, advice
-	status := u.status
-	u.mu.Unlock()
-	if !told {
-		u.cfg.Status(status)
-	}
-	if !logged {
-		u.cfg.Logger.WarnContext(ctx, "server cannot ask", slog.String("advice", advice))
-	}
+func (b *both) close(ctx context.Context, polite bool) {
+	b.pool.close(ctx, polite)
+	b.modern.close(ctx, polite)
 }

@@ -203,10 +203,9 @@ func (u *Upstream) attempt(ctx context.Context, w *watch) error {
 	defer cancel()
 	timer := time.AfterFunc(liveLimit, cancel)
 	defer timer.Stop()
-	from, release, err := u.borrow(limited, w.key.tenantID)
-	if err == nil {
-		defer release()
-		err = from.watchResource(limited, w.key.uri, func() {
+	err := server.unavailable(false, wire.ErrGone)
+	if c := u.control.Load(); c != nil {
+		err = c.peer.watchResource(limited, w.key.tenantID, w.key.uri, func() {
 			if timer.Stop() {
 				u.watches.confirm(w)
 			}

@@ -142,7 +142,7 @@ type Upstream struct {
 	cfg Config
 	reg *registry.Registry
 
-	control atomic.Pointer[connection] // the present one; nil while there is none
+	control atomic.Pointer[control] // the present one; nil while there is none
 
 	// said is what the child of the last control connection wrote to standard error; nil before the first connection.
 	said atomic.Pointer[wire.LastWords]

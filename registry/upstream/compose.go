@@ -126,3 +126,12 @@ func cancelled(id mcp.ID, own mcp.Object) []byte {
 	}
 	return mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)
 }
+
+// everything returns all that a client can be asked, in canonical form.
+func everything() mcp.Object {
+	return mcp.NewObject(
+		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},
+		mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")},
+		mcp.Member{Name: "sampling", Value: mcp.RawJSON(`{"context":{},"tools":{}}`)},
+	)
+}

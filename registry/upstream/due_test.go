@@ -24,7 +24,7 @@ func TestOpenPipeWasTakenForNews(t *testing.T) {
 		}
 		c.declare(capabilities)
 		c.Following(true, false) // as over a pipe
-		l := newLists(&control{connection: c})
+		l := newLists(&control{connection: c}, &Config{})
 		for after, want := range map[time.Duration]topics{freshMax - time.Minute: 0, freshMax + time.Minute: want} {
 			for _, one := range l.all() {
 				one.read, one.fresh = time.Now().Add(-after), checkEvery

@@ -13,6 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
+// streamLimit is how long a stream may take to open that a legacy server sends on by itself.
+const streamLimit = time.Second
+
 // legacy is a session with a server of 2024-11-05 … 2025-11-25, which a handshake opens.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {

@@ -20,6 +20,7 @@ const (
 	maxList    = 32 << 20         // bytes of definitions
 	freshMax   = 10 * time.Minute // a list is asked for again after that, whatever the server says
 	maxRefused = 200              // bytes of a name or URI in a refusal
+	checkEvery = 30 * time.Second // the least time between two readings that nothing asks for, and between proofs of life
 )
 
 // listing is one of a server's lists, as it was last read. Only the supervisor touches it.

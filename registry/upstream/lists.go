@@ -14,18 +14,22 @@ import (
 // toolsFirst is how long tools wait for the other lists before they go into the catalogue without them.
 const toolsFirst = time.Second
 
+// listLimit is how long all pages of all lists may take.
+const listLimit = 30 * time.Second
+
 // lists are all lists of one connection. Only its supervisor touches them.
 type lists struct {
 	conn                                 *control
+	cfg                                  *Config
 	tools, prompts, resources, templates *listing
 	offers                               []registry.Offer // of the tools
 	changed                              topics           // since they were put into the catalogue
 	stale                                bool             // the catalogue or the status must be told
 }
 
-func newLists(c *control) *lists {
+func newLists(c *control, cfg *Config) *lists {
 	return &lists{
-		conn: c, stale: true,
+		conn: c, cfg: cfg, stale: true,
 		tools:     &listing{kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools", key: "name"},
 		prompts:   &listing{kind: registry.KindPrompt, method: mcp.MethodPromptsList, member: "prompts", key: "name"},
 		resources: &listing{kind: registry.KindResource, method: mcp.MethodResourcesList, member: "resources", key: "uri"},
@@ -66,7 +70,7 @@ func (l *lists) checkAfter() time.Duration {
 // read asks for the lists of the topics, all at once. publish is called when all have come, and before when the tools
 // have and others keep them waiting. The error is that of the tools: what goes wrong with another list is its own
 // affair.
-func (u *Upstream) read(ctx context.Context, l *lists, asked topics, publish func()) error {
+func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	asks := l.asks(asked)
@@ -81,7 +85,7 @@ func (u *Upstream) read(ctx context.Context, l *lists, asked topics, publish fun
 		select {
 		case r := <-readings:
 			left--
-			if err := u.take(ctx, l, r); err != nil {
+			if err := l.take(ctx, r); err != nil {
 				failed = err
 				cancel()
 			}
@@ -121,42 +125,42 @@ func (l *lists) asks(asked topics) []*listing {
 }
 
 // take keeps one list that was read.
-func (u *Upstream) take(ctx context.Context, l *lists, r reading) error {
+func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
 	err := l.conn.server.settle(ctx, r.err)
 	switch {
 	case err != nil && (one == l.tools || ctx.Err() != nil):
 		return err
 	case err != nil && (!overflow || len(r.raw) == 0):
-		if one.fail(u.cfg.Name, err) {
+		if one.fail(l.cfg.Name, err) {
 			l.stale = true
-			u.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error", problem(err))
+			l.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error", problem(err))
 		}
 		l.conn.judge(err)
 		return nil
 	}
-	differs, repaired := one.take(u.cfg.Name, r)
+	differs, repaired := one.take(l.cfg.Name, r)
 	if repaired > 0 {
-		u.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind", string(one.kind), "repairs", repaired)
+		l.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind", string(one.kind), "repairs", repaired)
 	}
 	if !differs {
 		return nil
 	}
 	l.changed, l.stale = l.changed|topicOf(one.kind), true
 	if overflow {
-		one.refuse(u.cfg.Name, "", "size", errOverflow)
+		one.refuse(l.cfg.Name, "", "size", errOverflow)
 	}
 	if one == l.tools {
-		l.offers = u.offers(l)
+		l.offers = offers(l.conn, l.cfg, l.tools.items)
 	}
 	return nil
 }
 
-// source returns everything that the server offers now.
-func (u *Upstream) source(l *lists) registry.Source {
+// source returns everything that the server offers now. subscribe tells of changes of a resource.
+func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error) registry.Source {
 	c := l.conn
 	s := registry.Source{
-		Name: u.cfg.Name, Prefix: u.cfg.Prefix, Timeout: u.cfg.Timeout, Tools: l.offers,
+		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,
 		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
 		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
@@ -173,7 +177,7 @@ func (u *Upstream) source(l *lists) registry.Source {
 		s.Use = c.use
 	}
 	if s.Reads && c.subscribable() {
-		s.Subscribe = u.subscribe
+		s.Subscribe = subscribe
 	}
 	return s
 }

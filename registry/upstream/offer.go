@@ -8,24 +8,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// offers returns the upstream's tools as the catalogue wants them.
-func (u *Upstream) offers(l *lists) []registry.Offer {
-	offers := make([]registry.Offer, len(l.tools.items))
-	for i, definition := range l.tools.items {
-		offers[i] = u.offer(l.conn, definition)
+// offers returns tools as the catalogue wants them.
+func offers(c *control, cfg *Config, tools []mcp.Object) []registry.Offer {
+	offers := make([]registry.Offer, len(tools))
+	for i, definition := range tools {
+		offers[i] = offer(c, cfg, definition)
 	}
 	return offers
 }
 
-func (u *Upstream) offer(c *control, definition mcp.Object) registry.Offer {
+func offer(c *control, cfg *Config, definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
-	t.idempotent = isIdempotent(u.cfg.Idempotent, name)
+	t.idempotent = isIdempotent(cfg.Idempotent, name)
 	asTask := *t
 	asTask.asTask, asTask.idempotent = true, false // another task would be left behind
-	timeout := u.cfg.Timeout
-	if own := u.cfg.ToolTimeouts[name]; own > 0 {
+	timeout := cfg.Timeout
+	if own := cfg.ToolTimeouts[name]; own > 0 {
 		timeout = own
 	}
 	return registry.Offer{

@@ -32,10 +32,10 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 			server := httptest.NewServer(s)
 			t.Cleanup(server.Close)
 			u := New(Config{Name: "up", URL: server.URL, Client: server.Client(), Logger: slog.New(slog.DiscardHandler)}, registry.New())
-			u.remember(test.kind)
+			u.dialer.remember(test.kind)
 			c := newConnection("up", func(Anomaly, int) {})
 			roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
-			l, err := u.open(t.Context(), c, roots, &calls{strays: &strays{}})
+			l, err := u.dialer.open(t.Context(), c, roots, &calls{strays: &strays{}})
 			if test.want == "" {
 				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok || unavailable.Sent || len(s.asked) > 0 {
 					t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)

@@ -2,9 +2,19 @@ package upstream
 
 import (
 	"context"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Limits of peers.
+const (
+	aliveLimit = 10 * time.Second // for the answer that proves life
+	closeLimit = 2 * time.Second  // for saying good-bye over HTTP
+
+	// reprobeEvery is how often a server that answers well is asked whether it speaks the other era by now.
+	reprobeEvery = 10 * time.Minute
 )
 
 // peer is one server in modern form, whatever its era and transport.

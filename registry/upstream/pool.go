@@ -30,7 +30,7 @@ type older struct {
 
 var _ peer = (*older)(nil)
 
-func newOlder(ctx context.Context, control *legacy, cfg *Config, dial dialer, seen *strays) *older {
+func newOlder(ctx context.Context, control *legacy, cfg *Config, dial opener, seen *strays) *older {
 	p := newPool(ctx, control.conn, control.link.Streams(), cfg, dial, seen)
 	if cfg.Shared {
 		p.control = control
@@ -82,7 +82,7 @@ type pool struct {
 }
 
 // newPool returns a pool that opens its sessions with dial. seen are the stray questions of the server.
-func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial dialer, seen *strays) *pool {
+func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
 	p := &pool{conn: c, server: c.server, shared: cfg.Shared, streams: streams}
 	most := maxSessions
 	if cfg.URL == "" {

@@ -11,16 +11,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
 
-// dialer opens one more session with a server: on conn, with the capabilities declared and for the calls of which it may
+// opener opens one more session with a server: on conn, with the capabilities declared and for the calls of which it may
 // ask something.
-type dialer func(ctx context.Context, conn *connection, capabilities mcp.Object, open *calls) (*legacy, error)
+type opener func(ctx context.Context, conn *connection, capabilities mcp.Object, open *calls) (*legacy, error)
 
 // pooled is one session of a pool, in a seat.
 type pooled struct {
 	key     seats.Key
 	conn    *connection
 	calls   *calls
-	dial    dialer
+	dial    opener
 	room    *seats.Room[*pooled]
 	lagging *atomic.Bool // a stream of a session of the server was not open in time
 	lost    func()       // says that the session is dead

@@ -45,15 +45,12 @@ const sideRest = time.Minute
 // forGood is longer than any connection lasts.
 const forGood time.Duration = math.MaxInt64
 
-var (
-	errOneEra    = errors.New("server has no older side now")
-	errStateless = errors.New("server opens no session")
-)
+var errOneEra = errors.New("server has no older side now")
 
 var _ peer = (*both)(nil)
 
 // newBoth adds an older side to a modern server, whose sessions dial opens.
-func newBoth(ctx context.Context, m *modern, cfg *Config, dial dialer, seen *strays) *both {
+func newBoth(ctx context.Context, m *modern, cfg *Config, dial opener, seen *strays) *both {
 	b := &both{modern: m}
 	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
 		l, err := dial(ctx, c, capabilities, open)

@@ -26,8 +26,13 @@ var (
 
 // watches are the resources whose changes are followed. It is safe for concurrent use.
 type watches struct {
+	server  fault
+	child   bool            // the server is a child
+	control func() *control // returns the present connection, nil when there is none
+
 	mu    sync.Mutex // guards the fields below and those of the watches
 	byKey map[watchKey]*watch
+	next  chan struct{} // closed when there is another connection
 	ended bool
 
 	work sync.WaitGroup // one for each watch; nothing is added once ended is set
@@ -59,38 +64,37 @@ type listener struct {
 // subscribe tells of changes of a resource until ctx ends. It returns when the server has confirmed that it will tell,
 // or with why it will not. From then on the subscription outlives the connection: it is opened again in the background,
 // and what may have been missed is told as a change.
-func (u *Upstream) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
-	if c := u.control.Load(); c != nil && c.version == mcp.LatestModern && u.cfg.URL == "" {
+func (t *watches) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
+	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
 		tenantID = "" // there is one session for all, in which some servers know each resource but once
 	}
 	l := &listener{updated: updated, gone: ctx.Done()}
-	w, outcome, err := u.join(ctx, watchKey{tenantID, uri}, l)
+	w, outcome, err := t.join(ctx, watchKey{tenantID, uri}, l)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { u.watches.leave(w, l) })
+	stop := context.AfterFunc(ctx, func() { t.leave(w, l) })
 	select {
 	case err = <-outcome:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err != nil && stop() {
-		u.watches.leave(w, l)
+		t.leave(w, l)
 	}
 	return err
 }
 
 // join adds a listener to what is followed. outcome gets nil as soon as the subscription is live, or why it is not.
-func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error, err error) {
-	t := &u.watches
+func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w = t.byKey[key]
 	switch {
 	case t.ended:
-		return nil, nil, fault(u.cfg.Name).unavailable(false, wire.ErrGone)
+		return nil, nil, t.server.unavailable(false, wire.ErrGone)
 	case w == nil && !t.room(key.tenantID):
-		return nil, nil, fault(u.cfg.Name).unavailable(false, errWatches)
+		return nil, nil, t.server.unavailable(false, errWatches)
 	case w == nil || w.ending:
 		// It is for all who ask later too, so it ends with the last of them and not with the first.
 		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -104,7 +108,7 @@ func (u *Upstream) join(ctx context.Context, key watchKey, l *listener) (w *watc
 			t.byKey = map[watchKey]*watch{}
 		}
 		t.byKey[key] = w
-		t.work.Go(func() { u.keep(lasting, w) })
+		t.work.Go(func() { t.keep(lasting, w) })
 	}
 	w.listeners[l] = struct{}{}
 	done := make(chan error, 1)
@@ -162,15 +166,15 @@ func (t *watches) close() {
 }
 
 // keep holds the subscription open until ctx ends. One that was never confirmed is not tried again.
-func (u *Upstream) keep(ctx context.Context, w *watch) {
-	defer u.watches.end(w)
+func (t *watches) keep(ctx context.Context, w *watch) {
+	defer t.end(w)
 	if w.after != nil {
 		<-w.after // which is being ended; a server that hears of both in the wrong order would end this one
 	}
 	for failures := 0; ; failures++ {
-		arrival, began := u.arrival(), time.Now()
-		err := u.attempt(ctx, w)
-		if !u.watches.lost(ctx, w, err) {
+		arrival, began := t.arrival(), time.Now()
+		err := t.attempt(ctx, w)
+		if !t.lost(ctx, w, err) {
 			return
 		}
 		if time.Since(began) >= lasted {
@@ -197,29 +201,28 @@ func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{})
 }
 
 // attempt subscribes once and stays until the subscription ends, for which the error is the reason.
-func (u *Upstream) attempt(ctx context.Context, w *watch) error {
-	server := fault(u.cfg.Name)
+func (t *watches) attempt(ctx context.Context, w *watch) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(liveLimit, cancel)
 	defer timer.Stop()
-	err := server.unavailable(false, wire.ErrGone)
-	if c := u.control.Load(); c != nil {
+	err := t.server.unavailable(false, wire.ErrGone)
+	if c := t.control(); c != nil {
 		err = c.peer.watchResource(limited, w.key.tenantID, w.key.uri, func() {
 			if timer.Stop() {
-				u.watches.confirm(w)
+				t.confirm(w)
 			}
-		}, func(uri string) { u.watches.tell(w, uri) })
+		}, func(uri string) { t.tell(w, uri) })
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limited.Err() != nil:
-		return server.unavailable(true, errUnconfirmed)
+		return t.server.unavailable(true, errUnconfirmed)
 	case err == nil:
-		return server.unavailable(true, wire.ErrEnded)
+		return t.server.unavailable(true, wire.ErrEnded)
 	}
-	return server.settle(ctx, err)
+	return t.server.settle(ctx, err)
 }
 
 // confirm records that the subscription is live. What changed while it was not is told as one change.
@@ -273,18 +276,18 @@ func (t *watches) tell(w *watch, uri string) {
 }
 
 // arrived tells that there is another connection.
-func (u *Upstream) arrived() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	close(u.next)
-	u.next = make(chan struct{})
+func (t *watches) arrived() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.next)
+	t.next = make(chan struct{})
 }
 
 // arrival returns a channel that is closed when the next connection is there.
-func (u *Upstream) arrival() <-chan struct{} {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.next
+func (t *watches) arrival() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.next
 }
 
 // notTold is the error for a resource of whose changes a server does not tell.

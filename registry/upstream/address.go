@@ -49,7 +49,7 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	var (
 		requests mcp.Object
 		text     = answered.Message
-		asks     = len(elicitations) > 0 && mayAsk(i.method)
+		asks     = len(elicitations) > 0 && i.asks
 	)
 	for n, one := range elicitations {
 		params, _ := mcp.ObjectOf(one)

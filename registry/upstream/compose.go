@@ -7,12 +7,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // counter gives the ids of one connection's requests. They are never used twice.
 type counter struct{ last atomic.Int64 }
 
 func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
+
+// call returns the request of a call in a session, whose caller gets the notifications that it wants. own is as in appendCall.
+func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
+	id := c.next()
+	body := make([]byte, 0, callSize(i, call.Params, own))
+	return &wire.Request{
+		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, own), Notify: notifier(call),
+	}
+}
 
 // appendCall appends a whole request in one go: the client's params with the server's own name for what the call is
 // about, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
@@ -40,6 +50,17 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) [
 		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
 	}
 	return append(dst, "}}"...)
+}
+
+// knows tells whether the server's revision has a meaning for a member of the params.
+func (i *item) knows(member string) bool {
+	switch member {
+	case "inputResponses", "requestState":
+		return mcp.EraOf(i.revision) == mcp.Modern
+	case "context":
+		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
+	}
+	return member != "task" || i.asTask
 }
 
 // appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token

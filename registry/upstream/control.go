@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,49 @@ type control struct {
 	gone atomic.Bool
 }
 
+// offers returns tools as the catalogue wants them.
+func (c *control) offers(cfg *Config, tools []mcp.Object) []registry.Offer {
+	offers := make([]registry.Offer, len(tools))
+	for i, definition := range tools {
+		offers[i] = c.offer(cfg, definition)
+	}
+	return offers
+}
+
+func (c *control) offer(cfg *Config, definition mcp.Object) registry.Offer {
+	name := definition.Text("name")
+	tasks, definition := c.tasksOf(definition)
+	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
+	t.idempotent = isIdempotent(cfg.Idempotent, name)
+	asTask := *t
+	asTask.asTask, asTask.idempotent = true, false // another task would be left behind
+	timeout := cfg.Timeout
+	if own := cfg.ToolTimeouts[name]; own > 0 {
+		timeout = own
+	}
+	return registry.Offer{
+		Definition: definition,
+		Timeout:    timeout,
+		Tasks:      tasks,
+		Call: func(ctx context.Context, call *registry.Call) (mcp.Object, error) {
+			switch {
+			case call.Task != "":
+				return c.call(ctx, c.newItem(call.Method, call.Task, mcp.String(call.Task)), call)
+			case call.Tasks == mcp.TasksAsked && tasks == mcp.TasksAsked:
+				return c.call(ctx, &asTask, call)
+			}
+			return c.call(ctx, t, call)
+		},
+	}
+}
+
+// isIdempotent tells whether the operator's patterns name the tool.
+func isIdempotent(patterns []string, tool string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		return registry.MatchName(pattern, tool)
+	})
+}
+
 // call serves one call. Errors are of the kinds that errors.go names.
 func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
@@ -34,14 +78,15 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	if err != nil && c.repeats(ctx, i, call, err) {
 		result, err = c.peer.call(ctx, i, call)
 	}
+	if err == nil {
+		return result, nil
+	}
 	if errors.Is(err, errBusy) {
 		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
 	}
-	if err = c.server.settle(ctx, err); err != nil {
-		c.judge(err)
-		return mcp.Object{}, err
-	}
-	return result, nil
+	err = c.server.settle(ctx, err)
+	c.judge(err)
+	return mcp.Object{}, err
 }
 
 // use serves one call that is not about a tool.
@@ -69,7 +114,7 @@ func (c *control) end(ctx context.Context, polite bool) {
 }
 
 func (c *control) newItem(method, name string, quoted mcp.RawJSON) *item {
-	i := &item{method: method, name: name, quoted: quoted, revision: c.version}
+	i := &item{method: method, name: name, quoted: quoted, revision: c.version, asks: mayAsk(method)}
 	c.peer.prepare(i)
 	return i
 }

@@ -15,15 +15,5 @@ type item struct {
 	idempotent bool        // a tool that the operator says does no harm when called twice
 	header     http.Header // of calls without Mcp-Param-* over modern HTTP; made by the peer, nil elsewhere
 	asTask     bool        // the call asks for a task
-}
-
-// knows tells whether the server's revision has a meaning for a member of the params.
-func (i *item) knows(member string) bool {
-	switch member {
-	case "inputResponses", "requestState":
-		return mcp.EraOf(i.revision) == mcp.Modern
-	case "context":
-		return i.method != mcp.MethodComplete || i.revision >= mcp.Revision2506
-	}
-	return member != "task" || i.asTask
+	asks       bool        // the method may answer with questions
 }

@@ -108,23 +108,21 @@ func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 }
 
 func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	return l.run(ctx, i, c, notifier(c), nil)
+	return l.run(ctx, i, c, nil)
 }
 
-// run runs one call on this session. notify takes its progress and log messages, asks its questions; nil: nobody.
-func (l *legacy) run(
-	ctx context.Context, i *item, c *registry.Call, notify func(context.Context, *mcp.Message), asks *questions,
-) (mcp.Object, error) {
+// run runs one call on this session. asks takes its notifications and questions in place of the caller; nil: the caller gets
+// the notifications, and cannot be asked.
+func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *questions) (mcp.Object, error) {
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
 	}
-	id := l.ids.next()
-	body := make([]byte, 0, callSize(i, c.Params, ""))
-	out := &wire.Request{
-		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, ""), Notify: notify, Logs: c.LogLevel > 0 && l.alone,
-	}
+	out := l.ids.call(i, c, "")
+	out.Logs = c.LogLevel > 0 && l.alone
 	if asks != nil {
-		out.Hear, out.Ask = asks.note, func(m *mcp.Message) *mcp.Error { return asks.ask(m, false) }
+		out.Hear = asks.note
+		out.Notify = func(_ context.Context, m *mcp.Message) { asks.note(m) }
+		out.Ask = func(m *mcp.Message) *mcp.Error { return asks.ask(m, false) }
 	}
 	result, err := l.exchange(ctx, out)
 	if err != nil {

@@ -151,7 +151,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 		one.refuse(l.cfg.Name, "", "size", errOverflow)
 	}
 	if one == l.tools {
-		l.offers = offers(l.conn, l.cfg, l.tools.items)
+		l.offers = l.conn.offers(l.cfg, l.tools.items)
 	}
 	return nil
 }

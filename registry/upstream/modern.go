@@ -133,7 +133,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	result, err := m.run(ctx, i, c)
 	switch {
 	case err != nil:
-		if refusedQuestion(err) && c.Capabilities.Len() > 0 && mayAsk(i.method) {
+		if refusedQuestion(err) && c.Capabilities.Len() > 0 && i.asks {
 			signal(m.conn.refusals)
 		}
 		return result, err
@@ -156,12 +156,8 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
 	}
-	id, own := m.ids.next(), m.ownFor(c)
-	body := make([]byte, 0, callSize(i, c.Params, own))
-	out := &wire.Request{
-		ID: id, Method: i.method, Body: appendCall(body, id, i, c.Params, own),
-		Header: i.header, Notify: notifier(c),
-	}
+	out := m.ids.call(i, c, m.ownFor(c))
+	out.Header = i.header
 	if len(c.Headers) > 0 {
 		out.Header = withParams(i, c.Headers, c.Params.Value("arguments"))
 	}

@@ -36,15 +36,15 @@ func (p *pool) lend(control *legacy) {
 }
 
 // lentKey says which sessions may run the call of one user's client.
-func (p *pool) lentKey(c *registry.Call, method string) seats.Key {
+func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	logs := c.LogLevel > 0 && p.conn.has("logging")
 	roots := p.conn.rooted.Load() && c.Capabilities.Has("roots")
-	solo := !c.InSession && c.Capabilities.Len() > 0 && mayAsk(method)
+	solo := !c.InSession && c.Capabilities.Len() > 0 && i.asks
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load():
 		k.Traits = string(everything().JSON())
-	case c.Capabilities.Len() > 0 && mayAsk(method):
+	case c.Capabilities.Len() > 0 && i.asks:
 		k.Traits = string(c.Capabilities.JSON())
 	}
 	k.Patient = k.Traits != ""

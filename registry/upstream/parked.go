@@ -60,9 +60,9 @@ type dialogue struct {
 	*questions
 	parking *parking
 	session *pooled
-	cancel  context.CancelFunc // ends the exchange
-	held    bool               // the call's place is kept; only the present round touches this
-	done    chan struct{}      // closed when the exchange ended, after the next two were set
+	cancel  func()        // ends the exchange; set by begin
+	held    bool          // the call's place is kept; only the present round touches this
+	done    chan struct{} // closed when the exchange ended, after the next two were set
 	result  mcp.Object
 	err     error
 
@@ -74,27 +74,18 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 
 // begin runs a call of a caller who can be asked, on a seat that it leaves, until its first round ends.
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
-	owned, end := p.room.Owned()
-	life, stop := context.WithTimeout(owned, lifeLimit)
-	cancel := func() {
-		stop()
-		end()
-	}
-	d := &dialogue{
-		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, cancel: cancel, done: make(chan struct{}),
-	}
+	d := &dialogue{questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, done: make(chan struct{})}
 	d.session.calls.enter(d.questions)
-	began := p.room.Go(func() {
-		defer cancel()
+	cancel, ok := p.room.Go(func(ctx context.Context) {
 		defer p.room.Leave(s, seats.Call)
-		d.run(life, s, i, c)
+		d.run(ctx, s, i, c)
 	})
-	if !began {
-		cancel()
+	if !ok {
 		d.session.calls.leave(d.questions)
 		p.room.Leave(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
+	d.cancel = cancel
 	return d.round(ctx, c)
 }
 
@@ -170,9 +161,14 @@ func (p *parking) shut() (settled func()) {
 
 // run runs the exchange to its end, and leaves no question without an answer.
 func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
-	d.result, d.err = d.parking.tasks.tracked(s, c, func() (mcp.Object, error) {
-		return d.session.session.run(ctx, i, c, func(_ context.Context, m *mcp.Message) { d.note(m) }, d.questions)
-	})
+	ctx, stop := context.WithTimeout(ctx, lifeLimit)
+	defer stop()
+	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, c, d.questions) }
+	if c.Tasks == mcp.TasksAsked && c.Task == "" {
+		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
+	} else {
+		d.result, d.err = exchange()
+	}
 	var answered *mcp.Error
 	if d.err != nil && !errors.As(d.err, &answered) {
 		d.session.calls.abandon(d.owner)
@@ -209,7 +205,6 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			}
 		}
 	}
-	signal(d.news) // questions of the round before may be open
 	gather := time.NewTimer(gatherWindow)
 	defer gather.Stop()
 	gather.Stop()
@@ -334,6 +329,9 @@ func (d *dialogue) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
 
 // pass passes questions on to other calls of the same caller, or tells the server that they end with this one.
 func (d *dialogue) pass(ctx context.Context, left []question) {
+	if len(left) == 0 {
+		return
+	}
 	for _, answer := range d.session.calls.pass(d.owner, left) {
 		d.session.session.link.Tell(ctx, answer)
 	}

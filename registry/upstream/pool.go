@@ -98,16 +98,12 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 				lost: lost, closed: p.tasks.forget,
 			}
 		},
-		Alone:    func(k seats.Key) bool { return k.Traits != "" && seen.expected() },
+		Alone:    seen.expected,
 		Lendable: func(s *pooled, to auth.Owner) bool { return !s.calls.abandonedByOther(to) },
 	})
 	p.tasks.room = p.room
 	p.parking = &parking{server: c.server, room: p.room, tasks: p.tasks, count: c.count, waiting: map[string]*dialogue{}}
-	swept, end := p.room.Owned()
-	p.room.Go(func() {
-		defer end()
-		p.sweep(swept)
-	})
+	p.room.Go(p.sweep)
 	return p
 }
 
@@ -154,7 +150,7 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		result, err = p.parking.resume(ctx, p.ownerOf(c), c, state)
 	case c.Task != "":
 		result, err = p.useTask(ctx, i, c)
-	case mayAsk(i.method) && (c.Capabilities.Len() > 0 || p.lends): // with one user, also to refuse what cannot be asked
+	case i.asks && (c.Capabilities.Len() > 0 || p.lends): // with one user, also to refuse what cannot be asked
 		result, err = p.converse(ctx, i, c)
 	default:
 		result, err = p.plain(ctx, i, c)
@@ -167,25 +163,33 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 
 // plain runs a call whose caller cannot be asked anything.
 func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	k := p.keyOf(c, i.method)
+	k := p.keyOf(c, i)
 	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
-		return p.tasks.tracked(nil, c, func() (mcp.Object, error) { return p.control.call(ctx, i, c) })
+		return p.run(ctx, nil, p.control, i, c)
 	}
 	s, err := p.take(ctx, k, seats.Call)
 	if err != nil {
 		return mcp.Object{}, err
 	}
 	defer p.room.Leave(s, seats.Call)
-	return p.tasks.tracked(s, c, func() (mcp.Object, error) { return s.Session.session.call(ctx, i, c) })
+	return p.run(ctx, s, s.Session.session, i, c)
+}
+
+// run runs a call on the session of a seat, which is nil for the control connection's.
+func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item, c *registry.Call) (mcp.Object, error) {
+	if c.Tasks != mcp.TasksAsked {
+		return session.call(ctx, i, c)
+	}
+	return p.tasks.tracked(s, c, func() (mcp.Object, error) { return session.call(ctx, i, c) })
 }
 
 // keyOf says which sessions may run the call. It has the whole caller where the server may say or ask what is meant for one.
-func (p *pool) keyOf(c *registry.Call, method string) seats.Key {
+func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if p.lends {
-		return p.lentKey(c, method)
+		return p.lentKey(c, i)
 	}
 	var k seats.Key
-	if c.Capabilities.Len() > 0 && mayAsk(method) {
+	if c.Capabilities.Len() > 0 && i.asks {
 		k.Traits, k.Patient = string(c.Capabilities.JSON()), true
 	}
 	logs := c.LogLevel > 0 && !p.streams && p.conn.has("logging")
@@ -210,7 +214,7 @@ func (p *pool) sweep(ctx context.Context) {
 
 // converse runs a call whose caller can be asked.
 func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, err := p.take(ctx, p.keyOf(c, i.method), seats.Call)
+	s, err := p.take(ctx, p.keyOf(c, i), seats.Call)
 	if err != nil {
 		return mcp.Object{}, err
 	}

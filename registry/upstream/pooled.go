@@ -28,7 +28,7 @@ type pooled struct {
 
 	// Set by Open.
 	session *legacy
-	stop    context.CancelFunc // ends what follows the session
+	stop    func() // ends what follows the session
 }
 
 // seat is the place of one session of a pool.
@@ -66,28 +66,15 @@ func cause(err error) error {
 
 // follow follows what the server sends on its own in a session, until either ends.
 func (s *pooled) follow() {
-	ctx, cancel := s.room.Owned()
-	s.stop = cancel
-	followed := s.room.Go(func() {
-		defer cancel()
+	s.stop, _ = s.room.Go(func(ctx context.Context) {
 		if err := s.session.watch(ctx); err != nil && ctx.Err() == nil {
 			s.lost()
 		}
 	})
-	if !followed {
-		cancel()
-	}
 }
 
-// Doubted tells whether a call on the session failed so that it may be dead.
-func (s *pooled) Doubted() bool {
-	select {
-	case <-s.conn.doubts:
-		return true
-	default:
-		return false
-	}
-}
+// Doubts returns where it shows that a call on the session failed so that it may be dead.
+func (s *pooled) Doubts() <-chan struct{} { return s.conn.doubts }
 
 // Alive asks the server for a proof of life.
 func (s *pooled) Alive(ctx context.Context) error { return s.session.alive(ctx) }

@@ -91,6 +91,9 @@ func (q *questions) attach(c *registry.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.attached, q.kept, q.capabilities = true, 0, c.Capabilities
+	if len(q.open) > 0 { // of the round before
+		signal(q.news)
+	}
 }
 
 // note gives a notification to the present round. Without one it waits for the next.

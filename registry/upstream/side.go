@@ -78,7 +78,7 @@ func (b *both) opened(c *connection, err error) error {
 // takes tells whether a call goes to the older side: that of a client in a session that can be asked, and the repeat of one that
 // waits here. Tasks are those of the era in which the server was listed.
 func (b *both) takes(i *item, c *registry.Call) bool {
-	if !c.InSession || c.Capabilities.Len() == 0 || !mayAsk(i.method) || c.Tasks == mcp.TasksAsked || c.Task != "" {
+	if !c.InSession || c.Capabilities.Len() == 0 || !i.asks || c.Tasks == mcp.TasksAsked || c.Task != "" {
 		return false
 	}
 	if state := c.Params.Text("requestState"); state != "" || c.Params.Has("inputResponses") {

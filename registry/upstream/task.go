@@ -43,9 +43,6 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is
 // tracked runs a call on a session, nil for the control connection's. A task that it becomes is known to the caller by
 // an id that says where to find it.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
-	if c.Tasks != mcp.TasksAsked || c.Task != "" {
-		return run()
-	}
 	id, one := rand.Text(), &task{seat: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
 	if !t.add(id, one) {
 		return mcp.Object{}, t.server.unavailable(false, errTasks)

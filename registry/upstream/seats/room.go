@@ -41,9 +41,7 @@ import (
 
 // Limits of seats.
 const (
-	idleLimit  = 5 * time.Minute  // until a seat that nobody uses is closed
 	idleGrace  = time.Second      // before a seat makes room for who has one already
-	turnLimit  = 2 * time.Second  // before one that is never idle makes room for who has none
 	aliveLimit = 10 * time.Second // for a proof of life
 )
 
@@ -61,8 +59,8 @@ type Config[S Session] struct {
 	// New makes the session of a seat for a key. lost may be called at any time to say that the session is dead. New does
 	// not wait, and does not call lost itself.
 	New func(k Key, lost func()) S
-	// Alone tells whether calls of a key must not share a seat for now, though their key does not say so. It does not wait.
-	Alone func(k Key) bool
+	// Alone tells whether patient calls must not share a seat for now, though their key does not say so. It does not wait.
+	Alone func() bool
 	// Lendable tells whether a session that runs no call may be lent to another owner. It is asked where sessions are lent
 	// alone, and does not wait.
 	Lendable func(s S, to auth.Owner) bool
@@ -102,19 +100,21 @@ func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
 	}
 }
 
-// Owned returns a context that ends with the room. Whoever asks for it cancels it.
-func (r *Room[S]) Owned() (context.Context, context.CancelFunc) { return r.owned() }
-
-// Go runs f, which uses seats, in a goroutine that Close waits for before it closes any. f ends with a context of Owned. It
-// returns false when the room is closed.
-func (r *Room[S]) Go(f func()) bool {
+// Go runs f, which uses seats, in a goroutine that Close waits for before it closes any. f ends with its context: when the
+// room is closed, or cancel called. ok is false when the room is closed already, and f is not run.
+func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
+	ctx, cancel := r.owned()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return false
+		cancel()
+		return cancel, false
 	}
-	r.work.Go(f)
-	return true
+	r.work.Go(func() {
+		defer cancel()
+		f(ctx)
+	})
+	return cancel, true
 }
 
 // Size returns how many places are taken.
@@ -326,12 +326,20 @@ func (r *Room[S]) admitLocked(k Key, u Use) *Seat[S] {
 	return s
 }
 
+func (s *Seat[S]) addLocked(u Use) {
+	if u == Loan {
+		s.loans++
+		return
+	}
+	s.calls++
+}
+
 // findLocked returns a seat that may take another call, nil when there is none.
 func (r *Room[S]) findLocked(k Key) *Seat[S] {
 	if r.lent != nil {
 		return r.borrowLocked(k)
 	}
-	alone := k.Alone || r.cfg.Alone(k)
+	alone := k.Alone || k.Patient && r.cfg.Alone()
 	for _, s := range r.taking[k] {
 		if !alone || s.calls == 0 {
 			return s
@@ -445,6 +453,7 @@ func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, o
 func (r *Room[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
+	s.doubts = s.Session.Doubts()
 	r.all[s] = struct{}{}
 	r.taking[k] = append(r.taking[k], s)
 	r.work.Go(func() { r.open(s) })
@@ -484,11 +493,15 @@ func (r *Room[S]) opened(s *Seat[S]) {
 
 // doubtLocked has a seat examined on which a call failed so that its session may be dead, also when other calls go on.
 func (r *Room[S]) doubtLocked(s *Seat[S]) {
-	if s.state != Open || r.ended || !s.Session.Doubted() {
+	if s.state != Open || r.ended {
 		return
 	}
-	s.state = Examined
-	r.work.Go(func() { r.examine(s) })
+	select {
+	case <-s.doubts:
+		s.state = Examined
+		r.work.Go(func() { r.examine(s) })
+	default:
+	}
 }
 
 // examine discards a seat whose session shows no life.

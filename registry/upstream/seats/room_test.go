@@ -17,14 +17,14 @@ import (
 
 // session is one that a test opens, doubts and kills.
 type session struct {
-	key     Key
-	lost    func()
-	err     error         // of Open
-	takes   time.Duration // to open
-	doubted atomic.Bool
-	dying   atomic.Bool
-	polite  atomic.Bool
-	closed  atomic.Int32
+	key    Key
+	lost   func()
+	err    error         // of Open
+	takes  time.Duration // to open
+	doubts chan struct{}
+	dying  atomic.Bool
+	polite atomic.Bool
+	closed atomic.Int32
 }
 
 func (s *session) Open(ctx context.Context, opened func()) error {
@@ -40,7 +40,15 @@ func (s *session) Open(ctx context.Context, opened func()) error {
 	return nil
 }
 
-func (s *session) Doubted() bool { return s.doubted.Swap(false) }
+func (s *session) Doubts() <-chan struct{} { return s.doubts }
+
+// doubt calls for a proof of life.
+func (s *session) doubt() {
+	select {
+	case s.doubts <- struct{}{}:
+	default:
+	}
+}
 
 func (s *session) Alive(ctx context.Context) error {
 	select {
@@ -81,11 +89,11 @@ func play(t *testing.T, seats int, story func(t *testing.T, r *stage)) {
 			New: func(k Key, lost func()) *session {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				s := &session{key: k, lost: lost, err: r.next.err, takes: r.next.takes}
+				s := &session{key: k, lost: lost, doubts: make(chan struct{}, 1), err: r.next.err, takes: r.next.takes}
 				r.made = append(r.made, s)
 				return s
 			},
-			Alone:    func(k Key) bool { return k.Patient && r.alone.Load() },
+			Alone:    r.alone.Load,
 			Lendable: func(*session, auth.Owner) bool { return !r.bound.Load() },
 		})
 		story(t, r)
@@ -232,7 +240,8 @@ func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 		if _, err, done := waits(); !done || !errors.Is(err, ErrEnded) {
 			t.Errorf("in the queue of a room that closes: got %v, want ErrEnded", err)
 		}
-		if _, err := r.Take(t.Context(), tenant("a"), Call); !errors.Is(err, ErrEnded) || r.Go(func() {}) {
+		_, err := r.Take(t.Context(), tenant("a"), Call)
+		if _, ok := r.Go(func(context.Context) {}); !errors.Is(err, ErrEnded) || ok {
 			t.Errorf("in a closed room: got %v, want ErrEnded and no work", err)
 		}
 		clear(r.all) // closed above
@@ -375,7 +384,7 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 		if r.take(tenant("a")) != s || r.take(tenant("a")) != s {
 			t.Fatal("calls of one tenant do not share a seat")
 		}
-		s.Session.doubted.Store(true)
+		s.Session.doubt()
 		r.Leave(s, Call)
 		r.expect("in doubt", s, Examined)
 		if !r.Rejoin(s) {
@@ -384,7 +393,7 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.expect("alive", s, Open)
 		s.Session.dying.Store(true)
-		s.Session.doubted.Store(true)
+		s.Session.doubt()
 		r.Leave(s, Call)
 		time.Sleep(2 * time.Second)
 		r.expect("no sign of life", s, Dead)
@@ -496,9 +505,7 @@ func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 	play(t, 1, func(t *testing.T, r *stage) {
 		s := r.take(tenant("a"))
 		var early atomic.Bool
-		ctx, cancel := r.Owned()
-		r.Go(func() {
-			defer cancel()
+		r.Go(func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			early.Store(s.Session.closed.Load() > 0)
@@ -552,7 +559,9 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 						return
 					}
 					time.Sleep(stays)
-					s.Session.doubted.Store(doubts)
+					if doubts {
+						s.Session.doubt()
+					}
 					s.Session.dying.Store(dies)
 					r.Leave(s, u)
 				})

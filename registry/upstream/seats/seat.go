@@ -10,14 +10,19 @@ type Session interface {
 	// Open opens the session. It calls opened as soon as there is one, and returns when it can be used. After an error there
 	// is nothing to close.
 	Open(ctx context.Context, opened func()) error
-	// Doubted tells whether a proof of life is called for since it was asked last. It does not wait.
-	Doubted() bool
+	// Doubts returns a channel on which something waits when a proof of life is called for.
+	Doubts() <-chan struct{}
 	// Alive asks for a proof of life.
 	Alive(ctx context.Context) error
 	// Close ends the session and waits for all that belongs to it; polite says good-bye. It is called once, not before Open
 	// has returned without an error, and while no call uses the seat.
 	Close(ctx context.Context, polite bool)
 }
+
+const (
+	idleLimit = 5 * time.Minute // until a seat that nobody uses is closed
+	turnLimit = 2 * time.Second // before one that is never idle makes room for who has none
+)
 
 // State is where a seat is between its opening and its end.
 type State int
@@ -43,6 +48,7 @@ func (s State) taking() bool { return s <= Examined }
 // Seat is one place, and the session in it, which never changes.
 type Seat[S Session] struct {
 	Session S
+	doubts  <-chan struct{}
 	opened  chan struct{} // closed when the session can be used, or err is set
 	err     error         // why there is no session
 
@@ -53,14 +59,6 @@ type Seat[S Session] struct {
 	since        time.Time // when it was opened
 	idle         time.Time // since when there are no calls
 	needed       time.Time // until when it is kept although nobody uses it; zero: it is not
-}
-
-func (s *Seat[S]) addLocked(u Use) {
-	if u == Loan {
-		s.loans++
-		return
-	}
-	s.calls++
 }
 
 // unusedLocked tells whether nobody would miss the seat, after it was idle for long.

@@ -35,6 +35,16 @@ func (d *duplex) lost(cause error) {
 	})
 }
 
+// exchange sends a request and waits for its answer. send returns when the request is on its way.
+func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx context.Context, body []byte) error) (mcp.Object, error) {
+	w := d.waiting.add(out)
+	defer d.waiting.remove(out.ID)
+	if err := send(ctx, out.Body); err != nil {
+		return mcp.Object{}, err
+	}
+	return d.await(ctx, out, w, nil)
+}
+
 // await waits for the answer to a request that is on its way. failed may tell that it did not get there; nil: it will.
 func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
 	for {
@@ -73,7 +83,10 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 		if a.err != nil {
 			return mcp.Object{}, protocol("read answer: %w", a.err)
 		}
-		return result(a.message)
+		if a.message.Err != nil {
+			return mcp.Object{}, a.message.Err
+		}
+		return a.message.Result, nil
 	}
 }
 
@@ -155,4 +168,108 @@ func (d *duplex) deliver(m *mcp.Message) {
 	case !d.waiting.note(id, m):
 		d.up.Count(Flooded, 1)
 	}
+}
+
+// pending holds the requests that wait for an answer on a connection that all share.
+type pending struct {
+	mu      sync.Mutex // guards the fields below
+	waiters map[mcp.ID]*waiter
+	logs    mcp.ID // of the request that log messages belong to; "": there is none
+}
+
+// waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
+type waiter struct {
+	notes  Notes
+	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
+	answer chan answer        // holds one
+	modern bool               // its server may end it without an answer
+}
+
+// answer is how a request ended.
+type answer struct {
+	message *mcp.Message
+	err     error
+}
+
+func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
+
+// add begins to wait for the answer to a request.
+func (p *pending) add(out *Request) *waiter {
+	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil}
+	switch {
+	case out.Hear != nil:
+		w.hear = out.Hear
+	case out.Notify != nil:
+		w.notes = NewNotes()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiters[out.ID] = w
+	if out.Logs {
+		p.logs = out.ID
+	}
+	return w
+}
+
+// remove ends the wait.
+func (p *pending) remove(id mcp.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiters, id)
+	if p.logs == id {
+		p.logs = ""
+	}
+}
+
+// logging returns the id of the request that log messages belong to, "" when there is none.
+func (p *pending) logging() mcp.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.logs
+}
+
+// end ends a request without a result, as a modern server ends a subscription. It returns false for what is no request to
+// such a server.
+func (p *pending) end(id mcp.ID) bool {
+	p.mu.Lock()
+	w := p.waiters[id]
+	p.mu.Unlock()
+	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
+}
+
+// resolve gives an answer to who waits for it, once. It returns false when nobody does.
+func (p *pending) resolve(id mcp.ID, a answer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.waiters[id]
+	if ok {
+		delete(p.waiters, id)
+		w.answer <- a // has room: an id is resolved once
+	}
+	return ok
+}
+
+// only returns the id that waits when exactly one does.
+func (p *pending) only() (mcp.ID, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.waiters {
+		return id, len(p.waiters) == 1
+	}
+	return "", false
+}
+
+// note gives a notification to the request with that id. It returns false when the request's place is full.
+func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
+	p.mu.Lock()
+	w := p.waiters[id]
+	p.mu.Unlock()
+	switch {
+	case w != nil && w.hear != nil:
+		w.hear(m)
+		return true
+	case w == nil || w.notes == nil:
+		return true // nobody wants it
+	}
+	return w.notes.Keep(m)
 }

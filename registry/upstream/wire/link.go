@@ -6,16 +6,14 @@
 //	         Exchange, Send, Tell, Begin, Follow, Close         questions, notifications, doubts
 //	                          │                                              ▲
 //	Link                      ▼                                            Events
-//	HTTP         each request has a stream of its own: response, stream, underway
-//	SSE, Child   all that a server says comes in one stream: duplex, pending
+//	HTTP         each request has a stream of its own: response, stream
+//	SSE, Child   all that a server says comes in one stream: duplex
 //
 // All that a server sends is bounded here, in bytes and in number, and what it should not have sent is counted.
 package wire
 
 import (
 	"context"
-	"net/http"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -67,59 +65,4 @@ type Events interface {
 	Doubt()
 	// Count counts n things that no server should send.
 	Count(kind Anomaly, n int)
-}
-
-// Request is one request on its way.
-type Request struct {
-	ID     mcp.ID
-	Method string
-	Body   []byte      // the whole message; shared with the transport until Exchange returns
-	Header http.Header // of a request to a modern server, which says all about itself; nil: those of the session. Shared: do not modify
-
-	Notify func(context.Context, *mcp.Message) // nil: notifications that belong to the request are dropped
-	Hear   func(*mcp.Message)                  // takes notifications at once, so that they come in one order with questions; nil: Notify does
-	Ask    func(*mcp.Message) *mcp.Error       // takes the questions that belong to the request, or says why not; nil: there are none
-	Logs   bool                                // log messages are this request's where nothing says whose they are
-
-	SessionID string // set by Exchange when the answer opened a session
-
-	telling  sync.Mutex // held while Notify runs; guards the field below
-	finished bool
-}
-
-// deliver hands on a notification that belongs to the request, one after the other and none after finish.
-func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
-	if o.Notify == nil {
-		return
-	}
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	if !o.finished {
-		o.Notify(ctx, m)
-	}
-}
-
-// begin hands on notifications again: a request is sent once more when its session was forgotten.
-func (o *Request) begin() {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	o.finished = false
-}
-
-// finish waits for a notification that is being handed on, and hands on no other.
-func (o *Request) finish() {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	o.finished = true
-}
-
-// owns tells whether the notification belongs to this request: by its progress token or its subscription.
-func (o *Request) owns(m *mcp.Message) bool { return owner(m) == o.ID }
-
-// owner returns the id of the request that a notification belongs to, "" when it belongs to none.
-func owner(m *mcp.Message) mcp.ID {
-	if m.Method == mcp.NotifyProgress {
-		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
-	}
-	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
 }

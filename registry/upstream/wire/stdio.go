@@ -231,12 +231,7 @@ func (k *Child) Streams() bool { return false }
 
 // Exchange queues a request and waits for its answer.
 func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
-	w := k.waiting.add(out)
-	defer k.waiting.remove(out.ID)
-	if err := k.enqueue(ctx, out.Body); err != nil {
-		return mcp.Object{}, err
-	}
-	return k.await(ctx, out, w, nil)
+	return k.exchange(ctx, out, k.enqueue)
 }
 
 func (k *Child) enqueue(ctx context.Context, body []byte) error {

@@ -39,7 +39,7 @@ type Config struct {
 	Shared bool
 
 	// OneUser is the word of whoever runs the gateway that one user in one tenant is behind all calls: one child of a legacy
-	// server serves all clients and the lists, as oneuser.go says. Over HTTP, and of modern servers, it changes nothing.
+	// server serves all clients and the lists, as pool.go says. Over HTTP, and of modern servers, it changes nothing.
 	OneUser bool
 
 	// Grace is how long the lists keep what the server offered after it was lost, so that a restart is no change to those

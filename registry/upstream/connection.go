@@ -58,7 +58,7 @@ func newSessionConnection(control *connection) *connection {
 }
 
 // changed asks for all lists again. It never waits: one request that is not served yet stands for all.
-func (c *connection) changed() { c.ask(everyTopic) }
+func (c *connection) changed() { c.reread(everyTopic) }
 
 // announced asks for the lists of one kind again because the server says that they changed. Some servers say so only in
 // the session of the call that changed them.
@@ -69,11 +69,11 @@ func (c *connection) announced(kind registry.Kind) {
 	} else {
 		c.heard.Or(uint32(topic))
 	}
-	c.ask(topic | topic<<announcedBy)
+	c.reread(topic | topic<<announcedBy)
 }
 
-// ask has lists read again by the connection that reads them: what a list shows may differ from session to session.
-func (c *connection) ask(news topics) {
+// reread has lists read again by the connection that reads them: what a list shows may differ from session to session.
+func (c *connection) reread(news topics) {
 	reads := cmp.Or(c.control, c)
 	reads.news.Or(uint32(news))
 	signal(reads.changes)

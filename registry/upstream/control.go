@@ -84,7 +84,7 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	if errors.Is(err, errBusy) {
 		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
 	}
-	err = c.server.settle(ctx, err)
+	err = c.server.forCaller(ctx, err)
 	c.judge(err)
 	return mcp.Object{}, err
 }

@@ -44,9 +44,9 @@ func (f fault) from(err error) error {
 	return err
 }
 
-// settle brings the error of an exchange into the form that callers of a tool know: the context's error comes first,
+// forCaller brings the error of an exchange into the form that callers of a tool know: the context's error comes first,
 // because a caller who left is owed nothing else.
-func (f fault) settle(ctx context.Context, err error) error {
+func (f fault) forCaller(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -72,3 +72,8 @@ var (
 )
 
 func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
+
+// notTold is the error for a resource of whose changes a server does not tell.
+func notTold() error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "The server does not tell of changes of this resource")
+}

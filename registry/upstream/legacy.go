@@ -74,7 +74,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
-	result, err := l.send(ctx, out)
+	result, err := l.exchangeOnce(ctx, out)
 	if err != nil {
 		return "", err
 	}
@@ -144,10 +144,10 @@ func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	if level == 0 || l.says(level) || !l.conn.has("logging") {
 		return nil
 	}
-	if err := l.take(ctx); err != nil {
+	if err := l.beginSetting(ctx); err != nil {
 		return err
 	}
-	defer l.give()
+	defer l.endSetting()
 	if l.says(level) {
 		return nil
 	}
@@ -172,8 +172,8 @@ func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 	return l.request(mcp.MethodSetLevel, mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
 }
 
-// take waits for the right to change what the session is set to; give returns it.
-func (l *legacy) take(ctx context.Context) error {
+// beginSetting waits for the right to change what the session is set to; endSetting returns it.
+func (l *legacy) beginSetting(ctx context.Context) error {
 	select {
 	case <-l.setting:
 		return nil
@@ -182,13 +182,13 @@ func (l *legacy) take(ctx context.Context) error {
 	}
 }
 
-func (l *legacy) give() { l.setting <- struct{}{} }
+func (l *legacy) endSetting() { l.setting <- struct{}{} }
 
 // exchange sends a request. One that the server did not run, because it forgot the session, is sent once more under a
 // new session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := l.send(ctx, out)
+	result, err := l.exchangeOnce(ctx, out)
 	if err == nil {
 		return result, nil
 	}
@@ -196,7 +196,7 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, e
 		if err = l.reopen(ctx, forgotten); err != nil {
 			return result, l.conn.server.unavailable(false, err)
 		}
-		if result, err = l.send(ctx, out); errors.As(err, &forgotten) {
+		if result, err = l.exchangeOnce(ctx, out); errors.As(err, &forgotten) {
 			err = l.conn.server.unavailable(false, err)
 		}
 	}
@@ -206,8 +206,8 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, e
 	return result, err
 }
 
-// send sends a request under the present session and waits for its answer.
-func (l *legacy) send(ctx context.Context, out *wire.Request) (mcp.Object, error) {
+// exchangeOnce sends a request under the present session and waits for its answer.
+func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.link.Exchange(ctx, out)
 	if err != nil {
 		return result, l.conn.server.from(err)
@@ -252,7 +252,7 @@ func (l *legacy) restore(ctx context.Context) error {
 		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
 	}
 	for _, out := range requests {
-		_, err := l.send(ctx, out)
+		_, err := l.exchangeOnce(ctx, out)
 		var answered *mcp.Error
 		if err != nil && !errors.As(err, &answered) {
 			return err
@@ -406,10 +406,10 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 		l.attend()
 	}
 	l.awaitStream(ctx)
-	if err := l.take(ctx); err != nil {
+	if err := l.beginSetting(ctx); err != nil {
 		return err
 	}
-	defer l.give()
+	defer l.endSetting()
 	if !l.watchers.add(w) {
 		return nil
 	}
@@ -417,18 +417,18 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	if err != nil {
 		l.watchers.drop(w)
 	}
-	return l.conn.server.settle(ctx, err)
+	return l.conn.server.forCaller(ctx, err)
 }
 
 // unsubscribe removes a watcher, and tells the server when it was the last of its resource.
 func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own has ended
 	defer cancel()
-	if l.take(ctx) != nil {
+	if l.beginSetting(ctx) != nil {
 		l.watchers.drop(w) // what comes for nobody is dropped
 		return
 	}
-	defer l.give()
+	defer l.endSetting()
 	if !l.watchers.drop(w) {
 		return
 	}

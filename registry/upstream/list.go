@@ -50,8 +50,8 @@ type reading struct {
 
 var errOverflow = fmt.Errorf("more than %d items or %d bytes", maxItems, maxList)
 
-// ask reads all pages of the list.
-func (one *listing) ask(ctx context.Context, c *control) reading {
+// fetch reads all pages of the list.
+func (one *listing) fetch(ctx context.Context, c *control) reading {
 	var (
 		r      = reading{of: one, fresh: freshMax}
 		cursor mcp.RawJSON

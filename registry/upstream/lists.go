@@ -73,15 +73,15 @@ func (l *lists) checkAfter() time.Duration {
 func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	asks := l.asks(asked)
-	readings := make(chan reading, len(asks))
-	for _, one := range asks {
-		go func() { readings <- one.ask(limited, l.conn) }() // the loop below waits for it
+	wanted := l.wanted(asked)
+	readings := make(chan reading, len(wanted))
+	for _, one := range wanted {
+		go func() { readings <- one.fetch(limited, l.conn) }() // the loop below waits for it
 	}
 	patience := time.NewTimer(toolsFirst)
 	defer patience.Stop()
 	var failed error
-	for left := len(asks); left > 0; {
+	for left := len(wanted); left > 0; {
 		select {
 		case r := <-readings:
 			left--
@@ -104,10 +104,10 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	return failed
 }
 
-// asks returns the lists of the topics that the server has, and empties those that it has no longer.
-func (l *lists) asks(asked topics) []*listing {
+// wanted returns the lists of the topics that the server has, and empties those that it has no longer.
+func (l *lists) wanted(asked topics) []*listing {
 	had := l.conn.topics()
-	var asks []*listing
+	var wanted []*listing
 	for _, one := range l.all() {
 		switch topic := topicOf(one.kind); {
 		case had&topic == 0:
@@ -115,19 +115,19 @@ func (l *lists) asks(asked topics) []*listing {
 				l.changed, l.stale = l.changed|topic, true
 			}
 		case asked&topic != 0:
-			asks = append(asks, one)
+			wanted = append(wanted, one)
 		}
 	}
 	if had&topicTools == 0 {
 		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // read, as far as others wait for it
 	}
-	return asks
+	return wanted
 }
 
 // take keeps one list that was read.
 func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
-	err := l.conn.server.settle(ctx, r.err)
+	err := l.conn.server.forCaller(ctx, r.err)
 	switch {
 	case err != nil && (one == l.tools || ctx.Err() != nil):
 		return err

@@ -92,7 +92,7 @@ func (m *modern) learn(discovered mcp.Object) {
 
 // discover asks what the server is. ok tells whether it speaks this era's revision.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
-	result, err := m.send(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.exchangeOnce(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
 		return false, err
 	}
@@ -175,15 +175,15 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 // stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := m.send(ctx, out)
+	result, err := m.exchangeOnce(ctx, out)
 	if err != nil && ctx.Err() != nil && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}
 	return result, err
 }
 
-// send sends a request and waits for its answer.
-func (m *modern) send(ctx context.Context, out *wire.Request) (mcp.Object, error) {
+// exchangeOnce sends a request and waits for its answer.
+func (m *modern) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.link.Exchange(ctx, out)
 	if err != nil {
 		return result, m.conn.server.from(err)
@@ -203,14 +203,14 @@ func (m *modern) alive(ctx context.Context) error {
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.conn.server.from(m.link.Follow(ctx)) })
-	group.Go(func() error { return m.listen(ctx) })
+	group.Go(func() error { return m.staySubscribed(ctx) })
 	return group.Wait()
 }
 
-// listen opens the subscription again whenever it ends. Changes may be missed in between, so each time the lists
+// staySubscribed opens the subscription again whenever it ends. Changes may be missed in between, so each time the lists
 // are asked for again.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (m *modern) listen(ctx context.Context) error {
+func (m *modern) staySubscribed(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		acknowledged, err := m.subscribe(ctx)
 		m.conn.told.Store(false)
@@ -244,7 +244,7 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.renew.Store(&cancel)
-	out := m.listening(asked)
+	out := m.subscription(asked)
 	out.Notify = func(_ context.Context, message *mcp.Message) {
 		if message.Method == mcp.NotifyAcknowledged {
 			acknowledged = true
@@ -290,7 +290,7 @@ func honoured(asked, acknowledged mcp.Object) bool {
 	return true
 }
 
-func (m *modern) listening(filter mcp.Object) *wire.Request {
+func (m *modern) subscription(filter mcp.Object) *wire.Request {
 	return m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
 }
 
@@ -299,7 +299,7 @@ func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
-	out := m.listening(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
+	out := m.subscription(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
 	confirmed, refused := false, false
 	out.Notify = func(_ context.Context, message *mcp.Message) {
 		switch message.Method {

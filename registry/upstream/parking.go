@@ -109,7 +109,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
 		d.cancel()
 		<-d.done
-		return mcp.Object{}, p.server.settle(ctx, err)
+		return mcp.Object{}, p.server.forCaller(ctx, err)
 	}
 	return d.round(ctx, c)
 }
@@ -144,9 +144,9 @@ func (p *parking) claim(state string, d *dialogue) bool {
 	return true
 }
 
-// shut lets no call be parked any more, and none of those that are go on. When the calls have ended, settled ends what else
+// shut lets no call be parked any more, and none of those that are go on. When the calls have ended, finish ends what else
 // there is of them.
-func (p *parking) shut() (settled func()) {
+func (p *parking) shut() (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true

@@ -246,10 +246,10 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 
 // close ends all calls that go on by themselves and closes all sessions. It waits for all of it.
 func (p *pool) close(ctx context.Context, polite bool) {
-	settled := p.parking.shut()
+	finish := p.parking.shut()
 	p.tasks.shut()
 	p.room.Close(ctx, polite)
-	settled()
+	finish()
 }
 
 // Where one user stands behind all calls (Config.OneUser), a child of the legacy era is not started once for the lists and

@@ -79,7 +79,7 @@ func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 		return d.older(ctx, c, nil, kindSSE)
 	}
 	if d.cfg.named() != mcp.Legacy {
-		says, m, err := d.ask(ctx, c.connection)
+		says, m, err := d.discover(ctx, c.connection)
 		switch {
 		case err != nil:
 			return err
@@ -111,8 +111,8 @@ func refused(err error) bool {
 	return ok && status.Status >= 400 && status.Status <= 499
 }
 
-// ask asks over Streamable HTTP what the server is.
-func (d *dialer) ask(ctx context.Context, c *connection) (verdict, *modern, error) {
+// discover asks over Streamable HTTP what the server is.
+func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern, error) {
 	link, err := wire.NewHTTP(d.cfg.site(), c)
 	if err != nil {
 		return 0, nil, c.server.from(err)
@@ -132,7 +132,7 @@ func (d *dialer) reprobe(ctx context.Context, c *control) error {
 		return nil
 	}
 	for pace.Wait(ctx, reprobeEvery) {
-		says, m, err := d.ask(ctx, c.connection)
+		says, m, err := d.discover(ctx, c.connection)
 		if err != nil {
 			continue // whether it lives is for others to find out
 		}
@@ -230,7 +230,7 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	result, err := m.send(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.exchangeOnce(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
 		status      *wire.StatusError

@@ -93,7 +93,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	switch {
 	case t.ended:
 		return nil, nil, t.server.unavailable(false, wire.ErrGone)
-	case w == nil && !t.room(key.tenantID):
+	case w == nil && !t.roomLocked(key.tenantID):
 		return nil, nil, t.server.unavailable(false, errWatches)
 	case w == nil || w.ending:
 		// It is for all who ask later too, so it ends with the last of them and not with the first.
@@ -121,8 +121,8 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	return w, done, nil
 }
 
-// room tells whether a tenant may follow one more resource. The caller holds the lock.
-func (t *watches) room(tenantID string) bool {
+// roomLocked tells whether a tenant may follow one more resource.
+func (t *watches) roomLocked(tenantID string) bool {
 	of := 0
 	for key := range t.byKey {
 		if key.tenantID == tenantID {
@@ -222,7 +222,7 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	case err == nil:
 		return t.server.unavailable(true, wire.ErrEnded)
 	}
-	return t.server.settle(ctx, err)
+	return t.server.forCaller(ctx, err)
 }
 
 // confirm records that the subscription is live. What changed while it was not is told as one change.
@@ -230,7 +230,7 @@ func (t *watches) confirm(w *watch) {
 	t.mu.Lock()
 	again := w.confirmed
 	w.live, w.confirmed = true, true
-	w.resolve(nil)
+	w.resolveLocked(nil)
 	t.mu.Unlock()
 	if again {
 		t.tell(w, w.key.uri)
@@ -242,13 +242,13 @@ func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.live = false
-	w.resolve(err)
+	w.resolveLocked(err)
 	w.ending = !w.confirmed || ctx.Err() != nil
 	return !w.ending
 }
 
-// resolve tells all who wait how the attempt went. The caller holds the lock.
-func (w *watch) resolve(err error) {
+// resolveLocked tells all who wait how the attempt went. The mutex of watches guards them.
+func (w *watch) resolveLocked(err error) {
 	for _, waiting := range w.waiting {
 		waiting <- err // has room: each is told once
 	}
@@ -288,9 +288,4 @@ func (t *watches) arrival() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.next
-}
-
-// notTold is the error for a resource of whose changes a server does not tell.
-func notTold() error {
-	return mcp.Errorf(mcp.CodeInvalidParams, "The server does not tell of changes of this resource")
 }

@@ -10,6 +10,23 @@
 // is lost, the server is taken as lost: all sessions are closed, calls on them end with an error that says that they may
 // have taken effect, and the repeats of parked ones are refused. The price is that sessions which still answer are given
 // up; the gain is that no call goes on at a server that nobody supervises.
+//
+// To read it, begin at the top. A file uses only what stands below it:
+//
+//	the life of a server      upstream: open, list, follow, lose, again         subscribe: resources that are watched
+//	what it offers            lists, list: read and judged                      shelf: its place in the catalogue
+//	how it is spoken to       probe: which era; dial: the way to it
+//	one call                  control: from the catalogue to the peer
+//	the peers                 both, modern, pool (for a legacy server)
+//	  behind the pool         openurl, parking: calls that ask; tasks; pooled: a session in its seat
+//	  a session               legacy; calls, questions: who may be asked what; watchers
+//	what all of them use      peer, connection, topics, compose, header, item, result, config, errors
+//	what operators are told   status
+//	the packages below        seats: who gets a session; wire: transports; pace: when to try again
+//
+// Each of the types that are shared between goroutines has a lock of its own. Where two are held at once, that of tasks is
+// taken before that of the seats; no other lock of this package is taken while one is held, but for those of strays and calls, which are
+// asked by the seats and call nothing.
 package upstream
 
 import (

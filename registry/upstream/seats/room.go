@@ -93,7 +93,7 @@ type ticket[S Session] struct {
 
 // New returns an empty room. It has the values of ctx and outlives it: Close ends it.
 func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 	return &Room[S]{
 		cfg: cfg, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
 		owned: func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },

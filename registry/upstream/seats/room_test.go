@@ -381,8 +381,10 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 	t.Parallel()
 	play(t, 4, func(t *testing.T, r *stage) {
 		s := r.take(tenant("a"))
-		if r.take(tenant("a")) != s || r.take(tenant("a")) != s {
-			t.Fatal("calls of one tenant do not share a seat")
+		for range 2 {
+			if r.take(tenant("a")) != s {
+				t.Fatal("calls of one tenant do not share a seat")
+			}
 		}
 		s.Session.doubt()
 		r.Leave(s, Call)

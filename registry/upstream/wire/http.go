@@ -17,7 +17,7 @@ const (
 	maxSessionID = 1024                   // bytes
 	resumeMax    = 5                      // attempts in a row that bring nothing
 	reconnectMin = 100 * time.Millisecond // between two streams
-	settled      = 10 * time.Second       // a stream that lasted so long was good
+	lasted       = 10 * time.Second       // a stream that lasted so long was good
 )
 
 // HTTP is Streamable HTTP, under either era. It is safe for concurrent use.
@@ -316,7 +316,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 	again := false
 	for failures := 0; ; failures++ {
 		at, began := progress{}, time.Now()
-		offered, err := l.listen(ctx, s, &at, again)
+		offered, err := l.followOnce(ctx, s, &at, again)
 		again = true
 		l.up.Following(false, false)
 		var forgotten *SessionError
@@ -327,7 +327,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 			return err
 		case !offered:
 			return nil
-		case at.news, time.Since(began) > settled:
+		case at.news, time.Since(began) > lasted:
 			failures = 0
 		}
 		l.up.Doubt()
@@ -337,8 +337,8 @@ func (l *HTTP) Follow(ctx context.Context) error {
 	}
 }
 
-// listen opens one stream and reads it until it ends. offered is false for a server that has none.
-func (l *HTTP) listen(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
+// followOnce opens one stream and reads it until it ends. offered is false for a server that has none.
+func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
 	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
 	if err != nil {
 		return true, err

@@ -61,7 +61,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	defer context.AfterFunc(ctx, end)() // the opening ends with ctx, the stream does not
 	resp, err := l.openStream(life)
 	if err == nil {
-		l.work.Go(func() { l.listen(life, resp) })
+		l.work.Go(func() { l.readAll(life, resp) })
 		err = l.awaitEndpoint(ctx)
 	}
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	}
 }
 
-// listen takes all that the server says until the stream ends, and with it the connection.
-func (l *SSE) listen(ctx context.Context, resp *response) {
+// readAll takes all that the server says until the stream ends, and with it the connection.
+func (l *SSE) readAll(ctx context.Context, resp *response) {
 	defer resp.discard()
 	l.lost(l.receive(ctx, resp.Body))
 }

@@ -97,8 +97,8 @@ func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	}
 	k.work.Go(k.reap)
 	k.work.Go(k.write)
-	k.work.Go(func() { k.listen(context.WithoutCancel(ctx)) })
-	k.work.Go(func() { k.drainErrors(context.WithoutCancel(ctx)) })
+	k.work.Go(func() { k.readOutput(context.WithoutCancel(ctx)) })
+	k.work.Go(func() { k.readErrors(context.WithoutCancel(ctx)) })
 	return k, nil
 }
 
@@ -173,8 +173,8 @@ func (k *Child) write() {
 	}
 }
 
-// listen takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
-func (k *Child) listen(ctx context.Context) {
+// readOutput takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
+func (k *Child) readOutput(ctx context.Context) {
 	err := k.receive(ctx)
 	close(k.drained)
 	if !k.ended(tailLimit) {
@@ -200,9 +200,9 @@ func (k *Child) receive(ctx context.Context) error {
 	}
 }
 
-// drainErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
+// readErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
 // lines for when the child fails, and logs the beginnings of some at the lowest level.
-func (k *Child) drainErrors(ctx context.Context) {
+func (k *Child) readErrors(ctx context.Context) {
 	defer close(k.silent)
 	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
 	second, logged, within := time.Now(), 0, false

@@ -24,9 +24,9 @@
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again
 //
-// Each of the types that are shared between goroutines has a lock of its own. Where two are held at once, that of tasks is
-// taken before that of the seats; no other lock of this package is taken while one is held, but for those of strays and calls, which are
-// asked by the seats and call nothing.
+// Each of the types that are shared between goroutines has a lock of its own. Where two are held at once, that of tasks
+// is taken before that of the seats; no other lock of this package is taken while one is held, but for those of strays
+// and calls, which are asked by the seats and call nothing.
 package upstream
 
 import (

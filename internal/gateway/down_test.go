@@ -269,3 +269,22 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 		}
 	}
 }
+
+// TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne calls a tool whose server refuses to start a session for it, and
+// one whose server goes away in its course: only the second call may have taken effect.
+func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
+	for _, test := range []struct {
+		sent         bool
+		code, reason string
+	}{{false, "DB-UPSTREAM-DOWN", "start"}, {true, "DB-UPSTREAM-LOST", "lost"}} {
+		b, l := newLibrary(t)
+		l.fails(&registry.UnavailableError{Server: "lib", Sent: test.sent, Err: errors.New("child ended")})
+		_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
+		if stable(failure) != test.code {
+			t.Errorf("sent %v: got %v, want %s", test.sent, failure, test.code)
+		}
+		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+`"`; !strings.Contains(records, want) {
+			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)
+		}
+	}
+}

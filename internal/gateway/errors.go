@@ -22,6 +22,13 @@ const (
 	outcomeTask      = "task"
 )
 
+// Reasons of the outcome unavailable. By them the audit tells whether the call was made.
+const (
+	reasonDown  = "down"  // its server is known not to be there, so the call was not made
+	reasonStart = "start" // no session for it was free or could be opened, so it was not made
+	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
+)
+
 // auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a
 // second of its cause.
 const auditRetry = 5 * time.Second
@@ -160,9 +167,9 @@ func explain(err error) failure {
 	case errors.Is(err, errTimeout):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The server did not answer in time")}
 	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
-		return failure{kind: "unavailable", inside: true, told: notAvailable(unavailable)}
+		return notAvailable(unavailable)
 	case errors.As(err, &down):
-		return failure{kind: "unavailable", reason: "down", told: isDown(down)}
+		return failure{kind: "unavailable", reason: reasonDown, told: isDown(down)}
 	case errors.As(err, &protocol):
 		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
 	case errors.Is(err, sanitize.ErrBlocked):
@@ -184,11 +191,13 @@ func tooMany(code string, retryAfter time.Duration) *mcp.Error {
 	return mcp.Stable(mcp.CodeLimited, code, "Too many requests: try again later").After(retryAfter)
 }
 
-func notAvailable(err *registry.UnavailableError) *mcp.Error {
+func notAvailable(err *registry.UnavailableError) failure {
 	if err.Sent {
-		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST", "The server went away before it answered; the call may have taken effect")
+		return failure{kind: "unavailable", reason: reasonLost, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
+			"The server went away before it answered; the call may have taken effect")}
 	}
-	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is not available now; the call was not made").After(time.Second)
+	return failure{kind: "unavailable", reason: reasonStart, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
+		"The server is not available now; the call was not made").After(time.Second)}
 }
 
 // Bounds of how long a client is told to wait before it asks again for a server that is down. Between them it is as

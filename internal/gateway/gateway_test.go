@@ -38,7 +38,7 @@ func TestErrorsTellTheClientNothingInternal(t *testing.T) {
 	}{
 		{"box__nobody", `{}`, mcp.CodeInvalidParams, "DB-TOOL", "unknown"},
 		{"box__plain", `[]`, mcp.CodeInvalidParams, "DB-PARAMS", "invalid_request"},
-		{"box__lost", `{}`, mcp.CodeInternal, "DB-UPSTREAM-LOST", "unavailable"},
+		{"box__lost", `{}`, mcp.CodeInternal, "DB-UPSTREAM-LOST", `unavailable","reason":"lost`},
 		{"box__broken", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
 		{"box__words", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
 		{"box__poses", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},

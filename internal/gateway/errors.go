@@ -197,7 +197,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 			"The server went away before it answered; the call may have taken effect")}
 	}
 	return failure{kind: "unavailable", reason: reasonStart, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
-		"The server is not available now; the call was not made").After(time.Second)}
+		"The server "+err.Server+" is not available now; the call was not made").After(time.Second)}
 }
 
 // Bounds of how long a client is told to wait before it asks again for a server that is down. Between them it is as

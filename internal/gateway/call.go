@@ -109,9 +109,8 @@ func (g *Gateway) audited(next Handler) Handler {
 		result, err := g.guarded(ctx, c, next)
 		failure := explain(err)
 		record := c.record(failure, started)
-		if failure.told != nil && failure.inside {
-			g.config.Logger.ErrorContext(ctx, "call failed inside", "request_id", c.request.ID, "tenant", record.TenantID,
-				"item", record.Item, "error", err)
+		if failure.inside {
+			g.logInside(ctx, record, failure, err)
 		}
 		kept := g.kept(ctx, record)
 		if c.open != nil && (failure.told != nil || !kept) {

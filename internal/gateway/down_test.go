@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -285,6 +286,27 @@ func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
 		}
 		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+`"`; !strings.Contains(records, want) {
 			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)
+		}
+	}
+}
+
+// TestACrashOfAServerWasLoggedAsAFaultOfTheGateway ends calls by what their server did, and one by a fault inside.
+func TestACrashOfAServerWasLoggedAsAFaultOfTheGateway(t *testing.T) {
+	cause := errors.New("child ended: exit status 1")
+	for want, err := range map[string]error{
+		`level=WARN msg="a call's server was lost" request_id=r1 tenant=acme server=lib item=lib__ask error=` +
+			`"server lib is not available: child ended: exit status 1"`: &registry.UnavailableError{Server: "lib", Sent: true, Err: cause},
+		`level=WARN msg="a call could not start at its server"`:               &registry.UnavailableError{Server: "lib", Err: cause},
+		`level=WARN msg="a call's server gave an answer that cannot be used"`: &registry.ProtocolError{Server: "lib", Err: cause},
+		`level=ERROR msg="call failed inside"`:                                cause,
+	} {
+		var log strings.Builder
+		b, l := newLibrary(t)
+		b.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		l.fails(err)
+		b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
+		if got := log.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("got %swant one line with %s", got, want)
 		}
 	}
 }

@@ -22,6 +22,9 @@ const (
 	outcomeTask      = "task"
 )
 
+// kindProtocol is the outcome of a call whose server broke the protocol.
+const kindProtocol = "protocol"
+
 // Reasons of the outcome unavailable. By them the audit tells whether the call was made.
 const (
 	reasonDown  = "down"  // its server is known not to be there, so the call was not made
@@ -171,7 +174,7 @@ func explain(err error) failure {
 	case errors.As(err, &down):
 		return failure{kind: "unavailable", reason: reasonDown, told: isDown(down)}
 	case errors.As(err, &protocol):
-		return failure{kind: "protocol", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
+		return failure{kind: kindProtocol, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
 	case errors.Is(err, sanitize.ErrBlocked):
 		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
 	case errors.Is(err, sanitize.ErrTooLarge):

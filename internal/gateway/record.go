@@ -47,6 +47,22 @@ func (c *call) kind(failure failure) string {
 	return "ok"
 }
 
+// logInside writes the text of an error that the client is not told to the log. What a server did to a call is a
+// warning, because the server may be back at the next call; all else is a fault of the gateway or of what it stands on.
+func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failure, err error) {
+	line := []any{"request_id", r.RequestID, "tenant", r.TenantID, "server", r.Server, "item", r.Item, "error", err}
+	switch {
+	case failure.reason == reasonLost:
+		g.config.Logger.WarnContext(ctx, "a call's server was lost", line...)
+	case failure.reason == reasonStart:
+		g.config.Logger.WarnContext(ctx, "a call could not start at its server", line...)
+	case failure.kind == kindProtocol:
+		g.config.Logger.WarnContext(ctx, "a call's server gave an answer that cannot be used", line...)
+	default:
+		g.config.Logger.ErrorContext(ctx, "call failed inside", line...)
+	}
+}
+
 // unrecordable refuses a call of which nothing has happened yet, because the audit has no room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := explain(errUnrecordable)

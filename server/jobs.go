@@ -62,17 +62,22 @@ func (js *jobs) closed() bool {
 	return js.closing
 }
 
-// wait lets no further job begin and returns when none is left. If ctx ends first, wait cancels those that are left and
-// returns how many they are.
-func (js *jobs) wait(ctx context.Context) int {
+// close lets no further job begin, and returns how many are running.
+func (js *jobs) close() int {
 	js.mu.Lock()
+	defer js.mu.Unlock()
 	if !js.closing {
 		js.closing = true
 		if len(js.running) == 0 {
 			close(js.empty)
 		}
 	}
-	js.mu.Unlock()
+	return len(js.running)
+}
+
+// wait returns when no job is left. If ctx ends first, wait cancels those that are left and returns how many they are.
+// It is called after close.
+func (js *jobs) wait(ctx context.Context) int {
 	select {
 	case <-js.empty:
 		return 0

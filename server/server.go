@@ -167,5 +167,14 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
 // Wait refuses further requests and returns when none is in work any more. If ctx ends first, it cancels those that are
-// left and returns how many they were.
-func (s *Server) Wait(ctx context.Context) int { return s.jobs.wait(ctx) }
+// left and returns how many they were. How many it waits for, and for how long at most, is logged.
+func (s *Server) Wait(ctx context.Context) int {
+	if calls := s.jobs.close(); calls > 0 {
+		line := []slog.Attr{slog.Int("calls", calls)}
+		if end, bounded := ctx.Deadline(); bounded {
+			line = append(line, slog.Duration("at_most", time.Until(end).Round(time.Second)))
+		}
+		s.log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
+	}
+	return s.jobs.wait(ctx)
+}

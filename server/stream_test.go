@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -332,6 +333,33 @@ func TestWait(t *testing.T) {
 			t.Errorf("again: got %d calls left, want 0", left)
 		}
 	})
+}
+
+// TestAStopWasSilentWhileItWaitedForCalls ends a process with a call in work, and one that has nothing to wait for.
+func TestAStopWasSilentWhileItWaitedForCalls(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, func(t *testing.T, w *world) {
+		w.pipe(t, modernCall("slow"))
+		synctest.Wait()
+		ctx, stop := context.WithTimeout(t.Context(), 25*time.Second)
+		defer stop()
+		go func() {
+			<-time.After(time.Second)
+			w.letGo()
+		}()
+		if left := w.Wait(ctx); left != 0 {
+			t.Errorf("got %d calls left, want 0", left)
+		}
+		synctest.Wait() // for the line of the request
+		said := object(strings.SplitN(log.String(), "\n", 2)[0])
+		if said.Text("msg") != "waiting for calls" || string(said.Value("calls")) != "1" || string(said.Value("at_most")) != "25000000000" {
+			t.Errorf("got %s, want that one call is waited for, for 25 s at most", &log)
+		}
+		log.Reset()
+		if w.Wait(ctx); log.Len() > 0 {
+			t.Errorf("without calls: got %s, want nothing", &log)
+		}
+	}, logging(&log))
 }
 
 // TestLongCallOutlivesReadTimeout guards against a deadline of the body that is still set while the call is in work.

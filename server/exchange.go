@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -28,6 +29,7 @@ type exchange struct {
 	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
 	principal auth.Principal // set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
+	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
 	held      held           // while it is in work

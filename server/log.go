@@ -71,6 +71,7 @@ func (s *Server) logRequest(r *http.Request) {
 	if x.missed != "" {
 		line = append(line, slog.String("reason", x.missed))
 	}
+	line = append(line, x.foreign...)
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
 }
 

@@ -1,8 +1,15 @@
 package server
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
+)
+
+// What an operator reads in the log about a host or an origin that was refused. A stranger is not told it.
+const (
+	hostAdvice   = "add the host to allowed_hosts if it is a name of this gateway"
+	originAdvice = "add the origin to allowed_origins if its pages may call this gateway"
 )
 
 // sameOrigin refuses requests that a browser was tricked into sending: those under a host name that is not the
@@ -11,6 +18,7 @@ import (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if !x.settings.allowsHost(r.Host) {
+		x.foreign = []slog.Attr{slog.String("host", harmless(r.Host)), slog.String("advice", hostAdvice)}
 		x.recordStranger("forbidden", "host")
 		x.refuse("", errHost)
 		return false
@@ -20,6 +28,7 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 		return true
 	}
 	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
+		x.foreign = []slog.Attr{slog.String("origin", harmless(strings.Join(origins, ", "))), slog.String("advice", originAdvice)}
 		x.recordStranger("forbidden", "origin")
 		x.refuse("", errOrigin)
 		return false

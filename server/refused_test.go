@@ -170,3 +170,30 @@ func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
 		}
 	}
 }
+
+// TestTheHostThatWasRefusedWasNotInTheLog refuses hosts and origins. The log says which, in a bounded length and
+// without what a terminal would obey, and which setting admits them; whoever sent them learns neither.
+func TestTheHostThatWasRefusedWasNotInTheLog(t *testing.T) {
+	var out bytes.Buffer
+	w := newWorld(t, logging(&out))
+	for _, test := range []struct{ header, code, logged, value, want, setting string }{
+		{"Host", "DB-HOST", "host", "mcp.other.example:8443", "mcp.other.example:8443", "allowed_hosts"},
+		{"Host", "DB-HOST", "host", "\x1b[31m\u202e" + strings.Repeat("x", 500), "?[31m?" + strings.Repeat("x", 120), "allowed_hosts"},
+		{"Origin", "DB-ORIGIN", "origin", "https://evil.example", "https://evil.example", "allowed_origins"},
+		{"Origin", "DB-ORIGIN", "origin", "https://evil.example/\n" + strings.Repeat("y", 500), "https://evil.example/?" + strings.Repeat("y", 106), "allowed_origins"},
+	} {
+		out.Reset()
+		r := modernCall("echo").request(t.Context(), "")
+		if r.Header.Set(test.header, test.value); test.header == "Host" {
+			r.Host = test.value
+		}
+		got := record(w.Handler(), r)
+		line := object(out.String())
+		if line.Text("outcome") != test.code || line.Text(test.logged) != test.want || !strings.Contains(line.Text("advice"), test.setting) {
+			t.Errorf("%s %.40q: got %s, want %q and how to admit it", test.header, test.value, &out, test.want)
+		}
+		if answer := got.Body.String(); strings.Contains(answer, "allowed_") || strings.Contains(answer, "example") {
+			t.Errorf("%s %.40q: a stranger is told %s", test.header, test.value, answer)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func (a *answer) message(requestID string) []byte {
 	return mcp.AppendResult(nil, a.id, a.result)
 }
 
-// word returns the outcome in one word, for the log.
+// word returns the outcome in one word for the log, which is the one of the audit where both have a line.
 func (a *answer) word() string {
 	switch {
 	case a.silent:
@@ -29,6 +29,9 @@ func (a *answer) word() string {
 		return wordFor(a.err)
 	case string(a.result.Value("isError")) == "true":
 		return "tool_error"
+	}
+	if kind := a.result.Text("resultType"); kind == "input_required" || kind == "task" {
+		return kind
 	}
 	return "ok"
 }

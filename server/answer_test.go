@@ -82,6 +82,26 @@ func TestListIsLoweredOnce(t *testing.T) {
 	}
 }
 
+// TestTheLogCalledAQuestionOk gives results that are not the end of a call. The audit has the same words for them.
+func TestTheLogCalledAQuestionOk(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, logging(&log))
+	for result, want := range map[string]string{
+		`{"resultType":"input_required","requestState":"s"}`: "input_required",
+		`{"resultType":"task","taskId":"t"}`:                 "task",
+		`{"resultType":"complete","content":[]}`:             "ok",
+	} {
+		log.Reset()
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+			return object(result), nil
+		}})
+		w.do(t, modernCall("echo"))
+		if got := lastLine(&log).Text("outcome"); got != want {
+			t.Errorf("%s: got the outcome %s, want %s", result, got, want)
+		}
+	}
+}
+
 // TestBatchCostsItsLength shows that messages in a batch are not cheaper than alone.
 func TestBatchCostsItsLength(t *testing.T) {
 	w := newWorld(t)

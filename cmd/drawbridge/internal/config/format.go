@@ -32,7 +32,9 @@ func (r *reader) finish(cfg *Config) {
 // config reads the top level. The order of the file means nothing: what depends on other parts is looked at last.
 func (r *reader) config(cfg *Config, root *node) {
 	known := r.topFields(cfg)
-	if !r.includes(root, known) || !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
+	included := r.includes(root, known)
+	r.faultBroken(root)
+	if !included || !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
 		return
 	}
 	cfg.Audit.File = r.auditFile(cfg)

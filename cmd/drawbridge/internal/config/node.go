@@ -21,7 +21,7 @@ type node struct {
 	raw       string // of a scalar, as written: what messages may quote
 	expanded  bool   // raw names variables
 	defaulted bool   // a variable was not set and its default was taken
-	broken    bool   // a variable could not be expanded, and that is reported
+	broken    string // why a variable could not be expanded, which faultBroken reports; "": they all were
 	file      string
 	line, col int
 	members   []member

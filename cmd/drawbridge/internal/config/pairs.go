@@ -14,7 +14,7 @@ func (r *reader) pairs(n *node, what string, check func(name, value string) stri
 		switch reason := check(m.name, m.value.text); {
 		case m.value.kind != scalar:
 			r.fault(m.value, "a text is wanted here")
-		case m.value.broken:
+		case m.value.broken != "":
 		case reason != "":
 			r.fault(m.key, "%s", reason)
 		case m.value.defaulted && secretName(m.name):

@@ -187,7 +187,7 @@ func (r *reader) revision(n *node) string {
 
 // prefix returns what the exposed names of a server begin with. It may be empty: then they are exposed unchanged.
 func (r *reader) prefix(n *node) string {
-	if n.kind == scalar && !n.broken && (n.text == "" || registry.ValidServerName(n.text)) {
+	if n.kind == scalar && n.broken == "" && (n.text == "" || registry.ValidServerName(n.text)) {
 		return n.text
 	}
 	r.fault(n, "a prefix is \"\" or 1 to 16 of a-z, 0-9 and -")

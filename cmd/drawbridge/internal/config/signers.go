@@ -4,7 +4,7 @@ import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 
 // LoadSigners reads what a token can be signed with: the issuers with their keys, the ids of tenants and the address of
 // the gateway. Whatever else the config says is neither checked nor returned, so that a token can be had while it is not
-// finished. The errors are those of Load.
+// finished, and where the variables with the secrets of servers are not set. The errors are those of Load.
 func LoadSigners(path string, env Environment) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -30,7 +30,13 @@ func (r *reader) signers(cfg *Config, root *node) {
 			r.entries(n, "tenants", func(m member) { cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name}) })
 		},
 	}
-	if !r.includes(root, r.topFields(cfg)) {
+	included := r.includes(root, r.topFields(cfg))
+	for _, name := range []string{"include", "listen", "public_url", "issuers"} {
+		if n := root.member(name); n != nil {
+			r.faultBroken(n)
+		}
+	}
+	if !included {
 		return
 	}
 	whole := r.entries(root, "the config", func(m member) {

@@ -14,7 +14,7 @@ func (r *reader) text(n *node) string {
 	switch {
 	case n.kind != scalar:
 		r.fault(n, "a text is wanted here")
-	case n.broken:
+	case n.broken != "":
 	case n.text == "" && n.expanded:
 		r.fault(n, "%s is empty", n.raw)
 	case n.text == "":
@@ -30,7 +30,7 @@ func (r *reader) text(n *node) string {
 // parsed reports a scalar that does not parse, quoting it as it is written.
 func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
 	var zero T
-	if n.broken {
+	if n.broken != "" {
 		return zero
 	}
 	if n.kind != scalar {

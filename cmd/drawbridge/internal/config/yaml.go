@@ -279,9 +279,21 @@ func (r *reader) setText(n *node, raw string) {
 	n.expanded = true
 	text, defaulted, err := expand(raw, r.env)
 	if err != nil {
-		r.fault(n, "%s", err)
-		n.broken = true
+		n.broken = err.Error() // not reported yet: not every command needs all of the file
 		return
 	}
 	n.text, n.defaulted = text, defaulted
+}
+
+// faultBroken records each variable in n, and in what is below n, that could not be expanded.
+func (r *reader) faultBroken(n *node) {
+	if n.broken != "" {
+		r.fault(n, "%s", n.broken)
+	}
+	for _, m := range n.members {
+		r.faultBroken(m.value)
+	}
+	for _, item := range n.items {
+		r.faultBroken(item)
+	}
 }

@@ -14,8 +14,9 @@ import (
 const maxChangesShown = 20
 
 // changes says for the log in what one config differs from the one before it: what came, went or changed, by names of
-// the config. None of its values is told, because it may be a secret.
-func changes(before, after *config.Config) string {
+// the config. None of its values is told, because it may be a secret. started is the config that the process runs with
+// where only a restart changes a setting: what is again as it runs needs none.
+func changes(started, before, after *config.Config) string {
 	var all []string
 	all = append(all, compared("server", before.Servers, after.Servers, func(s *config.Server) string { return s.Name }, serverChanges)...)
 	all = append(all, compared("tenant", before.Tenants, after.Tenants, func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
@@ -29,8 +30,13 @@ func changes(before, after *config.Config) string {
 	}) {
 		all = append(all, name+" changed")
 	}
+	restart := restartNeeded(started, after)
 	for _, name := range restartNeeded(before, after) {
-		all = append(all, name+" changed (needs a restart)")
+		if slices.Contains(restart, name) {
+			all = append(all, name+" changed (needs a restart)")
+		} else {
+			all = append(all, name+" changed back to what runs")
+		}
 	}
 	if len(all) == 0 {
 		return "nothing changed"

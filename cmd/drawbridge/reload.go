@@ -63,7 +63,7 @@ func (p *parts) reload(ctx, work context.Context, env config.Environment) config
 	restart := restartNeeded(p.started, cfg)
 	p.status.setRestart(restart)
 	tellWarnings(ctx, cfg, p.log, p.metrics)
-	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)), slog.String("changes", changes(p.inForce, cfg)))
+	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)), slog.String("changes", changes(p.started, p.inForce, cfg)))
 	p.inForce = cfg
 	if len(restart) > 0 {
 		p.log.WarnContext(ctx, "some changes need a restart", slog.Any("settings", restart))

@@ -35,6 +35,24 @@ trusted_proxies: [10.0.0.0/8]
 	}
 }
 
+// TestAChangeThatWasTakenBackNeededARestart changes a setting that only a restart changes, to another value and back.
+func TestAChangeThatWasTakenBackNeededARestart(t *testing.T) {
+	started, moved, again := parse(t, minimal), parse(t, "operator: 127.0.0.1:9091\n"+minimal), parse(t, "operator: 127.0.0.1:9092\n"+minimal)
+	for _, test := range []struct {
+		before, after *config.Config
+		want          string
+	}{
+		{started, moved, "operator changed (needs a restart)"},
+		{moved, again, "operator changed (needs a restart)"},
+		{again, started, "operator changed back to what runs"},
+		{moved, moved, "nothing changed"},
+	} {
+		if got := changes(started, test.before, test.after); got != test.want {
+			t.Errorf("from %s to %s, while %s runs: got %q, want %q", test.before.Operator, test.after.Operator, started.Operator, got, test.want)
+		}
+	}
+}
+
 func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 	issuer := config.Issuer{Issuer: auth.Issuer{
 		Issuer: "a", Algorithms: []string{"ES256"}, Audiences: []string{"b"}, Tenant: "c", JWKSURL: "http://127.0.0.1:1/keys",
@@ -91,11 +109,11 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 		{"a restart", "limits: {heartbeat: 5s}\n" + minimal, "limits changed (needs a restart)"},
 		{"a setting", "allowed_hosts: [a.example]\n" + minimal, "allowed_hosts changed"},
 	} {
-		if got := changes(parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got, test.want) {
+		if got := changes(parse(t, minimal), parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got, test.want) {
 			t.Errorf("%s: got %q, want at its end %q", test.name, got, test.want)
 		}
 	}
-	if got := changes(parse(t, minimal+many), parse(t, minimal)); !strings.HasPrefix(got, "server box0 removed; server box1 removed") {
+	if got := changes(parse(t, minimal+many), parse(t, minimal+many), parse(t, minimal)); !strings.HasPrefix(got, "server box0 removed; server box1 removed") {
 		t.Errorf("got %q, want the servers that are gone in order", got)
 	}
 }

@@ -69,11 +69,10 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 		tenants = append(tenants, t.ID)
 	}
 	if !slices.Contains(tenants, request.tenant) {
-		hint := ""
-		if near := registry.Nearest(request.tenant, tenants); near != "" {
-			hint = fmt.Sprintf(" (did you mean %s?)", near)
-		}
-		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint)
+		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint(request.tenant, tenants))
+	}
+	if err := checkIssuer(cfg, request.issuer); err != nil {
+		return "", config.Issuer{}, err
 	}
 	for _, iss := range cfg.Issuers {
 		if request.issuer != "" && request.issuer != iss.Issuer.Issuer || !serves(&iss, request.tenant) {
@@ -87,6 +86,30 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 		}
 	}
 	return "", config.Issuer{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
+}
+
+// checkIssuer says that the config has no issuer of that name; "" stands for any.
+func checkIssuer(cfg *config.Config, name string) error {
+	var names []string
+	for _, iss := range cfg.Issuers {
+		names = append(names, iss.Issuer.Issuer)
+	}
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	near := hint(name, names)
+	if near == "" {
+		near = "; there are " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("there is no issuer %q%s", name, near)
+}
+
+// hint names what was probably meant, if anything comes near.
+func hint(name string, known []string) string {
+	if near := registry.Nearest(name, known); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return ""
 }
 
 // serves tells whether tokens of the issuer can be for the tenant.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	}
 	cfg, err := config.Load(*file, config.ProcessEnvironment())
 	if err != nil {
-		s.complain("%v\n", err)
+		s.complain("%v\n", serveConfigError(err, *file))
 		return exitRefused
 	}
 	hangups := make(chan os.Signal, 1) // before anybody can see that the process is there: a signal without a taker would end it
@@ -53,6 +54,14 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	}
 	defer l.close()
 	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, env: config.ProcessEnvironment()}, s)
+}
+
+// serveConfigError adds how to do without the config that was looked for when the command line named none.
+func serveConfigError(err error, file string) error {
+	if file != defaultConfigFile || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("drawbridge serve: %w; -config FILE names another config, and drawbridge dev needs none", err)
 }
 
 // options are how the two commands that serve differ.

@@ -13,7 +13,7 @@ func (r *reader) nonEmptyBuiltin(n *node) []string {
 	var out []string
 	r.eachText(n, "builtin", func(at *node, name string) {
 		if !slices.Contains(builtin.Names(), name) {
-			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q", at.raw)
+			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q; there are %s", at.raw, strings.Join(builtin.Names(), ", "))
 		}
 		out = append(out, name)
 	})

@@ -166,11 +166,16 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		if known := read[m.name]; known != nil {
 			known(m.value)
 		} else {
-			f.ignore(m.key, "%.40q has no effect here", m.name)
+			f.ignore(m.key, "%.40q has no effect here%s", m.name, cures()[m.name])
 		}
 	}
 	f.checkKind(r, &s, n)
 	return s, r.problems
+}
+
+// cures say what to write instead of a member that has no effect.
+func cures() map[string]string {
+	return map[string]string{"envFile": "; put its values into env"}
 }
 
 // checkKind says what a server is, a command or an address, and ignores what goes with the other.

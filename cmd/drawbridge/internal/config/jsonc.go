@@ -35,7 +35,7 @@ func parseJSONC(file string, data []byte) (*node, error) {
 			offset = len(plain) - len(rest) // a name is refused at the end of what stands before it
 		}
 		return nil, refuse(offset, fmt.Sprintf(
-			"this is not JSON: %s (comments and a comma after the last member may stand; all else is strict)", syntax.Reason))
+			"this cannot be read: %s (comments and a comma after the last member may stand; all else is strict JSON)", syntax.Reason))
 	}
 	if err != nil {
 		return nil, refuse(0, err.Error())

@@ -47,7 +47,7 @@ func TestChildForCallsThatFailsIsInTheLog(t *testing.T) {
 			t.Fatal("a call was served without a child")
 		}
 	}
-	const want = `level=WARN msg="no child for calls" upstream=up problem="child ended: exit status 3" stderr="the seat is taken"`
+	const want = `level=WARN msg="no child for calls" server=up problem="child ended: exit status 3" stderr="the seat is taken"`
 	if got := strings.Count(log.String(), want); got != 1 {
 		t.Errorf("got %d lines, want one of %s in %s", got, want, log.String())
 	}

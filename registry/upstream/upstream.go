@@ -68,7 +68,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	if cfg.Status == nil {
 		cfg.Status = func(Status) {}
 	}
-	cfg.Logger = cfg.Logger.With("upstream", cfg.Name)
+	cfg.Logger = cfg.Logger.With("server", cfg.Name)
 	u := &Upstream{cfg: cfg}
 	u.shelf = shelf{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}

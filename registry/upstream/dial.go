@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// wordsEvery is the least time between two lines in the log on children for calls that do not open.
+// wordsEvery is the least time between two lines in the log on children for calls that fail.
 const wordsEvery = time.Minute
 
 // kind is how a server was found to be spoken to. It is remembered from one connection to the next.
@@ -39,7 +39,7 @@ type dialer struct {
 
 	mu     sync.Mutex // guards the fields below
 	kind   kind       // that was found last
-	worded time.Time  // when the log was told last why a child for calls did not open
+	worded time.Time  // when the log was told last why a child for calls failed
 }
 
 var errStateless = errors.New("server opens no session")
@@ -52,8 +52,7 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 		return nil, c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
 	}
 	l, err := d.openAs(ctx, c, known, capabilities, open)
-	d.tellWords(ctx, c, err)
-	return l, err
+	return d.told(ctx, c, l, err)
 }
 
 // openAs dials in the way of a legacy kind and does the handshake.
@@ -69,7 +68,7 @@ func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities
 
 // openSide opens one session with a modern server under the older era. Unlike open it finds out nothing that is remembered.
 func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (l *legacy, err error) {
-	defer func() { d.tellWords(ctx, c, err) }()
+	defer func() { l, err = d.told(ctx, c, l, err) }()
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
 	link, err := d.dial(limited, c, kindLegacy)
@@ -140,22 +139,36 @@ func (d *dialer) remember(k kind) {
 	d.kind = k
 }
 
-// tellWords logs why a child that was to serve calls did not open, with what it wrote to standard error. Every call may start
-// one, so that this is said once in wordsEvery.
-func (d *dialer) tellWords(ctx context.Context, c *connection, err error) {
-	if err == nil || d.cfg.URL != "" || ctx.Err() != nil {
-		return
+// told logs why a session for calls did not open. If it did, the loss of its child is logged when it is closed.
+// Either line has what the child wrote to standard error: no status tells that, because it is not the child that lists.
+func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
+	if err != nil {
+		if line := d.words(ctx, c, err); line != nil {
+			d.cfg.Logger.WarnContext(ctx, "no child for calls", line...)
+		}
+		return l, err
+	}
+	l.tellLoss = func(ctx context.Context, err error) {
+		if line := d.words(ctx, c, err); line != nil {
+			d.cfg.Logger.WarnContext(ctx, "a child for calls was lost", line...)
+		}
+	}
+	return l, nil
+}
+
+// words returns what the log says of a child for calls that failed, nil if it says nothing. Every call may start a
+// child, so that something is said once in wordsEvery.
+func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
+	if d.cfg.URL != "" || ctx.Err() != nil {
+		return nil
 	}
 	d.mu.Lock()
-	soon := time.Since(d.worded) < wordsEvery
-	if !soon {
-		d.worded = time.Now()
+	defer d.mu.Unlock()
+	if time.Since(d.worded) < wordsEvery {
+		return nil
 	}
-	d.mu.Unlock()
-	if !soon {
-		d.cfg.Logger.WarnContext(ctx, "no child for calls", slog.String("problem", problem(err)),
-			slog.String("stderr", strings.Join(c.said.Shown(), " | ")))
-	}
+	d.worded = time.Now()
+	return []any{slog.String("problem", problem(err)), slog.String("stderr", strings.Join(c.said.Shown(), " | "))}
 }
 
 // lastSaid returns the last lines that the last child wrote to standard error, nil for a server that is no child.

@@ -215,6 +215,7 @@ func (f *fake) call(m wire, line []byte) {
 	case "env":
 		f.text(m.ID, dump())
 	case "crash":
+		_, _ = os.Stderr.WriteString("database file is locked\n\x1b[31mkey: " + os.Getenv("SHOP_KEY") + "\n") // nobody is left to tell
 		os.Exit(1)
 	case "old":
 		f.reply(m.ID, `{"toolResult":{"answer":42}}`)

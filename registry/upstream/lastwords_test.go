@@ -53,6 +53,51 @@ func TestChildForCallsThatFailsIsInTheLog(t *testing.T) {
 	}
 }
 
+// TestAChildThatCrashedInACallLeftNoWords lets a tool end its child, which is not the one that lists: the log has what
+// it wrote to standard error, cleaned and without what it was given in confidence. Of a server that crashes in each
+// call it has one line in a minute.
+func TestAChildThatCrashedInACallLeftNoWords(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	cfg := command("legacy")
+	cfg.Env["SHOP_KEY"] = "swordfish"
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r := start(t, cfg)
+	r.untilTool("crash")
+	for range 3 {
+		if _, err := r.call(t.Context(), "crash", `{}`, nil); err == nil {
+			t.Fatal("a call was answered by a child that ended in it")
+		}
+	}
+	const message = `level=WARN msg="a child for calls was lost" `
+	eventually(t, "the log tells of the child", func() bool { return strings.Contains(log.String(), message) })
+	r.must("echo", `{}`)
+	r.stop()
+	const want = message + `server=up problem="child ended: exit status 1" stderr="database file is locked | key: [REDACTED:SHOP_KEY]"`
+	if got := log.String(); strings.Count(got, message) != 1 || !strings.Contains(got, want) {
+		t.Errorf("got %s, want one line with %s", got, want)
+	}
+}
+
+// TestAChildThatIsClosedLeavesNoWords closes the one child for calls again and again, to make room for another tenant.
+func TestAChildThatIsClosedLeavesNoWords(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	cfg := command("chat")
+	cfg.MaxChildren = 2
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r := start(t, cfg)
+	r.untilTool("answers")
+	for _, tenant := range []string{"a", "b", "a"} {
+		if _, _, _, err := r.round(t.Context(), "answers", person{tenant: tenant}.call(t, "", "", "", nil)); err != nil {
+			t.Fatalf("tenant %s: %v", tenant, err)
+		}
+	}
+	if got := log.String(); strings.Contains(got, "child for calls") {
+		t.Errorf("got %s, want nothing of children that were closed", got)
+	}
+}
+
 // complaint runs a child that fails with these words, which stand in a file, and returns what became known of it.
 func complaint(t *testing.T, cfg upstream.Config, words string) upstream.Status {
 	t.Helper()

@@ -36,6 +36,7 @@ type legacy struct {
 	streams      sync.Once
 	calls        *calls // whose callers can be asked
 	watchers     watchers
+	tellLoss     func(context.Context, error) // logs why its child was lost before it was closed; nil: a status does
 
 	mu    sync.Mutex         // guards the fields below
 	level mcp.Level          // of log messages that the server was asked for
@@ -341,6 +342,11 @@ func (l *legacy) sessions() int { return 1 }
 
 // close ends the session; polite says good-bye, also when ctx has ended.
 func (l *legacy) close(ctx context.Context, polite bool) {
+	if child, ok := l.link.(*wire.Child); ok && l.tellLoss != nil {
+		if cause := child.Loss(); cause != nil {
+			l.tellLoss(ctx, l.conn.server.unavailable(true, cause))
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
 	l.stop()

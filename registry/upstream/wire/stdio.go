@@ -262,6 +262,16 @@ func (k *Child) Tell(_ context.Context, body []byte) {
 	}
 }
 
+// Loss tells why the child is lost, nil while it is not. Before Close is called, nothing but the child itself is why.
+func (k *Child) Loss() error {
+	select {
+	case <-k.gone:
+		return k.cause
+	default:
+		return nil
+	}
+}
+
 // Close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
 // reaped and nothing of it is left. ctx does not shorten it, because the steps have limits of their own.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown

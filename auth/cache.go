@@ -81,7 +81,7 @@ func (c *cache) get(d digest) *entry {
 	}
 	e := s.old[d]
 	if e != nil {
-		s.add(d, e, c.half)
+		s.addLocked(d, e, c.half)
 	}
 	return e
 }
@@ -91,11 +91,11 @@ func (c *cache) put(d digest, e *entry) {
 	s := c.shard(&d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(d, e, c.half)
+	s.addLocked(d, e, c.half)
 }
 
-// add adds an entry to the young half, which may have half entries. s.mu must be held.
-func (s *shard) add(d digest, e *entry, half int) {
+// addLocked adds an entry to the young half, which may have half entries.
+func (s *shard) addLocked(d digest, e *entry, half int) {
 	if _, there := s.young[d]; !there && len(s.young) >= half {
 		s.old, s.young = s.young, make(map[digest]*entry, half)
 	}

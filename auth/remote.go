@@ -121,10 +121,10 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 		return nil, r.failure
 	}
 	if r.flight == nil {
-		if !r.due() {
+		if !r.dueLocked() {
 			return nil, r.failure
 		}
-		r.open()
+		r.openLocked()
 		select {
 		case r.wake <- struct{}{}:
 		default: // run has a request already
@@ -147,13 +147,13 @@ func (r *remote) leave() {
 	r.waiting--
 }
 
-// due tells whether the set may be fetched now. r.mu must be held.
-func (r *remote) due() bool {
+// dueLocked tells whether the set may be fetched now.
+func (r *remote) dueLocked() bool {
 	return !r.stopped && (r.tried.IsZero() || r.now().Sub(r.tried) >= minPause)
 }
 
-// open begins a flight. r.mu must be held.
-func (r *remote) open() {
+// openLocked begins a flight.
+func (r *remote) openLocked() {
 	r.flight = make(chan struct{})
 	r.tried = r.now()
 }
@@ -217,10 +217,10 @@ func (r *remote) begin() bool {
 	default:
 	}
 	if r.flight == nil {
-		if !r.due() {
+		if !r.dueLocked() {
 			return false
 		}
-		r.open()
+		r.openLocked()
 	}
 	return true
 }
@@ -232,14 +232,14 @@ func (r *remote) land(set *keySet, err error) {
 	defer r.mu.Unlock()
 	r.failure = err
 	if err == nil {
-		r.publish(set)
+		r.publishLocked(set)
 	}
-	r.close()
+	r.closeLocked()
 }
 
-// publish replaces the set. The generation changes only if the text has, so that verified tokens are not forgotten at
-// every fetch. r.mu must be held.
-func (r *remote) publish(set *keySet) {
+// publishLocked replaces the set. The generation changes only if the text has, so that verified tokens are not
+// forgotten at every fetch.
+func (r *remote) publishLocked(set *keySet) {
 	set.until = r.now().Add(staleFor)
 	set.generation = 1
 	if old := r.set.Load(); old != nil {
@@ -251,8 +251,8 @@ func (r *remote) publish(set *keySet) {
 	r.set.Store(set)
 }
 
-// close ends the flight if there is one. r.mu must be held.
-func (r *remote) close() {
+// closeLocked ends the flight if there is one.
+func (r *remote) closeLocked() {
 	if r.flight != nil {
 		close(r.flight)
 		r.flight = nil
@@ -265,7 +265,7 @@ func (r *remote) stop() {
 	defer r.mu.Unlock()
 	r.stopped = true
 	r.failure = errStopped
-	r.close()
+	r.closeLocked()
 }
 
 // fetch gets the set from its address. Errors do not repeat the address: the operator knows it, and others need not.

@@ -43,9 +43,9 @@ func (f *failures) add(addr netip.Addr) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.turn()
+	f.turnLocked()
 	if _, known := f.now[addr]; !known && len(f.now) >= maxAddresses {
-		f.forget()
+		f.forgetLocked()
 	}
 	f.now[addr]++
 }
@@ -54,7 +54,7 @@ func (f *failures) add(addr netip.Addr) {
 func (f *failures) noisy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.turn()
+	f.turnLocked()
 	n := 0
 	for addr, count := range f.now {
 		if count+f.previous[addr] >= noisyFrom {
@@ -69,9 +69,9 @@ func (f *failures) noisy() int {
 	return n
 }
 
-// turn begins a new window if this one is over. If nobody came for longer than two windows, the one before this is too
-// old as well. f.mu must be held.
-func (f *failures) turn() {
+// turnLocked begins a new window if this one is over. If nobody came for longer than two windows, the one before this
+// is too old as well.
+func (f *failures) turnLocked() {
 	past := time.Since(f.started)
 	if past < failureWindow {
 		return
@@ -83,8 +83,8 @@ func (f *failures) turn() {
 	f.now, f.started = make(map[netip.Addr]int), time.Now()
 }
 
-// forget drops, of a random sample of addresses, the one with the fewest failures. f.mu must be held.
-func (f *failures) forget() {
+// forgetLocked drops, of a random sample of addresses, the one with the fewest failures.
+func (f *failures) forgetLocked() {
 	var victim netip.Addr
 	fewest, looked := 0, 0
 	for addr, count := range f.now { // Go goes through maps in random order, which makes this a sample

@@ -106,8 +106,8 @@ func (m *Memory) Append(_ context.Context, session, stream string, data []byte, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.config.Now()
-	m.sweep(now)
-	s := m.open(session, stream, now)
+	m.sweepLocked(now)
+	s := m.openLocked(session, stream, now)
 	if s == nil || s.last {
 		return "", ErrUnknown
 	}
@@ -115,9 +115,9 @@ func (m *Memory) Append(_ context.Context, session, stream string, data []byte, 
 	event := memoryEvent{sequence: s.session.sequence, data: data, at: now, last: last}
 	s.events = append(s.events, event)
 	s.last = s.last || last
-	m.grow(s, len(data)+eventCost)
-	m.trim(s, now)
-	m.shrink()
+	m.growLocked(s, len(data)+eventCost)
+	m.trimLocked(s, now)
+	m.shrinkLocked()
 	s.session.rouse()
 	return eventID(stream, event.sequence), nil
 }
@@ -134,7 +134,7 @@ func (m *Memory) Read(_ context.Context, session, stream, after string) ([]Event
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.open(session, stream, m.config.Now())
+	s := m.openLocked(session, stream, m.config.Now())
 	if s == nil || !s.has(sequence) {
 		return nil, nil, ErrUnknown
 	}
@@ -153,7 +153,7 @@ func (m *Memory) Find(_ context.Context, session, event string) (string, error) 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sweep(m.config.Now())
+	m.sweepLocked(m.config.Now())
 	owner := m.sessions[session]
 	if owner == nil {
 		return "", ErrUnknown
@@ -203,7 +203,7 @@ func (m *Memory) Kept(_ context.Context, session, name string) (string, error) {
 func (m *Memory) End(_ context.Context, session string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sweep(m.config.Now())
+	m.sweepLocked(m.config.Now())
 	s := m.sessions[session]
 	if s == nil {
 		s = &memorySession{}
@@ -213,7 +213,7 @@ func (m *Memory) End(_ context.Context, session string) error {
 		return nil
 	}
 	for _, stream := range s.streams {
-		m.drop(stream)
+		m.dropLocked(stream)
 	}
 	s.kept, s.ended, s.touched = nil, true, m.config.Now()
 	s.rouse()
@@ -224,9 +224,9 @@ func (m *Memory) End(_ context.Context, session string) error {
 	return nil
 }
 
-// open returns a stream, which it makes if it is not there. It is nil if the session has ended. It counts as a use of
-// both. m.mu must be held.
-func (m *Memory) open(session, stream string, now time.Time) *memoryStream {
+// openLocked returns a stream, which it makes if it is not there. It is nil if the session has ended. It counts as a
+// use of both.
+func (m *Memory) openLocked(session, stream string, now time.Time) *memoryStream {
 	owner := m.sessions[session]
 	if owner == nil {
 		owner = &memorySession{streams: make(map[string]*memoryStream)}
@@ -241,69 +241,68 @@ func (m *Memory) open(session, stream string, now time.Time) *memoryStream {
 		s = &memoryStream{session: owner, name: stream}
 		s.place = m.byAge.PushBack(s)
 		owner.streams[stream] = s
-		m.grow(s, streamCost)
+		m.growLocked(s, streamCost)
 	}
 	s.touched = now
 	m.byAge.MoveToBack(s.place)
 	return s
 }
 
-// grow adds n bytes, which may be negative, to what a stream costs. m.mu must be held.
-func (m *Memory) grow(s *memoryStream, n int) {
+// growLocked adds n bytes, which may be negative, to what a stream costs.
+func (m *Memory) growLocked(s *memoryStream, n int) {
 	s.bytes += n
 	m.bytes += n
 }
 
-// trim drops the oldest events of a stream until it is within its bounds. It never drops the newest one. m.mu must be
-// held.
-func (m *Memory) trim(s *memoryStream, now time.Time) {
+// trimLocked drops the oldest events of a stream until it is within its bounds. It never drops the newest one.
+func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 	oldest := now.Add(-m.config.Age)
 	for len(s.events) > 1 {
 		if len(s.events) <= m.config.Count && s.bytes-streamCost-s.newest() <= m.config.Bytes && !s.events[0].at.Before(oldest) {
 			return
 		}
-		m.dropOldest(s)
+		m.dropOldestLocked(s)
 	}
 }
 
-// dropOldest drops the oldest event of a stream. m.mu must be held.
-func (m *Memory) dropOldest(s *memoryStream) {
+// dropOldestLocked drops the oldest event of a stream.
+func (m *Memory) dropOldestLocked(s *memoryStream) {
 	event := s.events[0]
 	s.events[0] = memoryEvent{} // or the array behind the slice would keep the data alive
 	s.events = s.events[1:]
 	s.floor = event.sequence
-	m.grow(s, -len(event.data)-eventCost)
+	m.growLocked(s, -len(event.data)-eventCost)
 }
 
-// shrink drops whole streams, first the one that was not used for the longest time, until all together fit into Total.
-// Of the stream that was just appended to it drops single events, and never the newest: that would lose an answer that
-// nobody has read yet. m.mu must be held.
-func (m *Memory) shrink() {
+// shrinkLocked drops whole streams, first the one that was not used for the longest time, until all together fit into
+// Total. Of the stream that was just appended to it drops single events, and never the newest: that would lose an
+// answer that nobody has read yet.
+func (m *Memory) shrinkLocked() {
 	for e := m.byAge.Front(); e != nil && m.bytes > m.config.Total; {
 		s := e.Value.(*memoryStream)
 		e = e.Next()
 		if e == nil { // s is the last in byAge, so it is the stream that was just appended to
 			for len(s.events) > 1 && m.bytes > m.config.Total {
-				m.dropOldest(s)
+				m.dropOldestLocked(s)
 			}
 			return
 		}
-		m.drop(s)
+		m.dropLocked(s)
 	}
 }
 
-// drop forgets a stream. Its readers are not woken. If they read again after an event of it, they get ErrUnknown; a
-// reader that has read nothing yet finds a new, empty stream. m.mu must be held.
-func (m *Memory) drop(s *memoryStream) {
+// dropLocked forgets a stream. Its readers are not woken. If they read again after an event of it, they get ErrUnknown;
+// a reader that has read nothing yet finds a new, empty stream.
+func (m *Memory) dropLocked(s *memoryStream) {
 	m.bytes -= s.bytes
 	m.byAge.Remove(s.place)
 	delete(s.session.streams, s.name)
 }
 
-// sweep forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and were
-// not used for longer than any session may live. It looks at most ten times within that age, because it goes through
-// all sessions. m.mu must be held.
-func (m *Memory) sweep(now time.Time) {
+// sweepLocked forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and
+// were not used for longer than any session may live. It looks at most ten times within that age, because it goes
+// through all sessions.
+func (m *Memory) sweepLocked(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
 	}
@@ -314,7 +313,7 @@ func (m *Memory) sweep(now time.Time) {
 			break
 		}
 		e = e.Next()
-		m.drop(s)
+		m.dropLocked(s)
 	}
 	for len(m.ended) > 0 && now.Sub(m.sessions[m.ended[0]].touched) > maxRest {
 		delete(m.sessions, m.ended[0])

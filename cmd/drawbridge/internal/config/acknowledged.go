@@ -9,9 +9,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Needless returns each place that acknowledges a warning which would not be given anyway. For no-match that is certain
-// only where it is known what the tenant's servers offer: servers that run here are known, and asked says that all
-// others were connected to. The catalogue holds what they offer.
+// Needless returns each place that acknowledges a warning which would not be given anyway, so that a stale
+// acknowledgement does not silence a real warning one day.
+//
+// Whether the code no-match is needed depends on what the servers of the tenant offer, which the catalogue holds.
+// Built-in tools and HTTP APIs are known without a connection; for programs and addresses, asked says that all of them
+// were connected to. For a tenant with a server that was not asked, every acknowledgement of no-match counts as needed.
 func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	var out []Problem
 	for _, p := range c.idle {
@@ -42,9 +45,10 @@ func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	return sorted(out)
 }
 
-// idleRules returns for each tenant the numbers of its rules with patterns that match nothing, be that acknowledged or
-// not: 0 stands for its limits.
+// idleRules returns, for each tenant id, the numbers of its rules (from 1) with patterns that match nothing in the
+// catalogue, whether or not that is acknowledged. The number 0 stands for the tenant's limits.
 func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
+	// The config is shared, so what changes here are copies of its tenants and rules.
 	tenants := slices.Clone(cfg.Tenants)
 	for i := range tenants {
 		tenants[i].MayMatchNothing = false
@@ -64,7 +68,7 @@ func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 	return idle
 }
 
-// unsureTenants returns the tenants of whose servers one has not been asked what it offers.
+// unsureTenants returns the tenants of which at least one server has not been asked what it offers.
 func unsureTenants(cfg *Config, asked bool) map[string]bool {
 	elsewhere := make(map[string]bool)
 	for i := range cfg.Servers {
@@ -78,18 +82,19 @@ func unsureTenants(cfg *Config, asked bool) map[string]bool {
 	return unsure
 }
 
-// acknowledgement is one place that says no-match is meant, with one of the things that this is about.
+// acknowledgement is one place in a file that acknowledges the code no-match, together with one rule that the place
+// covers. A place that covers several rules, such as a tenant or the whole config, has one acknowledgement for each.
 type acknowledgement struct {
-	at     Problem // with the code as its text
+	at     Problem // the place, with the code as its text
 	tenant string
-	rule   int // its number from 1, or anyRule
+	rule   int // number of the rule from 1, or anyRule
 }
 
-// anyRule is every rule of a tenant, and its limits.
+// anyRule stands for every rule of a tenant and its limits together.
 const anyRule = -1
 
-// acknowledge reads the codes of warnings that are meant, in the config, a tenant, a rule or a server: they are not told
-// of what stands within.
+// acknowledge reads a list of warning codes. Warnings with these codes are not given about anything inside the mapping
+// that holds the list, be it the whole config, a tenant, a rule or a server.
 func (r *reader) acknowledge(n *node) {
 	r.eachText(n, "acknowledge", func(at *node, code string) {
 		if !slices.Contains(Codes(), code) {
@@ -99,7 +104,7 @@ func (r *reader) acknowledge(n *node) {
 	})
 }
 
-// acknowledgements returns where the mappings acknowledge the code.
+// acknowledgements returns the items with that code in the lists acknowledge of the given mappings.
 func acknowledgements(code string, within ...*node) []*node {
 	var found []*node
 	for _, n := range within {

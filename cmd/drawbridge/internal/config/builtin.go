@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
+// nonEmptyBuiltin reads the names of a server's built-in tools. It reports names that do not exist and an empty list.
 func (r *reader) nonEmptyBuiltin(n *node) []string {
 	var out []string
 	r.eachText(n, "builtin", func(at *node, name string) {
@@ -23,6 +24,8 @@ func (r *reader) nonEmptyBuiltin(n *node) []string {
 	return out
 }
 
+// checkBuiltin reports what keeps the built-in tools of a server from being made. Package builtin has most of these
+// checks, so the tools are made once, on trial, and released.
 func (r *reader) checkBuiltin(s *Server, n *node) {
 	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
 	for _, tool := range s.Builtin {
@@ -32,6 +35,8 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 			}
 		}
 	}
+	// After any problem, s may be incomplete, and package builtin would complain about values that the file does not
+	// have.
 	if len(r.problems) > 0 {
 		return
 	}
@@ -45,7 +50,8 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	}
 }
 
-// BuiltinConfig is what package builtin makes the tools of a server with built-in tools from.
+// BuiltinConfig returns the config from which package builtin makes the server's built-in tools. Validation and the
+// running gateway use the same, so that what was checked is what runs.
 func (s Server) BuiltinConfig() builtin.Config {
 	return builtin.Config{
 		Tools:        s.Builtin,

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Imported is what the file says in which a client, an editor for example, lists its servers.
+// Imported is what the JSON file says in which a client, an editor for example, lists its MCP servers. The servers are
+// complete and valid: they may go into a Config as they are.
 type Imported struct {
 	Servers []Server
-	Skipped []Problem // for each server that cannot run here the reasons, in the order of the file
+	Skipped []Problem // why servers cannot run here, at least one reason for each, in the order of the file
 	Ignored []Problem // what else in the file has no effect
 }
 
-// clientFile reads the file in which a client lists its servers.
+// clientFile reads one such file, and collects in Imported what it finds.
 type clientFile struct {
 	Imported
 
@@ -24,10 +25,12 @@ type clientFile struct {
 	env  Environment
 }
 
-// Import reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. A server
-// that cannot run here is skipped, and members that mean nothing here are ignored, each with its place and reason. Names
-// are made valid, and kept apart from each other and from taken. A RefusedError says why the file has no servers; any
-// other error says that it cannot be read.
+// Import reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. The file
+// was written for another program, so most of what is unknown here is no problem: a server that cannot run here is
+// skipped, and members without a meaning here are ignored, each with its place and reason.
+//
+// Names are made valid, and different from each other and from those in taken. A RefusedError says why the file has no
+// servers at all; any other error says that the file cannot be read.
 func Import(file string, taken []string, env Environment) (Imported, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -36,7 +39,7 @@ func Import(file string, taken []string, env Environment) (Imported, error) {
 	return importServers(file, data, taken, env)
 }
 
-// importServers is Import of a file whose content is data.
+// importServers is Import for a file whose content is given as data.
 func importServers(file string, data []byte, taken []string, env Environment) (Imported, error) {
 	root, err := parseJSONC(file, data)
 	if err != nil {
@@ -64,7 +67,8 @@ func importServers(file string, data []byte, taken []string, env Environment) (I
 	return f.Imported, nil
 }
 
-// listed returns the servers of the file. What a client keeps beside them is ignored.
+// listed returns the servers of the file with their names. Other members at the top of the file are settings of the
+// client and are ignored.
 func (f *clientFile) listed(root *node) ([]member, error) {
 	refuse := func(at *node, text string) error {
 		return RefusedError{{f.file, at.line, at.col, text + `; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
@@ -92,8 +96,8 @@ func (f *clientFile) listed(root *node) ([]member, error) {
 	return servers, nil
 }
 
-// ignoreOthers says in one line which members beside the servers are ignored: some clients keep all their settings
-// there.
+// ignoreOthers reports in a single line that members beside the servers are ignored. Some clients keep all their
+// settings in this file, and a line for each would hide the lines about servers.
 func (f *clientFile) ignoreOthers(others []member) {
 	if len(others) == 0 {
 		return
@@ -110,14 +114,15 @@ func (f *clientFile) ignoreOthers(others []member) {
 	f.ignore(others[0].key, "%s: servers are read from mcpServers and servers only", text)
 }
 
-// ignore records that something in the file has no effect.
+// ignore records that something in the file has no effect, up to maxProblems times.
 func (f *clientFile) ignore(at *node, format string, args ...any) {
 	if len(f.Ignored) < maxProblems {
 		f.Ignored = append(f.Ignored, Problem{f.file, at.line, at.col, fmt.Sprintf(format, args...), ""})
 	}
 }
 
-// freeName makes a valid server's name of name that is not taken yet.
+// freeName makes a valid server's name of name that is not in taken. Where two names become the same, the second gets
+// the suffix -2 and so on, and is cut so that it stays within the 16 characters that a name may have.
 func freeName(name string, taken []string) string {
 	base := validServerName(name)
 	if base == "" {
@@ -131,7 +136,7 @@ func freeName(name string, taken []string) string {
 	return free
 }
 
-// server reads one server. It cannot run here when there are problems.
+// server reads one server of the file. If it returns problems, the server cannot run here and is not to be used.
 func (f *clientFile) server(n *node) (Server, []Problem) {
 	s := Server{PrivateAddresses: true, Grace: defaultGrace, StartTimeout: defaultStartTimeout, Env: map[string]string{}, Headers: map[string]string{}}
 	r := &reader{}
@@ -160,7 +165,8 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		"env":     func(at *node) { f.pairs(r, at, s.Env, checkVariable) },
 		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeader) },
 		"url":     address, "httpUrl": address, "serverUrl": address,
-		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {}, "enabled": func(*node) {}, // read on their own
+		// These members are known and read elsewhere: type and transport by checkKind, disabled and enabled above.
+		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {}, "enabled": func(*node) {},
 	}
 	for _, m := range n.members {
 		if known := read[m.name]; known != nil {
@@ -173,12 +179,13 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 	return s, r.problems
 }
 
-// cures say what to write instead of a member that has no effect.
+// cures returns, for members that are often seen and have no effect here, what to write instead.
 func cures() map[string]string {
 	return map[string]string{"envFile": "; put its values into env"}
 }
 
-// checkKind says what a server is, a command or an address, and ignores what goes with the other.
+// checkKind decides whether a server is a command or an address; both or neither is a problem. Members that belong to
+// the other kind are ignored, with their place.
 func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	kind, idle := "command", []string{"headers"}
 	switch {
@@ -203,8 +210,8 @@ func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	}
 }
 
-// transport takes the word of the file for HTTP+SSE only: other words mean different things to different clients, and
-// what they name is found out.
+// transport reads the word with which the file names the transport of a server. Only sse is taken from it. The other
+// words mean different things to different clients, so for them the gateway finds out itself what the server speaks.
 func (f *clientFile) transport(s *Server, at *node, kind string) {
 	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
 	wanted := map[string]string{"stdio": "command", "http": "url", "streamablehttp": "url", "sse": "url"}[word]
@@ -216,7 +223,8 @@ func (f *clientFile) transport(s *Server, at *node, kind string) {
 	}
 }
 
-// text returns a text, or a number or truth value as its text, with its variables in place.
+// text returns the text of a scalar with its variables replaced. Numbers and truth values are texts as they are
+// written.
 func (f *clientFile) text(r *reader, n *node) string {
 	if n.kind != scalar {
 		r.fault(n, "a text is wanted here")
@@ -232,7 +240,8 @@ func (f *clientFile) text(r *reader, n *node) string {
 	return out
 }
 
-// directory returns a directory, which may be relative to that of the file.
+// directory returns the directory that n names; a relative one begins at the directory of the file. One that does not
+// exist is a problem.
 func (f *clientFile) directory(r *reader, n *node) string {
 	dir := f.text(r, n)
 	if !filepath.IsAbs(dir) {
@@ -244,7 +253,8 @@ func (f *clientFile) directory(r *reader, n *node) string {
 	return dir
 }
 
-// pairs reads names with values that may be secrets: no value is ever quoted.
+// pairs reads names with their values into a map. Values may be secrets, so no message quotes one. A null is ignored
+// with its place, as if the pair were not there.
 func (f *clientFile) pairs(r *reader, n *node, into map[string]string, check func(name, value string) string) {
 	r.entries(n, "this", func(m member) {
 		if m.value.kind == null {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// expand replaces ${…} in a text of a client's file: variables as this gateway's config and Claude Code write them, and
-// what VS Code and Cursor know beyond them.
+// expand replaces each ${…} in a text of a client's file. It knows the variables of a drawbridge config, which Claude
+// Code writes in the same way, and those that VS Code and Cursor have beyond them. A variable without a value is an
+// error: the server would otherwise start with a literal ${…} in place of its token.
 func (f *clientFile) expand(text string) (string, error) {
 	var b strings.Builder
 	for {
@@ -31,7 +32,7 @@ func (f *clientFile) expand(text string) (string, error) {
 	}
 }
 
-// variable is the value of ${inner}.
+// variable returns the value of ${inner}.
 // https://code.visualstudio.com/docs/reference/variables-reference
 func (f *clientFile) variable(inner string) (string, error) {
 	kind, name, _ := strings.Cut(inner, ":")
@@ -62,7 +63,8 @@ func (f *clientFile) variable(inner string) (string, error) {
 	return value, err
 }
 
-// inputVariable is the environment variable that stands for an input of VS Code: INPUT_API_KEY for api-key.
+// inputVariable returns the name of the environment variable that takes the place of an input of VS Code, such as
+// INPUT_API_KEY for the input api-key. VS Code asks its user for inputs; here nobody is there to be asked.
 func inputVariable(id string) string {
 	return "INPUT_" + strings.Map(func(c rune) rune {
 		if c < 0x80 && variableName("_"+string(c)) {
@@ -72,7 +74,8 @@ func inputVariable(id string) string {
 	}, strings.ToUpper(id))
 }
 
-// workspace is the folder that the file is about: where it lies, or that above .vscode or .cursor.
+// workspace returns the folder of the project that the file belongs to: the directory of the file or, if that is
+// .vscode or .cursor, the directory above it.
 func (f *clientFile) workspace() (string, error) {
 	folder, err := filepath.Abs(filepath.Dir(f.file))
 	if slices.Contains([]string{".vscode", ".cursor"}, filepath.Base(folder)) {

@@ -1,8 +1,38 @@
-// Package config answers what a config file says: it reads the file and those that it includes and names, checks
-// everything that needs no network, warns of what works and may not be meant, and tells when a file has changed. It
-// reads the files in which clients list their servers by the same rules, and it is the only door to the environment.
+// Package config answers the question what a config file says. It reads the config file and the files that it includes
+// and names, checks everything that needs no network, warns of settings that work but may not be meant, and tells when
+// a file has changed. It also reads the JSON files in which clients such as editors list their servers, and checks
+// those servers by the same rules. It is the only package that reads environment variables for the config.
 //
-// It starts and connects nothing, and does not know what becomes of a setting: commands put the parts together from it.
+// It starts and connects nothing, and it does not know what becomes of a setting: the commands of package main build
+// the gateway from the Config.
+//
+// How bytes become a checked Config; a name on the right is a file of this package:
+//
+//	bytes of the config file
+//	   |  scan into tokens, refuse what is unused or nested too deep, parse      yaml, syntax
+//	   v
+//	tree of nodes
+//	   |  each value has its file, line and column; ${VAR} is replaced           node, environment
+//	   |  join the trees of the included files to it                             include
+//	   v
+//	one tree
+//	   |  give the value of each key to the function that reads that key         format, reader, values,
+//	   v                                                                         network, issuers, tenants, servers
+//	Config, key by key
+//	   |  checks that need all keys, such as whether a named server exists       reader.later, patterns
+//	   v
+//	checked Config, or a RefusedError with every problem
+//	   |  warn of what works and may not be meant                                warnings, acknowledged
+//	   v
+//	Config with Warnings
+//
+// No step stops at its first problem if the next step can still be done, so that an operator sees all problems at once
+// and not one after each attempt.
+//
+// To read the package, begin with this file, then format.go (the keys at the top), reader.go and values.go (how a value
+// is read and a problem recorded), and one section, say tenants.go. The files yaml.go and syntax.go are needed only for
+// work on the format itself. Apart stand sources.go with watch.go (which files were read, and whether they changed) and
+// clientfile.go with clientvariables.go and jsonc.go (the files of clients).
 package config
 
 import (
@@ -14,9 +44,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// Config is everything that a config file says, checked, with the documented defaults in place. Each field says by which
-// key of the file it is set. A Config does not change once it is loaded, so it may be read from any goroutine; commands
-// that need no file complete a Default before they use it.
+// Config is everything that a config file says, checked, with the documented defaults in place. The comment of each
+// field names the key of the file that sets the field. A Config does not change once it is in use, so any goroutine may
+// read it. Only KeepAddress and the commands that complete a Default change one, before anybody else sees it.
 type Config struct {
 	File     string // that was loaded, as the operator wrote its name; "" for a Default
 	Included int    // how many other files the config was joined from
@@ -44,10 +74,12 @@ type Config struct {
 	Sources  Sources   // the files that the config was read from, to be watched
 	Warnings []Warning // that no acknowledge silences, in the order of the files; AllWarnings has those of patterns too
 
-	patterns     map[gateway.PatternPlace]Problem // where each pattern stands, with its text as written
-	idle         []Problem                        // acknowledged codes that silence nothing, as texts; no-match is not judged here
-	acknowledged []acknowledgement                // of no-match, which only a catalogue can judge
-	places       map[string]Problem               // where each server and issuer stands; keys as of Place
+	patterns map[gateway.PatternPlace]Problem // where each pattern stands, with its text as written
+	// Places that acknowledge a code in vain, with the code as text. Those that acknowledge no-match are below instead:
+	// whether they are needed depends on what the servers offer, see Needless.
+	idle         []Problem
+	acknowledged []acknowledgement  // of no-match
+	places       map[string]Problem // where each server and issuer stands; keys as of Place
 }
 
 // Sessions is what the file says under sessions. Zero of a field stands for the default of package server or, of the
@@ -74,8 +106,8 @@ type Limits struct {
 	Heartbeat   time.Duration // heartbeat: how long a stream is silent before a comment is sent
 }
 
-// Default returns a new config with the documented defaults of what a file may leave out. It has no issuers, tenants and
-// servers, and its limits are zero: their defaults live in the packages that enforce them.
+// Default returns a new config with the documented defaults of what a file may leave out. It has no issuers, tenants
+// and servers, and its limits are zero: their defaults live in the packages that enforce them.
 func Default() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
@@ -95,8 +127,8 @@ func Load(path string, env Environment) (*Config, error) {
 	return cfg, err
 }
 
-// LoadWatched is Load for a caller that watches the files. It returns what was read even when the config is refused,
-// because a change of those files may mend it.
+// LoadWatched is Load for a caller that watches the files. It returns the sources that were read even when the config
+// is refused: the next change of one of those files is probably the correction, and the caller has to notice it.
 func LoadWatched(path string, env Environment) (*Config, Sources, error) {
 	data, err := readFile(path)
 	r := newReader(path, data, err, env)
@@ -107,8 +139,8 @@ func LoadWatched(path string, env Environment) (*Config, Sources, error) {
 	return cfg, r.sources, err
 }
 
-// Place returns where a server or an issuer stands in the files, as a problem without a text. The name is "server NAME"
-// or "issuer NAME". The place of what the config does not have is zero.
+// Place returns where a server or an issuer stands in the files, as a Problem without a text. The name is "server NAME"
+// or "issuer NAME". For a name that the config does not have, the result is the zero Problem.
 func (c *Config) Place(name string) Problem { return c.places[name] }
 
 // PublicAddress is the beginning of the address that clients type, without /mcp: PublicURL or, without that, Listen.

@@ -6,7 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// parse returns what the text of the config file says. The error is a RefusedError.
+// parse returns what the text of the config file says. The error is a RefusedError. Warnings are looked for only in a
+// config without problems, because a warning about a setting that must change anyway is noise.
 func (r *reader) parse(data []byte) (*Config, error) {
 	cfg := Default()
 	cfg.File = r.file
@@ -21,7 +22,8 @@ func (r *reader) parse(data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// finish runs the checks that need the whole config.
+// finish runs the checks that need the whole config, for example whether a server that a tenant names exists. They wait
+// until every key has been read because a file may have its keys in any order.
 func (r *reader) finish(cfg *Config) {
 	r.index = r.newIndex(cfg)
 	for _, check := range r.later {
@@ -29,7 +31,8 @@ func (r *reader) finish(cfg *Config) {
 	}
 }
 
-// config reads the top level. The order of the file means nothing: what depends on other parts is looked at last.
+// config reads the top level of the file. The order of the keys means nothing, so whatever depends on several keys is
+// looked at after all keys have been read.
 func (r *reader) config(cfg *Config, root *node) {
 	known := r.topFields(cfg)
 	included := r.includes(root, known)
@@ -43,6 +46,8 @@ func (r *reader) config(cfg *Config, root *node) {
 	r.prefixTenants(cfg)
 }
 
+// topFields returns the keys of the top level, each with the function that reads its value into cfg. Which keys exist
+// is said here alone; an included file and LoadSigners accept a part of them.
 func (r *reader) topFields(cfg *Config) fields {
 	known := r.networkFields(cfg)
 	known["issuers"] = func(n *node) { r.issuers(cfg, n) }
@@ -61,7 +66,8 @@ func (r *reader) topFields(cfg *Config) fields {
 		}
 	}
 	known["acknowledge"] = r.acknowledge
-	known["include"] = func(*node) {} // done before all others
+	// The included files were joined before any key is read, see includes.
+	known["include"] = func(*node) {}
 	known["redis"] = func(n *node) { r.fault(n, "sessions and limits over Redis are not there yet; take redis out") }
 	return known
 }
@@ -81,6 +87,8 @@ func (r *reader) sessions(s *Sessions, n *node) {
 	})
 }
 
+// sealKeys returns the keys in the file of keys_file. It also makes a ring of them and drops it, so that keys that the
+// gateway could not start with are reported here, with their place.
 func (r *reader) sealKeys(n *node) [][]byte {
 	data := r.read(n)
 	if data == nil {
@@ -96,6 +104,8 @@ func (r *reader) sealKeys(n *node) [][]byte {
 	return keys
 }
 
+// checkReplicas reports several replicas without common keys: each process would make its own at random, and none could
+// open what another has sealed.
 func (r *reader) checkReplicas(cfg *Config, n *node) {
 	if cfg.Sessions.KeysFile == "" {
 		r.fault(n, "several replicas need a common sessions.keys_file")
@@ -104,6 +114,7 @@ func (r *reader) checkReplicas(cfg *Config, n *node) {
 
 func (r *reader) audit(cfg *Config, n *node) {
 	r.object(n, "audit", fields{
+		// A lone - means standard output. It is no file name, so it must not be joined to the directory of the config.
 		"file": func(n *node) {
 			if cfg.Audit.File = r.path(n); n.text == "-" {
 				cfg.Audit.File = "-"
@@ -114,7 +125,8 @@ func (r *reader) audit(cfg *Config, n *node) {
 	})
 }
 
-// auditFile is where the record goes when the config does not say.
+// auditFile returns where the audit records go: the file of audit.file or, when the config names none, audit.jsonl in
+// the directory of the config file.
 func (r *reader) auditFile(cfg *Config) string {
 	if cfg.Audit.File != "" {
 		return cfg.Audit.File

@@ -8,27 +8,32 @@ import (
 	"strings"
 )
 
-// This file joins a config from several files: include names those that hold tenants, servers and issuers. There is no
-// precedence, so that nobody has to know one: a name stands once in all files. Issuers may stand in such a file because
-// a tenant often brings its own; whoever writes one decides who may log in, as whoever writes a server decides what runs
-// here, so all files of a config are trusted alike.
+// This file joins a config from several files: the key include names files that hold tenants, servers and issuers. No
+// file overrides another, so nobody has to know an order of precedence: a name stands in all files together only once,
+// and a second one is a problem.
+//
+// Issuers may stand in an included file because a tenant often brings an issuer of its own. Whoever writes an issuer
+// decides who may log in, and whoever writes a server decides what runs here. So all files of a config are trusted
+// alike, and include is no boundary between tenants.
 
 // maxIncluded bounds the files that a config includes.
 const maxIncluded = 1000
 
-// includable says what an included file may hold, and as what.
+// includable returns which keys an included file may hold, and the kind of value of each.
 func includable() map[string]kind {
 	return map[string]kind{"issuers": list, "tenants": mapping, "servers": mapping}
 }
 
-// includes reads the files that the config includes and puts what they hold beside what stands in the config itself. It
-// reports whether all of them could be read. Known are the keys of the config.
+// includes reads the files that the config includes and joins what they hold to the members of root. It returns whether
+// all of them could be read; if not, the caller must not check names, since half the tenants may be missing. Known are
+// the keys of the config, for a message about a key that an included file may not hold.
 func (r *reader) includes(root *node, known fields) bool {
 	patterns := root.member("include")
 	if patterns == nil {
 		return true
 	}
 	matched := 0
+	// Several patterns may match one file, which is read once.
 	read := make(map[string]bool)
 	whole := true
 	r.eachText(patterns, "include", func(at *node, _ string) {
@@ -61,9 +66,11 @@ func (r *reader) includes(root *node, known fields) bool {
 	return whole && patterns.kind == list && matched == len(patterns.items)
 }
 
-// include reads one file and reports whether that could be done.
+// include reads one file that was named at the node at, joins its members to root, and returns whether that could be
+// done.
 func (r *reader) include(root *node, file string, at *node, known fields) bool {
-	data, err := r.source(file) // also of one that is refused: when it is mended, that is to be noticed
+	// The file counts among the sources even if it is refused below, so that a Watch notices when it is corrected.
+	data, err := r.source(file)
 	if areOneFile(file, root.file) {
 		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
 		return false
@@ -72,6 +79,7 @@ func (r *reader) include(root *node, file string, at *node, known fields) bool {
 		r.fault(at, "%s", err)
 		return false
 	}
+	// While the file is parsed, problems and relative file names belong to it and not to the config.
 	config := r.file
 	defer func() { r.file = config }()
 	r.file = file
@@ -98,7 +106,8 @@ func (r *reader) include(root *node, file string, at *node, known fields) bool {
 	})
 }
 
-// join puts the members and items of m beside those that n has under that name.
+// join adds the members and items of m to the value that n has under the same name, or m itself when n has no such
+// value.
 func (n *node) join(m member) {
 	for _, own := range n.members {
 		if own.name == m.name && own.value.kind == m.value.kind {
@@ -112,8 +121,8 @@ func (n *node) join(m member) {
 	}
 }
 
-// pattern returns a pattern of files, which is relative to the directory of the config. That may hold characters that
-// mean something in a pattern.
+// pattern returns a pattern of files, made relative to the directory of the config. The name of that directory may hold
+// characters such as * or [, which are escaped: they must not be taken for part of the pattern.
 func (r *reader) pattern(n *node) string {
 	if filepath.IsAbs(n.text) {
 		return n.text

@@ -10,24 +10,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// Issuer is one issuer whose tokens are accepted: what verifying them takes, and from where its keys may be fetched. Its
-// audiences are never empty: those that the file leaves out follow from the address of the gateway.
+// Issuer is one issuer whose tokens are accepted: what verifying its tokens takes, and from where its keys may be
+// fetched. Its audiences are never empty. Where the file leaves them out, they follow from the address of the gateway,
+// so that a token made for another service is not accepted here.
 type Issuer struct {
 	auth.Issuer
-	PrivateAddresses bool // private_addresses: its key set may be on a loopback or private address
+	PrivateAddresses bool // private_addresses: the key set may be fetched from a loopback or private address
 }
 
-// issuerPlaces are the nodes of an issuer that are looked at again when the whole config is known.
+// issuerPlaces are the nodes of an issuer at which finishIssuer may report problems, once the whole config is known.
 type issuerPlaces struct {
-	name    *node // nil: the issuer has none
+	name    *node // nil: the issuer has no name, which is a problem already
 	tenants []*node
 }
 
-// algorithms are the JWS names that a config may list.
+// algorithms returns the names of the JWS algorithms that a config may list. The name none is not among them: whoever
+// may use it needs no key.
 func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
 }
 
+// issuers reads the list of issuers. An issuer is added to cfg by finishIssuer, after all keys have been read, because
+// its audiences may depend on public_url.
 func (r *reader) issuers(cfg *Config, n *node) {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "without an issuer nobody can log in")
@@ -49,7 +53,7 @@ func (r *reader) issuers(cfg *Config, n *node) {
 	})
 }
 
-// issuer reads one issuer.
+// issuer reads one issuer, and checks what can be checked without the rest of the config.
 func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	var iss Issuer
 	var at issuerPlaces
@@ -82,8 +86,9 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	return iss, at
 }
 
-// checkTenantSource reports an issuer whose tokens do not say for sure which tenant they are for. The tenant comes from
-// the issuer itself, or from a claim within a list; a claim alone would let the issuer name any tenant.
+// checkTenantSource reports an issuer whose tokens do not say for sure which tenant they are for. The tenant is either
+// fixed for the issuer or taken from a claim, and then it must be one of a list: without the list, the issuer of one
+// tenant could write tokens for any other.
 func (r *reader) checkTenantSource(n *node) {
 	switch r.oneOf(n, "the issuer", "tenant", "tenant_claim") {
 	case "tenant_claim":
@@ -97,6 +102,7 @@ func (r *reader) checkTenantSource(n *node) {
 	}
 }
 
+// algorithms returns the algorithms that a config lists for an issuer. Unknown ones and an empty list are problems.
 func (r *reader) algorithms(n *node) []string {
 	var out []string
 	r.eachText(n, "algorithms", func(at *node, name string) {
@@ -112,6 +118,8 @@ func (r *reader) algorithms(n *node) []string {
 	return out
 }
 
+// audiences returns the audiences that a config lists for an issuer; an empty list is a problem, and is not taken for a
+// missing one.
 func (r *reader) audiences(n *node) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of audiences; leave it out for <public_url>/mcp")
@@ -119,7 +127,9 @@ func (r *reader) audiences(n *node) []string {
 	return r.texts(n, "audiences")
 }
 
-// checkSource checks what a source of keys and the algorithms say about each other.
+// checkSource checks an issuer's source of keys together with its algorithms. The HS algorithms verify with a shared
+// secret and all others with public keys. A mixture is refused: a public key taken for a shared secret would let
+// everybody sign.
 func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	shared := source == "hmac_secret_file"
 	for _, item := range algs.items {
@@ -145,6 +155,7 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	}
 }
 
+// keys returns the keys in the file that n names, nil when it cannot be read.
 func (r *reader) keys(n *node) []auth.Key {
 	data := r.read(n)
 	if data == nil {
@@ -157,6 +168,7 @@ func (r *reader) keys(n *node) []auth.Key {
 	return keys
 }
 
+// secret returns the shared secret in the file that n names, as the only key; nil when the file cannot be read.
 func (r *reader) secret(n *node) []auth.Key {
 	data := r.read(n)
 	if data == nil {
@@ -169,8 +181,10 @@ func (r *reader) secret(n *node) []auth.Key {
 	return []auth.Key{key}
 }
 
-// finishIssuer does what needs the rest of the config: the audience that follows from public_url, and the names of
-// tenants.
+// finishIssuer does what needs the rest of the config: it checks that the issuer's tenants exist, and fills in the
+// audiences that follow from the address of the gateway. Whole says that the issuer was read without a problem. Only
+// then is it given to package auth for a last check, which would otherwise complain about values that the file does not
+// have.
 func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
 	for _, at := range places.tenants {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
@@ -189,8 +203,8 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 	cfg.Issuers = append(cfg.Issuers, iss)
 }
 
-// audiencesOf returns what the metadata calls this gateway: the endpoint, and the paths of the tenants that the issuer's
-// tokens can be for.
+// audiencesOf returns the audiences of an issuer that lists none: the resources that the gateway's metadata names,
+// which are the common endpoint and the path of each tenant that the issuer's tokens may be for.
 func audiencesOf(address string, iss auth.Issuer) []string {
 	audiences := []string{address + "/mcp"}
 	for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
@@ -201,7 +215,7 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 	return audiences
 }
 
-// split returns the single errors of a joined one.
+// split returns the single errors of a joined one, so that each becomes a problem of its own; none for nil.
 func split(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
@@ -213,8 +227,10 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// KeepAddress makes the audiences that follow from listen those of the config that the process was started with: only a
-// restart changes the address that clients reach. It is called once, before anybody else sees the config.
+// KeepAddress is for a reload. Without public_url, the audiences that the file leaves out follow from listen. A new
+// listen takes effect only at a restart, so until then those audiences must go on naming the address of the config that
+// the process was started with: otherwise the clients' tokens would be refused. It is called once, before anybody else
+// sees the config.
 func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return

@@ -10,10 +10,11 @@ import (
 )
 
 // This file reads JSON as editors write it into their settings: with comments (// and /* */) and with a comma after the
-// last member. Both are blanked out, byte for byte, and what is left must be strict JSON. So the places of all other
-// bytes stay what they were, and no second parser decides what JSON is.
+// last member. Both are overwritten with blanks, byte for byte, and what is left must be strict JSON. So every other
+// byte keeps its place, for messages, and package strictjson alone decides what JSON is.
 
-// parseJSONC reads one value into nodes with their places. Texts are not expanded. The error is a RefusedError.
+// parseJSONC reads one JSON value into nodes. Variables in its texts are not replaced, because clients write them in
+// ways of their own; see clientFile.expand. The error is a RefusedError with one problem.
 func parseJSONC(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	at := &walker{file: file, text: data, line: 1, col: 1}
@@ -47,8 +48,8 @@ func parseJSONC(file string, data []byte) (*node, error) {
 // offset of a comment that does not end, -1 when there is none.
 func plainJSON(data []byte) (plain []byte, unclosed int) {
 	plain = bytes.Clone(data)
-	comma := -1     // offset of a comma after which only blanks came, -1: of none
-	valued := false // whether that, or what comes, follows a value
+	comma := -1     // offset of a comma that only blanks and comments have followed; -1: there is none
+	valued := false // a comma is taken away only after a value: [,] is no list
 	for i := 0; i < len(plain); {
 		end, isComment := skip(plain, i)
 		switch {
@@ -103,7 +104,7 @@ func skip(data []byte, i int) (end int, isComment bool) {
 	return i + 1, false
 }
 
-// blank overwrites a comment but leaves its line breaks, so that lines keep their numbers.
+// blank overwrites a comment but keeps its line breaks, so that the lines below it keep their numbers.
 func blank(comment []byte) {
 	for i, c := range comment {
 		if c != '\n' {
@@ -112,7 +113,8 @@ func blank(comment []byte) {
 	}
 }
 
-// walker finds the lines and columns of offsets that are asked for in ascending order.
+// walker turns offsets into lines and columns. The offsets must be asked for in ascending order, so that a file is
+// walked through once however many nodes it has.
 type walker struct {
 	file              string
 	text              []byte
@@ -132,7 +134,8 @@ func (w *walker) node(offset int) *node {
 	return &node{file: w.file, line: w.line, col: w.col}
 }
 
-// tree makes nodes of checked JSON.
+// tree makes nodes of JSON that was checked. The stack open holds the lists and objects that have begun and not ended;
+// each token belongs to the last of them. A list of its own at the bottom takes the outermost value.
 func tree(plain []byte, at *walker) *node {
 	top := &node{kind: list}
 	open := []*node{top}

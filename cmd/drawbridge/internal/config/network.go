@@ -9,6 +9,8 @@ import (
 	"strings"
 )
 
+// networkFields returns the keys at the top of the file that are about addresses, each with the function that reads it
+// into cfg.
 func (r *reader) networkFields(cfg *Config) fields {
 	return fields{
 		"listen":          func(n *node) { cfg.Listen = r.address(n) },
@@ -23,7 +25,8 @@ func (r *reader) networkFields(cfg *Config) fields {
 	}
 }
 
-// address returns host:port to listen on. The host is an address, so that nothing depends on name resolution.
+// address returns the host:port to listen on. The host must be an IP address or localhost, so that no name service
+// decides on which interface the gateway can be reached.
 func (r *reader) address(n *node) string {
 	if host, port, err := net.SplitHostPort(n.text); err == nil && (host == "localhost" || isAddress(host)) && isNumber(port) && port != "0" && !validPort(port) {
 		r.fault(n, "%q: %s", n.raw, errPort)
@@ -35,7 +38,8 @@ func (r *reader) address(n *node) string {
 	})
 }
 
-// publicURL returns what clients type, without a slash at the end.
+// publicURL returns the address that clients type, without a slash at the end; "" after a problem with the text. A path
+// is refused, with a hint at what is left without /mcp.
 func (r *reader) publicURL(n *node) string {
 	text := strings.TrimSuffix(r.text(n), "/")
 	if text == "" {
@@ -53,7 +57,8 @@ func (r *reader) publicURL(n *node) string {
 	return text
 }
 
-// checkAddresses reports addresses that do not go together. It needs all of them, so it runs after they were read.
+// checkAddresses reports addresses that do not go together: operator and listen must differ, and an address that nobody
+// elsewhere can type needs a public_url. It runs after all addresses were read.
 func (r *reader) checkAddresses(cfg *Config) {
 	if cfg.Listen != "" && cfg.Listen == cfg.Operator && !strings.HasSuffix(cfg.Listen, ":0") {
 		r.fault(r.at("operator"), "operator and listen are the same address; the operator's page is not for clients")
@@ -63,7 +68,8 @@ func (r *reader) checkAddresses(cfg *Config) {
 	}
 }
 
-// IsLoopback tells whether only this machine can reach an address of the form host:port. Of names it knows localhost.
+// IsLoopback tells whether only this machine can reach an address of the form host:port. It resolves no names: of all
+// names, only localhost is taken for loopback.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -80,6 +86,8 @@ func isAddress(text string) bool {
 
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
+// checkOrigin returns what is wrong with an origin, nil when nothing is. An origin is scheme and host alone, as
+// browsers send it in the header Origin.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != text {
@@ -93,6 +101,7 @@ func checkOrigin(text string) error {
 
 var hostPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
+// checkHost returns what is wrong with a value of the header Host, nil when nothing is.
 func checkHost(text string) error {
 	if !hostPattern.MatchString(text) {
 		return errors.New("a host is a name or an address, with or without :port")
@@ -103,6 +112,8 @@ func checkHost(text string) error {
 	return nil
 }
 
+// prefixes returns the networks of trusted_proxies. An address with bits beyond the length of its network, such as
+// 10.1.2.3/8, is refused: whoever wrote it perhaps meant one machine and would trust a whole network.
 func (r *reader) prefixes(n *node) []netip.Prefix {
 	var out []netip.Prefix
 	r.eachText(n, "trusted_proxies", func(at *node, text string) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// kind is what a node is.
+// kind says which of the four shapes of a value a node has. An empty node, as child returns it, has the kind zero.
 type kind int
 
 const (
@@ -14,20 +14,28 @@ const (
 	mapping
 )
 
-// node is one value of a file with its place.
+// node is one value of a file, with its place. YAML and the JSON files of clients both become nodes, so that everything
+// above this file is the same for both. A node does not know the type of a scalar: whether 5m is a duration or a text
+// is for the function that reads the key.
 type node struct {
-	kind      kind
-	text      string // of a scalar, variables expanded
-	raw       string // of a scalar, as written: what messages may quote
-	expanded  bool   // raw names variables
-	defaulted bool   // a variable was not set and its default was taken
-	broken    string // why a variable could not be expanded, which faultBroken reports; "": they all were
+	kind kind
+	// The text of a scalar, with its variables replaced.
+	text string
+	// The text of a scalar as the file has it. Messages quote raw and not text, because a variable may hold a secret.
+	raw       string
+	expanded  bool // raw names variables; a hint made from text would then show a variable's value
+	defaulted bool // at least one variable was unset or empty, and its default was taken
+	// Why a variable could not be replaced; "" if all were. The problem is recorded later, by faultBroken: a command
+	// that reads only part of the file must not fail over a variable elsewhere in it.
+	broken    string
 	file      string
-	line, col int
+	line, col int // from 1
 	members   []member
 	items     []*node
 }
 
+// member is one key of a mapping with its value. The key is a node of its own, so that a problem can point at the key
+// or at the value.
 type member struct {
 	name  string
 	key   *node
@@ -44,7 +52,8 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
-// child is member for a caller that goes on to what is in the value: it returns an empty node when there is none.
+// child is member for a caller that goes on to what is in the value. Where there is no such value it returns an empty
+// node, so that n.child("limits").child("tools").members needs no checks in between.
 func (n *node) child(name string) *node {
 	if value := n.member(name); value != nil {
 		return value

@@ -17,11 +17,12 @@ type API struct {
 	Include       []string // include: operations by name or pattern; empty: those that only read
 	OutputSchemas bool     // output_schemas: what the document says of answers is declared and checked
 
-	// Notes tell the operator what is left out: operations that a pattern includes and that cannot be offered, and parts
-	// of operations that are offered without them.
+	// Notes tell the operator what is left out: operations that a pattern includes and that cannot be offered, and
+	// parts of operations that are offered without them.
 	Notes []string
 }
 
+// apiFields adds the keys of a server that is an HTTP API to known, and returns known.
 func (r *reader) apiFields(s *Server, known fields) fields {
 	known["openapi"] = func(n *node) { s.API.Document = r.read(n) }
 	known["base_url"] = func(n *node) { s.API.BaseURL = r.text(n); r.checkServerURL(n) }
@@ -30,8 +31,9 @@ func (r *reader) apiFields(s *Server, known fields) fields {
 	return known
 }
 
-// checkAPI loads the document. That an operation cannot be offered is a problem only where include asks for it by its
-// name: a pattern means those that can be.
+// checkAPI loads the document of an HTTP API and reports what keeps its operations from becoming tools. An operation
+// that include names must become a tool; if it cannot, that is a problem. An operation that only fits a pattern of
+// include is left out with a note: a pattern stands for those operations that can be tools.
 func (r *reader) checkAPI(s *Server, n *node) {
 	if !r.need(n, "a server with openapi", "base_url") || s.API.Document == nil || len(r.problems) > 0 {
 		return
@@ -45,6 +47,8 @@ func (r *reader) checkAPI(s *Server, n *node) {
 		r.fault(n.member("openapi"), "%s", err)
 		return
 	}
+	// The catalogue refuses definitions too. An empty one is asked here, so that what it refuses is known before the
+	// gateway runs.
 	offers := loaded.Offers
 	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers}))
 	for _, note := range loaded.Notes {
@@ -66,7 +70,7 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	}
 }
 
-// itemOf returns the item of a list with that text, the list itself when there is none.
+// itemOf returns the item of a list with that text, or the list itself when it has no such item.
 func itemOf(list *node, text string) *node {
 	for _, item := range list.items {
 		if item.text == text {
@@ -76,7 +80,8 @@ func itemOf(list *node, text string) *node {
 	return list
 }
 
-// OpenAPIConfig is what package openapi makes the tools of a server with a document from.
+// OpenAPIConfig returns the config from which package openapi makes the tools of an HTTP API. Validation and the
+// running gateway use the same, so that what was checked is what runs.
 func (s Server) OpenAPIConfig() openapi.Config {
 	return openapi.Config{
 		Name:          s.Name,

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// pairs reads names with values that may be secrets: no value is ever quoted, and one whose name looks like that of a
-// secret may have no default. check returns what is wrong with a pair, "" when nothing is.
+// pairs reads names with values, such as headers. The values may be secrets, so no message quotes one. A name that
+// looks like that of a secret may not take the default of a variable: a gateway that runs with a placeholder for its
+// token fails later, and less clearly. The function check returns what is wrong with a pair, "" when nothing is.
 func (r *reader) pairs(n *node, what string, check func(name, value string) string) map[string]string {
 	out := map[string]string{}
 	r.entries(n, what, func(m member) {
@@ -25,7 +26,8 @@ func (r *reader) pairs(n *node, what string, check func(name, value string) stri
 	return out
 }
 
-// secretName tells whether what has that name is probably a secret.
+// secretName tells whether a value of that name is probably a secret. It errs on the side of secrets: any name with key
+// in it counts.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(word string) bool {
@@ -33,6 +35,7 @@ func secretName(name string) bool {
 	})
 }
 
+// checkVariable returns what is wrong with an environment variable for a program, "" when nothing is.
 func checkVariable(name, value string) string {
 	if !variableName(name) || strings.ContainsRune(value, 0) {
 		return "the name of a variable has letters, digits and _; its value has no NUL"
@@ -45,6 +48,9 @@ var (
 	ownHeaders    = regexp.MustCompile(`(?i)^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
 )
 
+// checkHeader returns what is wrong with a header for a server, "" when nothing is. Headers that the gateway sets
+// itself are refused, since a second value could break the framing of a request or contradict the protocol. A line
+// break in a value would begin a header of its own.
 func checkHeader(name, value string) string {
 	switch {
 	case !headerPattern.MatchString(name):

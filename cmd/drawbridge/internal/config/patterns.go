@@ -9,10 +9,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// This file refuses what a rule says and can never match: a rule that denies with a slip in it denies nothing. What may
-// match only later, when a server offers more, is a warning instead.
+// This file refuses patterns that can never match. The hazard is a rule that denies: with a slip in its pattern it
+// denies nothing, and nobody notices. A pattern that may match later, when a server offers more, is not refused but
+// gets the warning no-match, see unmatched.
 
-// watchPatterns notes where a tenant's patterns stand, and which of them may match nothing without a warning.
+// watchPatterns notes where each pattern of a tenant stands, so that a later warning can name its place, and marks the
+// rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	note := func(place gateway.PatternPlace, at *node) {
 		place.Tenant = t.ID
@@ -35,8 +37,9 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	}
 }
 
-// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the acknowledgement is needed depends
-// on what the servers offer, so what it is about is noted for Needless.
+// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the acknowledgement is needed
+// depends on what the servers offer, which nobody knows yet. So it is kept for Needless, with the rule that it is
+// about.
 func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
@@ -47,7 +50,8 @@ func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*
 	return len(found) > 0
 }
 
-// prefixTenants tells each tenant what the names of its servers' items begin with.
+// prefixTenants gives each tenant the prefixes of its servers, where a prefix differs from the server's name: exposed
+// names begin with the prefix.
 func (r *reader) prefixTenants(cfg *Config) {
 	for i := range cfg.Tenants {
 		prefixes := make(map[string]string)
@@ -60,7 +64,8 @@ func (r *reader) prefixTenants(cfg *Config) {
 	}
 }
 
-// checkSubject reports a subject of an issuer that the config does not have. An issuer or a subject may hold a #.
+// checkSubject reports a subject of an issuer that the config does not have. The issuers are compared as beginnings of
+// the text, because an issuer or a subject may itself hold the # that stands between them.
 func (r *reader) checkSubject(at *node) {
 	known := r.index.issuers
 	if len(known) == 0 || issuerOf(at.text, known) != "" {
@@ -70,7 +75,8 @@ func (r *reader) checkSubject(at *node) {
 	r.faultHint(at, nearest(issuer, known), "%q matches nobody: there is no issuer %q", at.raw, issuer)
 }
 
-// issuerNames returns the issuers of the file, wherever they stand in it.
+// issuerNames returns the names of all issuers in the tree of nodes, also of those that were not read without a
+// problem: a subject of theirs is no second problem.
 func (r *reader) issuerNames() []string {
 	var names []string
 	if list := r.root.member("issuers"); list != nil {
@@ -83,7 +89,7 @@ func (r *reader) issuerNames() []string {
 	return names
 }
 
-// issuerOf returns the one of the known issuers that a subject is of, "" for none.
+// issuerOf returns the one of the known issuers that a subject belongs to, "" for none.
 func issuerOf(subject string, known []string) string {
 	for _, issuer := range known {
 		if rest, ok := strings.CutPrefix(subject, issuer+"#"); ok && rest != "" {
@@ -93,7 +99,8 @@ func issuerOf(subject string, known []string) string {
 	return ""
 }
 
-// checkToolPattern reports a pattern of tools that no name of a tool can ever fit.
+// checkToolPattern reports a pattern of tools that no tool's name can ever fit. For a pattern without a star, the names
+// of built-in tools are known and compared; what other servers offer shows only when they run.
 func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern string) {
 	before := len(r.problems)
 	r.checkPatternServer(t, at, pattern)
@@ -118,14 +125,14 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 	}
 }
 
-// reachesUnknown tells whether the tenant names a server that is not there. That is reported by itself, and until it is
-// mended nothing is certain of the patterns that mean it.
+// reachesUnknown tells whether the tenant names a server that the config does not have. That is a problem of its own,
+// and until it is corrected nothing can be said about patterns that mean the server.
 func (r *reader) reachesUnknown(t *gateway.TenantConfig) bool {
 	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.server[name] == nil })
 }
 
-// checkPatternServer reports a pattern of tools or prompts that fits the names of no server: those begin with its
-// prefix.
+// checkPatternServer reports a pattern of tools or prompts that fits the names of no server of the tenant. Exposed
+// names begin with the prefix of their server, so a pattern must too, or begin with a star.
 func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern string) {
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) {
 		return
@@ -173,8 +180,8 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkResourceServer reports a pattern of resources whose server the tenant does not reach. Such patterns are the
-// server's name, a colon and the URI as the server has it.
+// checkResourceServer reports a pattern of resources whose server the tenant does not reach. The part of such a pattern
+// after resource: is the name of the server, a colon, and the URI as the server itself has it.
 func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
 		return

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Problem is one thing that is wrong with a file, with its place. Its text never holds a secret: values that came out of
-// the environment or of a secret field are not quoted.
+// Problem is one thing that is wrong with a file, with its place. A Problem without a text also serves as a mere place.
+// The text never holds a secret, since it is logged: values that came from the environment or from a field for secrets
+// are not quoted. Validate prints problems with these JSON names.
 type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`   // from 1
@@ -40,7 +41,8 @@ func (e RefusedError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns the problems by file and place, each once.
+// sorted orders the problems by file and place, in the slice that it is given, and drops repeated ones. Two checks may
+// find the same fault.
 func sorted(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

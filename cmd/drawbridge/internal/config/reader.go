@@ -6,37 +6,46 @@ import (
 	"slices"
 )
 
-// maxProblems bounds what is said about one file.
+// maxProblems bounds how many problems of one config are reported, so that a file that is no config at all does not
+// fill the log.
 const maxProblems = 100
 
-// reader turns nodes into values and collects every problem on the way.
+// reader turns the nodes of one config into values and collects every problem on the way. A function that reads a value
+// reports what is wrong with it and returns the zero value; its caller goes on, so that later problems are found in the
+// same run. The results count only if problems is empty at the end. A reader is for one load and one goroutine.
 type reader struct {
-	file     string // as the operator wrote it
+	// The file that is read at the moment, by the name that the operator wrote: that of the config, or that of an
+	// included file while include reads it.
+	file     string
 	env      Environment
 	problems []Problem
 	sources  Sources
-	bytes    int      // of YAML that was read
-	included int      // files
-	root     *node    // of the file
-	later    []func() // checks that need the whole config
-	index    index    // for those
+	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
+	included int      // how many files were included
+	root     *node    // the whole config, included files joined to it; nil until the config file is parsed
+	later    []func() // checks that need the whole config; finish runs them
+	index    index    // for those checks; finish fills it
 	warnings []Warning
 
-	acknowledged []*node        // codes, wherever they stand
-	needed       map[*node]bool // those of them that acknowledge something, or may
+	// The items of all lists acknowledge, and those among them that silence a warning or may do so. What is in the
+	// first and not in the second is useless, and validate says so.
+	acknowledged []*node
+	needed       map[*node]bool
 }
 
-// newReader returns a reader of a config file of which data was read, or which could not be read because of err.
+// newReader returns a reader for the config file at path. Data is the content of that file or, if the file could not be
+// read, err says why: both go into the digest of the sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
 	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: Sources{files: []string{path}, sum: chain(nil, data, err)}}
 }
 
-// fault records a problem at a node.
+// fault records a problem at the place of a node. Nothing is recorded beyond maxProblems.
 func (r *reader) fault(at *node, format string, args ...any) {
 	r.faultHint(at, "", format, args...)
 }
 
-// faultHint records a problem at a node with what was probably meant.
+// faultHint records a problem at the place of a node, with what was probably meant; a hint of "" means that nobody can
+// tell.
 func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	if r.full() {
 		return
@@ -44,8 +53,8 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
-// full tells whether there are as many problems as are ever shown. Then it is no use to look for another one, or for
-// what was meant.
+// full tells whether there are as many problems as are ever shown. Checks that compare a name with all others ask it
+// first: in a large file full of slips they would take long, for problems that nobody sees.
 func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
 // at returns the value of a key at the top of the file, or the whole file when the key is not there.
@@ -56,11 +65,13 @@ func (r *reader) at(name string) *node {
 	return r.root
 }
 
-// fields says what a mapping may hold and who reads it.
+// fields says which keys a mapping may have: for each key, the function that reads its value. Such a function is called
+// once, with the value's node, which may be of any kind.
 type fields map[string]func(*node)
 
-// object reads a mapping by its fields; unknown and repeated keys are problems. It reports whether n is a mapping at
-// all.
+// object reads a mapping whose keys are known in advance. It reports unknown and repeated keys as problems, since a
+// mistyped key would otherwise leave a setting, such as a limit, at its default without a word. It returns whether n is
+// a mapping at all. What names the mapping in messages.
 func (r *reader) object(n *node, what string, known fields) bool {
 	names := slices.Sorted(maps.Keys(known))
 	return r.entries(n, what, func(m member) {
@@ -73,7 +84,8 @@ func (r *reader) object(n *node, what string, known fields) bool {
 	})
 }
 
-// entries calls read for each member of a mapping with free names; repeated names are problems.
+// entries calls read for each member of a mapping whose keys the operator chooses, such as the names of tenants. It
+// reports repeated keys and calls read for the first of them only. It returns whether n is a mapping at all.
 func (r *reader) entries(n *node, what string, read func(member)) bool {
 	if n.kind != mapping {
 		r.fault(n, "%s must be a mapping (key: value)", what)
@@ -102,7 +114,8 @@ func (r *reader) sequence(n *node, what string, read func(*node)) {
 	}
 }
 
-// need reports each name that the mapping lacks.
+// need reports each of the names that the mapping lacks, and returns whether all of them are there. It says nothing,
+// and returns true, for a node that is no mapping: object has reported that.
 func (r *reader) need(n *node, what string, names ...string) bool {
 	complete := true
 	for _, name := range names {
@@ -114,7 +127,8 @@ func (r *reader) need(n *node, what string, names ...string) bool {
 	return complete
 }
 
-// oneOf reports when not exactly one of the names is there, and returns that one.
+// oneOf returns which one of the names the mapping has. If the mapping has none of them or several, that is a problem
+// and the result is "".
 func (r *reader) oneOf(n *node, what string, names ...string) string {
 	found := ""
 	for _, name := range names {
@@ -133,7 +147,8 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 	return found
 }
 
-// index finds by name what a config has: in a large config every pattern asks for that.
+// index finds tenants, issuers and servers by name. Every pattern and every name in a tenant is looked up, so that a
+// search through lists would take time that grows with the square of a large config.
 type index struct {
 	tenants, issuers, servers []string // their names, in the order of the file
 	tenant                    map[string]bool

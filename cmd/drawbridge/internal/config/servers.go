@@ -9,9 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Server is one server of the config. Exactly one of Builtin, Command, URL and API.Document says what it is: built-in
-// tools, a program, an MCP server at an address, or the document of an HTTP API. The keys of the file have the fields'
-// names unless a comment says otherwise. It is plain data, so that a reload can compare it with what runs.
+// Server is one server of the config. Exactly one of Builtin, Command, URL and API.Document is set, and says what the
+// server is: built-in tools, a program, an MCP server at an address, or the document of an HTTP API. The keys of the
+// file have the names of the fields unless a comment says otherwise. A Server is plain data, without functions or
+// connections, so that a reload can compare it with the one that runs.
 type Server struct {
 	Name   string // the key of the server
 	Prefix string // before the names of what it offers; the name unless the file says otherwise, "": the names are unchanged
@@ -50,6 +51,8 @@ const (
 	defaultStartTimeout = time.Minute      // long enough for npx and the like to fetch the program first
 )
 
+// servers reads the mapping of servers into cfg.Servers, in the order of the files. A server with problems is added
+// too, so that tenants which name it get no problem of their own.
 func (r *reader) servers(cfg *Config, n *node) {
 	r.entries(n, "servers", func(m member) {
 		s := Server{Name: m.name, Prefix: m.name, Grace: defaultGrace, StartTimeout: defaultStartTimeout}
@@ -62,7 +65,7 @@ func (r *reader) servers(cfg *Config, n *node) {
 	})
 }
 
-// validServerName makes a server's name of any text, "" when nothing of it can stay.
+// validServerName makes a valid server's name of any text, "" when no character of the text can stay.
 func validServerName(text string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < 0x80 && registry.ValidServerName(string(c)) {
@@ -74,6 +77,8 @@ func validServerName(text string) string {
 	return strings.TrimRight(name[:min(16, len(name))], "-")
 }
 
+// server reads one server. First comes which kind of server it is; then every key that belongs to another kind is a
+// problem, because it would have no effect; then the checks of the kind.
 func (r *reader) server(s *Server, n *node) {
 	if !r.object(n, "a server", r.apiFields(s, r.serverFields(s))) {
 		return
@@ -128,6 +133,8 @@ func (r *reader) server(s *Server, n *node) {
 	r.checkType(s, n, kind)
 }
 
+// serverFields returns the keys of a server, each with the function that reads it into s; apiFields has those of an
+// HTTP API.
 func (r *reader) serverFields(s *Server) fields {
 	return fields{
 		"builtin":           func(n *node) { s.Builtin = r.nonEmptyBuiltin(n) },
@@ -158,6 +165,7 @@ func (r *reader) serverFields(s *Server) fields {
 	}
 }
 
+// checkType reports a type that contradicts what the server is, and takes the transport of one at an address from it.
 func (r *reader) checkType(s *Server, n *node, kind string) {
 	at := n.member("type")
 	if at == nil {
@@ -175,7 +183,8 @@ func (r *reader) checkType(s *Server, n *node, kind string) {
 	}
 }
 
-// revision returns the protocol revision that a server is spoken to in, "" where that is to be found out.
+// revision returns the protocol revision in which the gateway speaks to a server, "" for auto: the gateway then finds
+// out.
 func (r *reader) revision(n *node) string {
 	const found = "auto"
 	named := r.choice(n, append([]string{found}, mcp.Revisions()...)...)
@@ -185,7 +194,8 @@ func (r *reader) revision(n *node) string {
 	return named
 }
 
-// prefix returns what the exposed names of a server begin with. It may be empty: then they are exposed unchanged.
+// prefix returns what the exposed names of a server's items begin with. It may be "", unlike most texts: then the names
+// are exposed unchanged.
 func (r *reader) prefix(n *node) string {
 	if n.kind == scalar && n.broken == "" && (n.text == "" || registry.ValidServerName(n.text)) {
 		return n.text
@@ -194,7 +204,7 @@ func (r *reader) prefix(n *node) string {
 	return ""
 }
 
-// toolPatterns reads patterns of a server's own tool names.
+// toolPatterns reads patterns of the names that a server itself gives to its tools, without the prefix.
 func (r *reader) toolPatterns(n *node) []string {
 	var out []string
 	r.eachText(n, "idempotent", func(at *node, pattern string) {
@@ -210,6 +220,7 @@ func (r *reader) toolPatterns(n *node) []string {
 	return out
 }
 
+// directory returns the path of a directory that must exist. A relative one begins at the directory of the file.
 func (r *reader) directory(n *node) string {
 	path := r.path(n)
 	if path == "" {
@@ -221,7 +232,7 @@ func (r *reader) directory(n *node) string {
 	return path
 }
 
-// arguments returns a list of texts, which may be empty and may repeat.
+// arguments returns the arguments of a program. Unlike other lists of texts, they may be empty and may repeat.
 func (r *reader) arguments(n *node) []string {
 	var out []string
 	r.sequence(n, "args", func(item *node) {
@@ -233,5 +244,6 @@ func (r *reader) arguments(n *node) []string {
 	return out
 }
 
-// IsElsewhere tells whether what the server offers is known only when it is connected to: it is a program or an address.
+// IsElsewhere tells whether the server is a program or an address. What such a server offers shows only when it is
+// connected to, whereas built-in tools and HTTP APIs are known from the config.
 func (s Server) IsElsewhere() bool { return s.Command != "" || s.URL != "" }

@@ -2,9 +2,10 @@ package config
 
 import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 
-// LoadSigners reads what a token can be signed with: the issuers with their keys, the ids of tenants and the address of
-// the gateway. Whatever else the config says is neither checked nor returned, so that a token can be had while it is not
-// finished, and where the variables with the secrets of servers are not set. The errors are those of Load.
+// LoadSigners reads only what is needed to sign a token: the issuers with their keys, the ids of tenants and the
+// address of the gateway. It neither checks nor returns the rest of the config, so that a token can be had while the
+// config is not finished, and on a machine where the variables with the servers' secrets are not set. The errors are
+// those of Load.
 func LoadSigners(path string, env Environment) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -21,6 +22,7 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 	return cfg, nil
 }
 
+// signers is to LoadSigners what reader.config is to Load. It ignores the keys that it does not know.
 func (r *reader) signers(cfg *Config, root *node) {
 	known := fields{
 		"listen":     func(n *node) { cfg.Listen = r.address(n) },

@@ -12,16 +12,17 @@ import (
 	"strings"
 )
 
-// Sources are the files that a config was read from, or would have been if it had not been refused. A Watch is made from
-// them. The zero value has no files.
+// Sources are the files that a config was read from, or would have been if it had not been refused. A Watch is made
+// from them. The zero value has no files.
 type Sources struct {
-	files    []string // the config file, then those that it includes and names
-	sum      []byte   // digest of their content, in that order
-	patterns []string // of files to include
-	names    []string // that these matched
+	files    []string // the config file first, then the files that it includes and names
+	sum      []byte   // digest of their contents, in that order, see chain
+	patterns []string // of the files to include
+	names    []string // the files that these patterns matched
 }
 
-// path returns a file name, which is relative to the directory of the file that it stands in.
+// path returns the name of a file. A relative name begins at the directory of the file in which it stands, so that an
+// included file can be moved together with the keys beside it. "" after a problem.
 func (r *reader) path(n *node) string {
 	name := r.text(n)
 	if name == "" || filepath.IsAbs(name) {
@@ -30,7 +31,7 @@ func (r *reader) path(n *node) string {
 	return filepath.Join(filepath.Dir(n.file), name)
 }
 
-// read returns the content of a small file that the config names, nil after a problem.
+// read returns the content of a small file that the config names, such as a key; nil after a problem.
 func (r *reader) read(n *node) []byte {
 	path := r.path(n)
 	if path == "" {
@@ -44,7 +45,8 @@ func (r *reader) read(n *node) []byte {
 	return data
 }
 
-// source reads a file and notes it as one that the config was read from.
+// source reads a file and adds it to the sources, even if it cannot be read: when it appears, the config must be read
+// again.
 func (r *reader) source(path string) ([]byte, error) {
 	data, err := readFile(path)
 	r.sources.files = append(r.sources.files, path)
@@ -52,7 +54,8 @@ func (r *reader) source(path string) ([]byte, error) {
 	return data, err
 }
 
-// readFile reads a regular file of at most 16 MiB and a byte, so that a larger one can be told from one that just fits.
+// readFile reads a regular file, but no more than maxFileBytes and one byte. With that byte the caller can tell a file
+// that is too large from one that just fits.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
@@ -61,7 +64,7 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer, perhaps for ever
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path) //nolint:gosec // the operator names the file
@@ -72,8 +75,9 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 }
 
-// matching returns the files that a pattern names, in order. A * matches no name that begins with a dot, of a file or a
-// directory: editors leave such files beside those that they write, and a volume has a directory ..data of what it shows.
+// matching returns the files that a pattern names, sorted. A star matches no file or directory whose name begins with a
+// dot. Editors leave such files beside those that they write, and a volume of Kubernetes holds its files a second time
+// in a directory ..data.
 func matching(pattern string) ([]string, error) {
 	pattern = filepath.Clean(pattern) // so that its parts are those of what it matches
 	files, err := filepath.Glob(pattern)
@@ -83,7 +87,7 @@ func matching(pattern string) ([]string, error) {
 	return files, err
 }
 
-// hidden tells whether a part of a file's name begins with a dot and that of the pattern does not.
+// hidden tells whether some part of a file's path begins with a dot although that part of the pattern does not.
 func hidden(pattern []string, file string) bool {
 	for i, name := range strings.Split(file, string(filepath.Separator)) {
 		if strings.HasPrefix(name, ".") && i < len(pattern) && !strings.HasPrefix(pattern[i], ".") {
@@ -93,7 +97,8 @@ func hidden(pattern []string, file string) bool {
 	return false
 }
 
-// chain adds a file's content, or why there is none, to a digest of the files before it.
+// chain adds the content of one more file to the digest of the files before it. If the file could not be read, the text
+// of the error takes the place of the content, so that a file that comes or goes changes the digest too.
 func chain(sum, data []byte, err error) []byte {
 	if err != nil {
 		data = []byte(err.Error())

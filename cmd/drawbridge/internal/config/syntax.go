@@ -7,11 +7,13 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// This file looks at the tokens of a file before they are parsed. It refuses what the format does not use and what nests
-// too deep, and it words the commonest slips, for which the library has words of its own.
+// This file checks the tokens of a file before the parser of the library sees them, for three reasons. Constructs of
+// YAML that a config does not use, such as anchors and tags, are refused. The nesting is bounded before the parser
+// calls itself for each level. And the commonest slips get plain words, because the messages of the library speak of
+// its own parts.
 
-// checkTokens refuses anchors, aliases, tags, directives and complex keys, and brackets, commas, colons and dashes that
-// do not fit together.
+// checkTokens refuses anchors, aliases, tags, directives and complex keys, nesting of more than maxConfigDepth levels,
+// and brackets, commas, colons and dashes that do not fit together. It returns whether the tokens may be parsed.
 func (r *reader) checkTokens(tokens token.Tokens) bool {
 	before := len(r.problems)
 	var nest nesting
@@ -44,7 +46,7 @@ func notClosed(bracket *token.Token) string {
 	return fmt.Sprintf("this %s is not closed", bracket.Value)
 }
 
-// unused says of a kind of token that the format has no use for it, "" of all others.
+// unused returns why a config has no use for tokens of that kind, and "" for the kinds that it uses.
 func unused(kind token.Type) string {
 	switch kind {
 	case token.AnchorType, token.AliasType, token.MergeKeyType:
@@ -58,15 +60,19 @@ func unused(kind token.Type) string {
 	}
 }
 
-// nesting is where a token stands: in which levels of indentation, and in which brackets.
+// nesting is where the walk over the tokens stands: in which levels of indentation and in which open brackets. The zero
+// value stands at the beginning of a file.
 type nesting struct {
 	levels []int          // columns in which keys and dashes began, each further right than the one before
-	open   []*token.Token // brackets
+	open   []*token.Token // brackets that are open, the outermost first
 
-	forgotten *token.Token // of open: a key came that stands no further right than what the bracket belongs to
+	// The bracket of open that was probably never closed; nil: none. The sign of it is a key inside brackets that
+	// stands no further right than the key that the bracket belongs to. Whatever does not fit afterwards is reported at
+	// this bracket, where the cause is, and not at the line where it shows.
+	forgotten *token.Token
 }
 
-// step goes on to the token at i. It returns what is wrong with that, "" when nothing is.
+// step takes in the token at i. It returns what is wrong at that token, "" when nothing is.
 func (n *nesting) step(tokens token.Tokens, i int) string {
 	t, before := tokens[i], token.UnknownType
 	if i > 0 {
@@ -108,7 +114,8 @@ func (n *nesting) step(tokens token.Tokens, i int) string {
 	return ""
 }
 
-// close takes the innermost bracket away, which t must fit.
+// close takes the innermost open bracket away, which must be of the same kind as the closing bracket t. It returns what
+// is wrong, "" when nothing is.
 func (n *nesting) close(t *token.Token, before token.Type) string {
 	if len(n.open) == 0 {
 		return fmt.Sprintf("this %s closes nothing", t.Value)
@@ -127,7 +134,7 @@ func (n *nesting) close(t *token.Token, before token.Type) string {
 	return ""
 }
 
-// scalar looks at a text: a key when a colon follows.
+// scalar checks a text, which is a key when a colon follows it. It returns what is wrong, "" when nothing is.
 func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 	t, key := tokens[i], isKey(tokens, i)
 	if key && len(n.open) > 0 && len(n.levels) > 0 && n.forgotten == nil && t.Position.Column <= n.levels[len(n.levels)-1] {
@@ -154,14 +161,14 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 	return ""
 }
 
-// losesTab tells whether the library leaves a tab out of a text without quotes, which would make another text of it: of
-// "deny<tab>_all" the name deny_all.
+// losesTab tells whether the library drops a tab from a text without quotes. The text would silently become another:
+// "deny<tab>_all" would be read as the name deny_all.
 func losesTab(t *token.Token) bool {
 	quoted := t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
 	return !quoted && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t")
 }
 
-// indent begins a level of indentation at t, or goes back to one.
+// indent enters the level of indentation at whose column t stands, and leaves all levels that are not further left.
 func (n *nesting) indent(t *token.Token) {
 	for len(n.levels) > 0 && n.levels[len(n.levels)-1] >= t.Position.Column {
 		n.levels = n.levels[:len(n.levels)-1]
@@ -191,7 +198,7 @@ func isKey(tokens token.Tokens, i int) bool {
 	return i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
 }
 
-// isEntry tells whether the token at i is the dash of an item.
+// isEntry tells whether the token at i is the dash that begins an item of a list.
 func isEntry(tokens token.Tokens, i int) bool { return tokens[i].Type == token.SequenceEntryType }
 
 // invalidWords says what is wrong with a token that the scanner cannot read.
@@ -202,7 +209,7 @@ func invalidWords(t *token.Token) string {
 	return plainWords(t.Error)
 }
 
-// syntaxWords says what is wrong at a token that does not fit where it stands.
+// syntaxWords returns our words for an error message of the parser at the token t.
 func syntaxWords(t *token.Token, text string) string {
 	if mark := t.Value[:min(1, len(t.Value))]; mark == "}" || mark == "]" {
 		return fmt.Sprintf("this %s closes nothing", mark)
@@ -210,11 +217,12 @@ func syntaxWords(t *token.Token, text string) string {
 	return plainWords(text)
 }
 
-// misplaced is said of what begins no member and no item where it stands.
+// misplaced is the message about a token that begins neither a member nor an item at the place where it stands.
 const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
 
-// plainWords says in our words what the library says in its own, which speak of its parts. It has no other sign of what
-// is wrong than its texts; one that is not known here becomes a general word.
+// plainWords returns our words for a message of the library. It searches the text of the message, which is all that the
+// library gives away about the cause. When a new version of the library words a message differently, the result is the
+// general message at the end, and no problem is lost.
 func plainWords(text string) string {
 	for _, known := range []struct{ theirs, ours string }{
 		{"could not find end character of", "this quote is not closed"},

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
+// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files.
 func (r *reader) tenants(cfg *Config, n *node) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
@@ -27,13 +28,15 @@ func (r *reader) tenants(cfg *Config, n *node) {
 	})
 }
 
-// compileTenant lets the gateway check what the checks here know nothing of.
+// compileTenant lets package gateway check a tenant as it would when it takes the tenant into use. What this package
+// has no rule for is then reported with a place. It runs only for a tenant without problems.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
 	for _, e := range split(gateway.CheckTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
 	}
 }
 
+// tenant reads one tenant into t.
 func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 	r.object(n, "a tenant", fields{
 		"servers": func(n *node) {
@@ -54,12 +57,14 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 	r.need(n, "the tenant", "servers")
 }
 
+// checkServerName reports a server in a tenant's list that the config does not have.
 func (r *reader) checkServerName(at *node) {
 	if r.index.server[at.text] == nil && !r.full() {
 		r.faultHint(at, nearest(at.raw, r.index.servers), "there is no server %q", at.raw)
 	}
 }
 
+// rule reads one rule of the tenant t: to whom it applies, and what it allows or denies.
 func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	var rule gateway.Rule
 	ok := r.object(n, "a rule", fields{
@@ -80,7 +85,8 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	return rule
 }
 
-// nonEmpty reads a list that must not be empty: where an absent one means everyone, a slip would open the rule to all.
+// nonEmpty reads a list that must not be empty. A list that is left out means everyone of the tenant. If an empty list
+// meant the same, whoever removes the last name from it would open the rule to all.
 func (r *reader) nonEmpty(n *node, what string) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)
@@ -88,6 +94,8 @@ func (r *reader) nonEmpty(n *node, what string) []string {
 	return r.texts(n, what)
 }
 
+// subjects reads the users that a rule is for, each as issuer#subject: the same subject of another issuer is another
+// user.
 func (r *reader) subjects(n *node) []string {
 	texts := r.nonEmpty(n, "subjects")
 	for _, item := range n.items {
@@ -105,7 +113,8 @@ func (r *reader) subjects(n *node) []string {
 
 var patternShape = regexp.MustCompile(`^[A-Za-z0-9_./*-]+$`)
 
-// patterns reads patterns of exposed names: bare ones mean tools, prompt: and resource: the other kinds.
+// patterns reads patterns of exposed names. A bare pattern means tools; prompt: and resource: before it mean the other
+// kinds. Whether a pattern can match anything is checked later, when all servers are known.
 func (r *reader) patterns(t *gateway.TenantConfig, n *node, what string) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of patterns")
@@ -132,6 +141,8 @@ func (r *reader) patterns(t *gateway.TenantConfig, n *node, what string) []strin
 	return out
 }
 
+// tenantLimits reads the limits of a tenant. Some fields are pointers because zero is a limit of its own, which lets
+// nothing through, and nil leaves the default of package gateway.
 func (r *reader) tenantLimits(t *gateway.TenantConfig, n *node) {
 	l := &t.Limits
 	r.object(n, "limits of a tenant", fields{
@@ -156,7 +167,8 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig, n *node) {
 	})
 }
 
-// limit reads {rate: 10, burst: 20}, or 0, which lets nothing through.
+// limit reads a rate with its burst, as in {rate: 10, burst: 20}, or 0, which lets nothing through. It never returns
+// nil.
 func (r *reader) limit(n *node) *ratelimit.Limit {
 	var l ratelimit.Limit
 	if n.kind == scalar && n.text == "0" {
@@ -171,6 +183,8 @@ func (r *reader) limit(n *node) *ratelimit.Limit {
 	return &l
 }
 
+// output reads what is to be done with the text in answers of servers. A word that is not one of the choices yields the
+// zero mode, but then there is a problem and the policy is never used.
 func (r *reader) output(p *sanitize.Policy, n *node) {
 	modes := map[string]sanitize.Mode{"redact": sanitize.Repair, "remove": sanitize.Repair, "off": sanitize.Off, "block": sanitize.Block}
 	r.object(n, "output", fields{

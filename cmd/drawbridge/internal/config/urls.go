@@ -19,8 +19,9 @@ func validPort(port string) bool {
 // errPort says what is wrong with a port that is not valid.
 var errPort = errors.New("the port is not from 1 to 65535")
 
-// checkReachable reports an address that is never connected to: special ones, and loopback and private ones unless
-// private is set. Where a name leads shows when it is connected to.
+// checkReachable reports an address that the gateway would never connect to: link-local and other special ones, and
+// loopback and private ones unless private is set. A metadata service of a cloud is among them. A URL with a name
+// passes, since where the name leads is checked at each connection.
 func (r *reader) checkReachable(n *node, private bool) {
 	address, ok := addressOf(n.text)
 	switch {
@@ -32,7 +33,8 @@ func (r *reader) checkReachable(n *node, private bool) {
 	}
 }
 
-// addressOf returns the IP address in a URL; ok is false when it has a name there, but for localhost.
+// addressOf returns the IP address in a URL. If the URL has a name, ok is false, except for localhost and names below
+// it, which stand for loopback.
 func addressOf(text string) (address netip.Addr, ok bool) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -46,7 +48,8 @@ func addressOf(text string) (address netip.Addr, ok bool) {
 	return address, err == nil
 }
 
-// checkServerURL reports what is no address of a server. It never quotes the address, which may hold a secret.
+// checkServerURL reports a text that is no address of a server. Its messages never quote the address, because the query
+// of a URL may hold a secret.
 func (r *reader) checkServerURL(n *node) {
 	if n.kind != scalar || n.text == "" {
 		return

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// text returns a scalar that is not empty, "" after a problem.
+// text returns the text of a scalar. Anything else, and an empty text, is a problem, and the result is "". A scalar
+// with a broken variable yields "" without another problem, since faultBroken reports it.
 func (r *reader) text(n *node) string {
 	switch {
 	case n.kind != scalar:
@@ -27,7 +28,9 @@ func (r *reader) text(n *node) string {
 	return ""
 }
 
-// parsed reports a scalar that does not parse, quoting it as it is written.
+// parsed returns what parse makes of the text of a scalar. If parse fails, that is a problem, and the result is zero.
+// The message quotes what the file has and not the error of parse, which might repeat the value of a variable. Want
+// says what is expected, as in "a size over zero".
 func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
 	var zero T
 	if n.broken != "" {
@@ -93,6 +96,8 @@ func (r *reader) size(n *node) int64 {
 	return parsed(r, n, "a size over zero, like 4096, 512KiB, 4MiB or 1GiB", parseSize)
 }
 
+// parseSize returns the bytes that a size such as 4096 or 512KiB stands for. The bound of 2 TiB keeps the product of
+// number and unit from overflowing.
 func parseSize(s string) (int64, error) {
 	unit := int64(1)
 	for suffix, bytes := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
@@ -108,7 +113,7 @@ func parseSize(s string) (int64, error) {
 	return v * unit, err
 }
 
-// choice returns one of the words.
+// choice returns the text of a scalar that must be one of the words, "" after a problem.
 func (r *reader) choice(n *node, words ...string) string {
 	word := r.text(n)
 	if word == "" || slices.Contains(words, word) {
@@ -118,14 +123,15 @@ func (r *reader) choice(n *node, words ...string) string {
 	return ""
 }
 
-// texts returns a list of texts, each once.
+// texts returns the texts of a list. A text that is repeated is a problem and is returned once.
 func (r *reader) texts(n *node, what string) []string {
 	var out []string
 	r.eachText(n, what, func(_ *node, text string) { out = append(out, text) })
 	return out
 }
 
-// eachText calls read for each text of a list and reports repeated ones.
+// eachText calls read for each text of a list with its node. A text that stands twice in the list is a problem, because
+// it is likely a slip for another one; read is not called for it again.
 func (r *reader) eachText(n *node, what string, read func(at *node, text string)) {
 	seen := make(map[string]bool)
 	r.sequence(n, what, func(item *node) {

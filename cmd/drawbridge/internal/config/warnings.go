@@ -16,7 +16,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// The codes of warnings. Configs acknowledge them and scripts read them, so they never change.
+// The codes of warnings. They never change, because configs acknowledge them and scripts that read the output of
+// validate -json compare them.
 const (
 	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
@@ -49,14 +50,15 @@ func (w Warning) String() string {
 	return marked.String() + " [" + w.Code + "]"
 }
 
-// sortWarnings puts warnings into the order of the file.
+// sortWarnings sorts warnings by file and place.
 func sortWarnings(all []Warning) {
 	slices.SortStableFunc(all, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 
-// warn records a warning at a node, unless the config or one of the mappings that it stands in acknowledges it.
+// warn records a warning at a node unless it is acknowledged, either by the config as a whole or by one of the mappings
+// in within, which are those that the node stands in.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
 	meant := acknowledgements(code, append(within, r.root)...)
 	for _, item := range meant {
@@ -67,8 +69,9 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 	}
 }
 
-// AllWarnings returns the warnings of the config in the order of its files, together with those of patterns that match
-// nothing in the catalogue. The catalogue holds what the config's servers offer, as far as that is known.
+// AllWarnings returns the warnings of the config, sorted by place, together with one for each pattern that matches
+// nothing in the catalogue. The caller has filled the catalogue with what the config's servers offer, as far as that is
+// known.
 func (c *Config) AllWarnings(catalogue *registry.Registry) []Warning {
 	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
 	sortWarnings(all)
@@ -90,7 +93,8 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	return out
 }
 
-// warnAll looks at a config without problems for what works and may not be what was meant, and collects the warnings.
+// warnAll looks for settings that work and may not be meant, and puts the warnings into cfg. It runs only for a config
+// without problems, so that the nodes of tenants and servers are there and in the same order as in cfg.
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
@@ -121,7 +125,8 @@ func (r *reader) warnAll(cfg *Config) {
 	cfg.Warnings = r.warnings
 }
 
-// warnOperator warns of an operator's page that everybody may reach: whoever reads it learns which servers there are.
+// warnOperator warns of an operator's page on all addresses of the machine: it asks for no login, and shows which
+// servers there are.
 func (r *reader) warnOperator(cfg *Config) {
 	host, _, err := net.SplitHostPort(cfg.Operator)
 	address, _ := netip.ParseAddr(host)
@@ -131,8 +136,8 @@ func (r *reader) warnOperator(cfg *Config) {
 	}
 }
 
-// warnAudit warns of an audit file that cannot be written here. The file that is taken by default lies beside the
-// config, so its directory is there.
+// warnAudit warns of an audit file whose directory does not exist here. It is no problem, because a config is often
+// checked on another machine. A file that is taken by default lies beside the config, so its directory exists.
 func (r *reader) warnAudit(cfg *Config) {
 	file := r.root.child("audit").member("file")
 	if file == nil || cfg.Audit.File == "-" {
@@ -143,7 +148,8 @@ func (r *reader) warnAudit(cfg *Config) {
 	}
 }
 
-// warnTenant looks at a tenant with the issuers that serve it.
+// warnTenant warns of a tenant that no issuer serves, and of subjects in its rules whose issuer does not serve it.
+// Serving are the issuers whose tokens may be for the tenant.
 func (r *reader) warnTenant(serving []string, m member) {
 	if len(serving) == 0 {
 		r.warn(codeUnserved, m.key, []*node{m.value}, "no issuer serves the tenant %q, so nobody can be of it", m.name)
@@ -166,7 +172,8 @@ func (r *reader) warnTenant(serving []string, m member) {
 	}
 }
 
-// warnServer looks at a server; reached tells whether a tenant reaches it.
+// warnServer warns of a server that no tenant reaches, of a command that is no program here, and of credentials over
+// plain HTTP. The argument reached tells whether a tenant reaches the server.
 func (r *reader) warnServer(s *Server, reached bool, m member) {
 	within := []*node{m.value}
 	if !reached {
@@ -183,7 +190,8 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 }
 
 // exposesCredentials tells whether requests to the address carry credentials over the internet unencrypted. A name
-// stands for a public address unless the server may have a private one: to others it would not be connected.
+// counts as a public address unless the server has private_addresses: without that key, the gateway connects to public
+// addresses only.
 func (s Server) exposesCredentials(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" {

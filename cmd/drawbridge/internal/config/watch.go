@@ -6,32 +6,43 @@ import (
 	"slices"
 )
 
-// Watch notices that the files of a config change: the config itself and the files that it includes and names. It does
-// not matter whether a file is written in place or replaced, by itself or through a symbolic link, and files that come
+// Watch notices that the files of a config change: the config file itself, and the files that it includes and names. It
+// does not matter whether a file is written in place or replaced, by itself or through a symbolic link. Files that come
 // to match a pattern of include, or cease to, are noticed too.
 //
-// A Watch starts nothing. Its user asks at intervals whether the files have Settled and then whether they Changed, loads
-// the config again, and lets the Watch Follow what was read. It is not safe for concurrent use.
+// A Watch starts no goroutine. Its user calls it at intervals, and loads the config again when it says so:
+//
+//	at each interval --> Settled? --no, untouched or still being written--> wait
+//	                        | yes: touched before the last look, and not since
+//	                        v
+//	                     Changed? --no, same contents--> wait
+//	                        | yes
+//	                        v
+//	                     load the config --> Follow the sources that were read
+//
+// Settled runs at every interval and only asks the file system which files there are and when they changed. Changed
+// reads the files and runs only after Settled. A Watch is not safe for concurrent use.
 type Watch struct {
-	read    Sources       // as they were when the config was loaded
-	seen    []os.FileInfo // as they were at the last look; nil for a file that is not there
+	read    Sources       // what was read when the config was loaded, with its digest
+	seen    []os.FileInfo // of each file at the last look; nil for a file that did not exist
 	matched []string      // what the patterns of include matched at the last look
-	moved   bool          // something differed at the last look, so that files may be half written
+	moved   bool          // the last look differed from the one before it, so that files may be half written
 }
 
-// NewWatch returns a watch over the files that were read. Its first look finds all of them touched, as after Follow.
+// NewWatch returns a Watch over the files that were read, as after Follow.
 func NewWatch(read Sources) *Watch {
 	w := &Watch{}
 	w.Follow(read)
 	return w
 }
 
-// Follow watches the files that were read from now on. The next look finds all of them touched, because they may have
-// changed since they were read.
+// Follow makes the Watch watch the files that were just read. The next look finds all of them touched, because a file
+// may have changed after it was read and before the first look at it. At worst the files are read once in vain.
 func (w *Watch) Follow(read Sources) {
 	w.read, w.seen, w.matched = read, nil, nil
 }
 
+// look returns what the file system says about each file now.
 func (w *Watch) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(w.read.files))
 	for i, file := range w.read.files {
@@ -40,8 +51,9 @@ func (w *Watch) look() []os.FileInfo {
 	return seen
 }
 
-// Settled looks at the files and tells whether some were touched before the last look and none since. One change by an
-// editor or of a mounted volume is several changes of files, and a config should not be read between them.
+// Settled looks at the files and tells whether some were touched before the last look and none since. One change made
+// by an editor or of a mounted volume is several changes of files, and a config that is read between them would mix old
+// and new.
 func (w *Watch) Settled() bool {
 	seen, matched := w.look(), w.match()
 	before := w.moved
@@ -50,6 +62,7 @@ func (w *Watch) Settled() bool {
 	return before && !w.moved
 }
 
+// sameFile tells whether two looks found the same file unchanged, as far as that shows without reading it.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -57,7 +70,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// match returns the files that are to be included.
+// match returns the files that the patterns of include match now.
 func (w *Watch) match() []string {
 	var names []string
 	for _, pattern := range w.read.patterns {
@@ -67,8 +80,8 @@ func (w *Watch) match() []string {
 	return names
 }
 
-// Changed reads the files and tells whether the content of one differs from what was read last, or whether other files
-// are to be included. It tells so once for each change.
+// Changed reads the files and tells whether a content differs from what was read last, or whether the patterns of
+// include match other files than before. It says so only once for each change, so its user must load the config then.
 func (w *Watch) Changed() bool {
 	sum, names := w.digest(), w.match()
 	differs := !bytes.Equal(sum, w.read.sum) || !slices.Equal(names, w.read.names)
@@ -76,6 +89,7 @@ func (w *Watch) Changed() bool {
 	return differs
 }
 
+// digest returns the digest of what the files hold now, made in the same way as that of Sources.
 func (w *Watch) digest() []byte {
 	var sum []byte
 	for _, file := range w.read.files {

@@ -12,24 +12,32 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// This file is the only door to the YAML library. Only its parser is used, never its decoder: that stops at the first
-// fault, quotes the lines around it (which may hold secrets) and expands anchors without a bound.
+// This file alone uses the YAML library's parser, which is dangerous in two ways.
+//
+// Only the parser of the library is used, never its decoder. The decoder stops at the first problem, quotes the lines
+// around it (which may hold secrets), and expands anchors without a bound, so that a small file could fill the memory.
 //
 // The parser calls itself for each level of nesting and also for each further key of a block mapping, whose members it
-// copies each time, and a value that is left out moves all tokens behind it. A large file would take it hours, or
-// overflow the stack, which ends the process. So the nesting is bounded on the tokens before it runs, and what is large
-// is given to it in pieces: member by member and item by item.
+// copies each time. For a value that is left out it moves all tokens behind it. With a large file it would run for
+// hours, or overflow the stack, which ends the process. So checkTokens bounds the nesting before the parser runs, and
+// block gives a large file to the parser in pieces, member by member and item by item:
+//
+//	bytes --scan--> tokens --checkTokens--> sound tokens --block--> pieces of tokens
+//	                                                                      |
+//	                            nodes <--convert-- syntax tree <--parser--+
 
 const (
 	maxConfigBytes = 16 << 20 // of the config and the files it includes, together
 	maxFileBytes   = 16 << 20 // of a file that the config names
 	maxConfigDepth = 32
-	maxTabLine     = 64 << 10 // bytes of a line with a tab: the scanner looks at the rest of the line for each tab
-	pieceTokens    = 500      // above which what the parser gets is divided
+	// maxTabLine is how many bytes a line with a tab may have. The scanner looks through the rest of the line at each
+	// tab, so that its time grows with the square of the line.
+	maxTabLine  = 64 << 10
+	pieceTokens = 500 // block divides a value of more tokens than this
 )
 
-// parseYAML reads the one document of a file into nodes. It returns nil when the text is no such document; the reader
-// holds why.
+// parseYAML reads the one document of the file that the reader is at into nodes. It returns nil when the text is no
+// such document; then at least one problem says why.
 func (r *reader) parseYAML(data []byte) *node {
 	start := &node{file: r.file, line: 1, col: 1}
 	r.bytes += len(data)
@@ -68,7 +76,8 @@ func (r *reader) parseYAML(data []byte) *node {
 	return r.block(tokens, pieceTokens)
 }
 
-// tabbedLine returns the number of the first line that is too long to hold a tab and does, 0 when there is none.
+// tabbedLine returns the number of the first line that has a tab and more than maxTabLine bytes, counted from 1, or 0
+// when there is none.
 func tabbedLine(text string) int {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -80,7 +89,8 @@ func tabbedLine(text string) int {
 	return 0
 }
 
-// scan returns the tokens of a text without its comments, to the first that is invalid.
+// scan returns the tokens of a text without its comments. It ends at the first token that the scanner cannot read,
+// which is then the last one and of InvalidType; only a panic of the library is an error.
 func scan(text string) (tokens token.Tokens, err error) {
 	defer contain(&err)
 	var s scanner.Scanner
@@ -95,17 +105,19 @@ func scan(text string) (tokens token.Tokens, err error) {
 	return tokens, nil
 }
 
-// errUnreadable is said of what the library does not explain.
+// errUnreadable stands in for errors of the library that have no plain words of ours, and for its panics.
 var errUnreadable = errors.New("this cannot be read as YAML")
 
-// contain turns a panic of the library into an error: a reload must survive whatever is in the file.
+// contain turns a panic of the library into an error. A reload reads whatever is in the file at that moment, and must
+// not end a gateway that is serving. It is to be deferred.
 func contain(err *error) {
 	if p := recover(); p != nil {
 		*err = errUnreadable
 	}
 }
 
-// oneDocument returns the tokens of the document without the marks of its beginning and end, none after a fault.
+// oneDocument returns the tokens between the marks --- and ... of the document, which may be left out. A second
+// document is a problem, and then there are no tokens: ignoring it would ignore settings that somebody wrote.
 func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
 	if len(tokens) > 0 && tokens[0].Type == token.DocumentHeaderType {
 		tokens = tokens[1:]
@@ -124,8 +136,9 @@ func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
 	return tokens[:end]
 }
 
-// block reads the tokens of one value, which it may clear. A mapping or list in block form of more tokens than most is
-// read part by part. It returns nil after a fault.
+// block reads the tokens of one value. A mapping or list in block form (without brackets) of more than most tokens is
+// read part by part. Everything else goes to the parser whole, in brackets too. It may clear the tokens, so the caller
+// must not use them again. It returns nil after a problem.
 func (r *reader) block(tokens token.Tokens, most int) *node {
 	switch {
 	case len(tokens) <= most:
@@ -154,7 +167,8 @@ func (r *reader) block(tokens token.Tokens, most int) *node {
 	return r.piece(tokens)
 }
 
-// blockMember reads one key of a mapping with its value: key, colon and the rest.
+// blockMember reads one member of a block mapping, which is the tokens of key, colon and value. It divides the value
+// further only if the value is long and begins on a line below its key. It returns false after a problem.
 func (r *reader) blockMember(into *node, tokens token.Tokens, most int) bool {
 	key, rest := tokens[0], tokens[2:]
 	below := len(rest) > 0 && rest[0].Position.Line > key.Position.Line &&
@@ -175,8 +189,9 @@ func (r *reader) blockMember(into *node, tokens token.Tokens, most int) bool {
 	return n != nil
 }
 
-// divided yields tokens in parts that begin as the first does: in its column and outside brackets. It clears each part
-// afterwards, so that the tokens of a large file do not all live as long as the last of them.
+// divided yields the tokens of a block mapping or list in parts, one for each member or item: a part begins at each
+// token for which begins holds, in the column of the first token and outside brackets. It clears each part after use,
+// so that the tokens of a large file do not all live as long as the last of them.
 func divided(tokens token.Tokens, begins func(token.Tokens, int) bool) func(yield func(token.Tokens) bool) {
 	return func(yield func(token.Tokens) bool) {
 		start, open, column := 0, 0, tokens[0].Position.Column
@@ -194,7 +209,7 @@ func divided(tokens token.Tokens, begins func(token.Tokens, int) bool) func(yiel
 	}
 }
 
-// piece lets the library parse tokens that it can cope with. It returns nil after a fault.
+// piece gives tokens to the parser of the library, few enough for it. It returns nil after a problem.
 func (r *reader) piece(tokens token.Tokens) *node {
 	file, err := parseTokens(tokens)
 	if err == nil && (len(file.Docs) == 0 || file.Docs[0].Body == nil) {
@@ -207,12 +222,15 @@ func (r *reader) piece(tokens token.Tokens) *node {
 	return r.convert(file.Docs[0].Body)
 }
 
+// parseTokens calls the parser. Repeated keys pass here: entries reports them with the place of both, and goes on to
+// further problems.
 func parseTokens(tokens token.Tokens) (file *ast.File, err error) {
 	defer contain(&err)
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// syntaxFault records the parser's error without the excerpt that it carries, in plain words.
+// syntaxFault records an error of the library as a problem in plain words. It takes only position and message from the
+// error, which also carries an excerpt of the file, where a secret may stand.
 func (r *reader) syntaxFault(err error) {
 	var positioned yaml.Error
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
@@ -228,6 +246,8 @@ func (r *reader) nodeAt(t *token.Token) *node {
 	return &node{file: r.file, line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
 }
 
+// convert makes nodes of the library's syntax tree. It keeps the spelling of numbers and truth values, so that a value
+// such as 0123 or 1e3 is judged by the function that reads its key and not by the rules of YAML.
 func (r *reader) convert(n ast.Node) *node {
 	out := r.nodeAt(n.GetToken())
 	switch n := n.(type) {
@@ -261,6 +281,7 @@ func (r *reader) convert(n ast.Node) *node {
 	return out
 }
 
+// convertPair makes a member of a key with its value. A key without a value has a null, at the place of the key.
 func (r *reader) convertPair(pair *ast.MappingValueNode) member {
 	t := pair.Key.GetToken()
 	if pair.Value == nil {
@@ -269,8 +290,8 @@ func (r *reader) convertPair(pair *ast.MappingValueNode) member {
 	return member{name: t.Value, key: r.nodeAt(t), value: r.convert(pair.Value)}
 }
 
-// setText makes n a scalar and expands variables in it. That happens after parsing, so that no value of a variable can
-// change the structure of the file.
+// setText makes n a scalar and replaces the variables in its text. It runs after parsing, so that the value of a
+// variable cannot change the structure of the file, for example add a key by means of a line break.
 func (r *reader) setText(n *node, raw string) {
 	n.kind, n.raw, n.text = scalar, raw, raw
 	if !strings.Contains(raw, "${") {

@@ -26,13 +26,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// parts is the whole gateway, put together.
+// parts is the whole gateway, put together: build makes it, run starts and stops it, and reload changes what can be
+// changed while it runs.
 type parts struct {
-	started *config.Config // what the process was started with; some of it only a restart changes
-	inForce *config.Config // what was read last and not refused; for reload alone
+	// The config that the process was started with. Settings that only a restart changes are read from here, also after
+	// a reload.
+	started *config.Config
+	// The config that came into force last. Only the goroutine of reloads uses it, so it needs no lock.
+	inForce *config.Config
 	log     *slog.Logger
 	level   *slog.LevelVar
-	address string // that clients reach, as bound
+	address string // of the clients' listener as it was bound: with the real port where the config says 0
 
 	gatherer prometheus.Gatherer
 	metrics  *metrics.Metrics
@@ -41,19 +45,20 @@ type parts struct {
 	server   *server.Server
 	fleet    *fleet
 	issuers  *verifiers
+	// What the server asks for at each request. A reload swaps it whole, so that no request sees half of a change.
 	settings atomic.Pointer[server.Settings]
 	status   *status
 }
 
-// build makes the parts, lowest floor first, and starts nothing. The error is about this machine: the config is known
-// to be good.
+// build makes the parts, those first that others need, and starts nothing. The config has been checked, so an error is
+// about this machine, for example an audit file that cannot be opened.
 func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
 	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
 	p.metrics = metrics.New(registerer)
 	p.metrics.BuildInfo(thisBuild().version)
-	p.metrics.Reloaded(true) // the config that it starts with
+	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	ring, err := newRing(cfg)
 	if err != nil {
 		return nil, err
@@ -93,7 +98,8 @@ func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listene
 	return p, nil
 }
 
-// auditChanged logs that audit records cannot be written any more, or can again.
+// auditChanged is called by the audit log when its records cannot be written any more, with the problem, and when they
+// can be again, with nil.
 func (p *parts) auditChanged(problem error) {
 	if problem == nil {
 		p.log.InfoContext(context.Background(), "audit records are written again")
@@ -106,7 +112,8 @@ func (p *parts) auditChanged(problem error) {
 	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
 }
 
-// auditMoved logs that the audit file was not at its place any more.
+// auditMoved is called by the audit log when its file is not at its place any more, for example because it was rotated.
+// The error is nil if a new file is open at its place.
 func (p *parts) auditMoved(err error) {
 	if err != nil {
 		p.log.ErrorContext(context.Background(), "the audit file is not at its place, and no other can be opened there; the old one is still written",
@@ -116,6 +123,8 @@ func (p *parts) auditMoved(err error) {
 	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", auditPlace(p.started)))
 }
 
+// serverConfig returns what package server needs. Limits and session settings are copied from the config of the start:
+// only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config {
 	return server.Config{
 		Gateway:       p.gateway,
@@ -137,6 +146,8 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 	}
 }
 
+// newRing returns the keys that seal what clients hold for the gateway. Without keys in the config they are random, and
+// what was sealed before a restart, or by another replica, cannot be opened.
 func newRing(cfg *config.Config) (*seal.Ring, error) {
 	if len(cfg.Sessions.Keys) == 0 {
 		return seal.RandomRing(), nil
@@ -148,7 +159,8 @@ func newSessionLog(s config.Sessions) session.Log {
 	return session.NewMemory(session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge})
 }
 
-// settingsOf is what the front door takes from the config at every request.
+// settingsOf returns the settings that the server asks for at every request and that a reload may change. Address is
+// that of the clients' listener as bound; it takes the place of a missing public_url.
 func settingsOf(cfg *config.Config, address string) *server.Settings {
 	public := cfg.PublicAddress()
 	if cfg.PublicURL == "" {
@@ -172,8 +184,9 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	}
 }
 
-// allowedHosts are the Host values that clients may send: what public_url and listen say, loopback under its names (no
-// foreign page can make a browser send those), and what the config adds.
+// allowedHosts returns the values of the header Host that clients may send. The check is against DNS rebinding: a
+// foreign web page can point its own name at this machine, but then the browser sends that name. Allowed are what
+// public_url and listen say, loopback under its usual names, and what the config adds.
 func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {
@@ -192,9 +205,10 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 	return slices.Compact(hosts)
 }
 
-// isServer tells whether an issuer may be an authorization server that clients can go to: an https address without query
-// and fragment, or an http one on this machine, for trials. Any other is just a name, and a client that is sent there
-// fails with an error of its own. Whether anybody answers, nobody has asked.
+// isServer tells whether an issuer may be an authorization server that clients can be sent to: an https address without
+// query and fragment or, for trials, an http one on this machine. Any other issuer is just a name, and a client that is
+// sent there would fail with an error that nobody understands. It asks nobody, so it does not know whether a server
+// answers at the address.
 // https://www.rfc-editor.org/rfc/rfc8414#section-2
 func isServer(issuer string) bool {
 	u, err := url.Parse(issuer)

@@ -10,12 +10,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// maxChangesShown bounds the changes that the log names of one reload.
+// maxChangesShown bounds how many changes the log names for one reload.
 const maxChangesShown = 20
 
-// changes says for the log in what one config differs from the one before it: what came, went or changed, by names of
-// the config. None of its values is told, because it may be a secret. started is the config that the process runs with
-// where only a restart changes a setting: what is again as it runs needs none.
+// changes says in one line for the log in what the config after a reload differs from the one before: which servers,
+// tenants and issuers were added, removed or changed, and in which keys. It never says a value, because a value may be
+// a secret.
+//
+// A setting that only a restart changes is compared twice: with the config before, for whether it changed, and with
+// started, the config that the process runs with, for whether the process now needs a restart. An operator who undoes
+// such a change reads that it is back at what runs.
 func changes(started, before, after *config.Config) string {
 	var all []string
 	all = append(all, compared("server", before.Servers, after.Servers, func(s *config.Server) string { return s.Name }, serverChanges)...)
@@ -47,8 +51,9 @@ func changes(started, before, after *config.Config) string {
 	return strings.Join(all, "; ")
 }
 
-// compared says which things of one kind came, went or changed. keys returns the names of the keys in which two of one
-// name differ, none when they are the same.
+// compared says which things of one kind were added, removed or changed, in this order: added, removed, changed. Two
+// things are the same if their names are. The function keys returns the keys in which two things of one name differ,
+// none when they are equal.
 func compared[T any](kind string, before, after []T, name func(*T) string, keys func(a, b *T) []string) []string {
 	old := make(map[string]*T, len(before))
 	for i := range before {
@@ -74,7 +79,7 @@ func compared[T any](kind string, before, after []T, name func(*T) string, keys 
 	return slices.Concat(added, removed, changed)
 }
 
-// differing returns the names that are not the same, in order.
+// differing returns the names whose value is false, which are those that are not the same, sorted.
 func differing(same map[string]bool) []string {
 	var names []string
 	for name, is := range same {
@@ -86,8 +91,8 @@ func differing(same map[string]bool) []string {
 	return names
 }
 
-// serverChanges names the keys in which two states of a server differ. Any other difference restarts it too, and is
-// called settings.
+// serverChanges names the keys in which two states of a server differ. Any difference at all restarts a server, so one
+// in a key that is not listed here is told as settings, lest the log keep silent about a restart.
 func serverChanges(a, b *config.Server) []string {
 	if reflect.DeepEqual(a, b) {
 		return nil
@@ -127,8 +132,8 @@ func tenantChanges(a, b *gateway.TenantConfig) []string {
 	})
 }
 
-// issuerChanges names the keys in which two states of an issuer differ; keys are those of its files, whose names may be
-// the same.
+// issuerChanges names the keys in which two states of an issuer differ. The word keys stands for its key files: their
+// names may be unchanged although their contents are not.
 func issuerChanges(a, b *config.Issuer) []string {
 	return differing(map[string]bool{
 		"keys":              reflect.DeepEqual(a.Keys, b.Keys) && slices.Equal(a.JWKS, b.JWKS),

@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// summary says in a few words what the config holds, as "1 issuer, 2 tenants, 3 servers".
+// summary says in a few words how much the config holds, as in "1 issuer, 2 tenants, 3 servers".
 func summary(c *config.Config) string {
 	parts := []string{count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"), count(len(c.Servers), "server")}
 	if c.Included > 0 {
@@ -18,14 +18,14 @@ func summary(c *config.Config) string {
 	return strings.Join(parts, ", ")
 }
 
-// auditPlace says where the audit records go.
+// auditPlace says where the audit records go: the absolute path of a file, or standard output.
 func auditPlace(c *config.Config) string {
 	if c.Audit.File == "-" {
 		return "standard output"
 	}
 	whole, err := filepath.Abs(c.Audit.File)
 	if err != nil {
-		return c.Audit.File // as good as is known
+		return c.Audit.File // the working directory is unknown, and the relative path is better than nothing
 	}
 	return whole
 }
@@ -38,7 +38,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// describe says in one line what a server is, without its secrets.
+// describe says in one line which tools a server brings and from where. It leaves out arguments and addresses, which
+// may hold secrets.
 func describe(s *config.Server) string {
 	switch {
 	case len(s.Builtin) > 0:

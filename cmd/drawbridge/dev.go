@@ -19,21 +19,23 @@ import (
 
 const (
 	devTenant    = "dev"
-	devIssuer    = "drawbridge-dev" // a name and no address: there is nowhere to get another token
+	devIssuer    = "drawbridge-dev" // a name and no address, so that clients are not sent there for another token
 	devToolbox   = "toolbox"
 	forecasts    = "https://api.open-meteo.com"
 	geocoding    = "https://geocoding-api.open-meteo.com"
 	devTokenLife = auth.MaxLifetime
 )
 
-// trial is what dev runs and prints.
+// trial is what the command dev runs and prints.
 type trial struct {
 	config  *config.Config
 	token   string
 	expires time.Time
-	found   config.Imported // in the file of -servers
+	found   config.Imported // the servers, and what the file of -servers holds beside them that has no effect
 }
 
+// runDev is the command dev. Everybody who can connect and has the token may use everything, so dev listens on loopback
+// only and refuses any other address.
 func runDev(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
 		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
@@ -67,8 +69,8 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitFailure
 	}
-	closeQuietly(record)                            // only its name is needed
-	defer func() { _ = os.Remove(record.Name()) }() // it lies in the directory for temporary files
+	closeQuietly(record)                            // only its name is needed: the audit log opens it by that
+	defer func() { _ = os.Remove(record.Name()) }() // nothing of a trial is to stay; a file that does is in the directory for temporary files
 	cfg.Audit = audit.Config{File: record.Name()}
 	t, err := newTrial(cfg, l, time.Now())
 	if err != nil {
@@ -78,11 +80,11 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	t.found = found
 	return serve(ctx, cfg, l, options{
 		up:          func() { s.say("%s", t.text(l)) },
-		serverLevel: slog.LevelInfo, // who tries servers wants to see when they are there, and not a line for each request
+		serverLevel: slog.LevelInfo, // someone who tries a server wants to see when it is up, but no line for each request
 	}, s)
 }
 
-// devServers are the built-in tools and the servers of a client's file.
+// devServers returns the server with the built-in tools, and after it those of a client's file, if one is named.
 func devServers(file string, env config.Environment) (config.Imported, error) {
 	servers := []config.Server{{
 		Name: devToolbox, Prefix: devToolbox, Builtin: builtin.Names(),
@@ -96,7 +98,8 @@ func devServers(file string, env config.Environment) (config.Imported, error) {
 	return found, err
 }
 
-// newTrial completes the config with a fresh key and the tenant, and signs a token.
+// newTrial completes the config with a tenant that may use everything and an issuer with a fresh key, and signs a token
+// with it. The key lives in this process only, so tokens of an earlier run are refused.
 func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 	cfg.PublicURL = "http://" + l.clients.Addr().String()
 	cfg.LogLevel, cfg.LogFormat = slog.LevelWarn, "text"
@@ -113,6 +116,7 @@ func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 	}}}
 	names := make([]string, len(cfg.Servers))
 	for i := range cfg.Servers {
+		// One person is behind all calls, which no key of a config file can say.
 		cfg.Servers[i].OneUser = true
 		names[i] = cfg.Servers[i].Name
 	}
@@ -121,7 +125,7 @@ func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
 }
 
-// text is what dev prints once everything runs.
+// text returns what dev prints once everything has been started, the token included.
 func (t *trial) text(l listeners) string {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
@@ -150,7 +154,8 @@ func (t *trial) text(l listeners) string {
 	return b.String()
 }
 
-// curl is one line that works in a shell as it stands: one request, without a session.
+// curl returns one line that works in a shell as it stands. It is a call of the revision 2026-07-28, which needs a
+// single request and no session.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 func (t *trial) curl(url string) string {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"},` +
@@ -167,6 +172,7 @@ func (t *trial) curl(url string) string {
 	return fmt.Sprintf("curl -sS %s -H '%s' -d '%s'", url, strings.Join(headers, "' -H '"), body)
 }
 
+// snippet writes the entry for a client's mcpServers file.
 func (t *trial) snippet(w io.Writer, url string) {
 	_, _ = fmt.Fprintf(w, `{
   "mcpServers": {
@@ -177,5 +183,5 @@ func (t *trial) snippet(w io.Writer, url string) {
     }
   }
 }
-`, url, t.token) // into a buffer
+`, url, t.token) // a write into a buffer cannot fail
 }

@@ -20,36 +20,54 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// maxRefusalsShown bounds how many refused items of one server the warnings name, and the log at once.
+// maxRefusalsShown bounds how many items that were left out of one server the warnings name, and how many the log names
+// at once.
 const maxRefusalsShown = 10
 
-// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams.
+// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams (programs and MCP servers at
+// an address). It puts what they offer into the catalogue, and tells log, metrics and the operator's page how they are.
+//
+//	apply(config) --> start --> startBuiltin, startOpenAPI: offers are known at once --> offer --+
+//	   |                |                                                                        v
+//	   |                +-----> upstream.Run in a task, which connects and lists           catalogue
+//	   |                             |  puts its lists there itself ------------------------> ^
+//	   |                             |  each change of its status
+//	   |                             v
+//	   |                           note --> statuses, outages --> metrics, log, warnings
+//	   |
+//	   +--> stopAll --> stop of each that is gone or differs, side by side
+//
+// There are two locks, because starting and stopping waits for servers and telling how they are must not: changing is
+// held through a whole apply or close, mu for a few lines only. Stopping a server waits for its task, which may be
+// inside note. So note takes mu and never changing, or both would wait for ever.
 type fleet struct {
 	catalogue *registry.Registry
 	metrics   *metrics.Metrics
 	log       *slog.Logger
 
-	changing sync.Mutex // held while servers start and stop: one change at a time
-	running  map[string]runningServer
+	changing sync.Mutex               // guards running; held while servers start and stop, so that there is one change at a time
+	running  map[string]runningServer // by the servers' names, as are the maps below
 
-	mu       sync.Mutex // guards the fields below
-	statuses map[string]upstream.Status
-	loads    map[string]func() upstream.Load // of those that it connects to
+	mu       sync.Mutex                      // guards the fields below
+	statuses map[string]upstream.Status      // the newest of each server
+	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
 	outages  map[string]outage               // of the servers that are not up
 }
 
-// outage is how often it was tried in vain to connect to a server that is not up, and why it was lost, "" for one that
-// was never up.
+// outage is the time since a server was last up, or since the start of one that never was.
 type outage struct {
-	failed int
-	cause  string
+	failed int    // attempts to connect that failed in this time
+	cause  string // why the server was lost; "" if it never was up
 }
 
+// runningServer is a server with the config that it was started with, which apply compares with the next one.
 type runningServer struct {
 	config config.Server
-	stop   func()
+	stop   func() // ends the server and waits for it
 }
 
+// newFleet returns a fleet without servers. It registers itself with the metrics, which ask for the servers' loads when
+// they are scraped.
 func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger) *fleet {
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
@@ -60,9 +78,10 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	return f
 }
 
-// apply makes the running servers those of the config: it stops what is gone, restarts what differs, starts what is new
-// and leaves the rest connected. Servers run until they are stopped or ctx ends. One that cannot start is down, with
-// its reason, and costs the others nothing.
+// apply makes the running servers those of the config: it stops those that are gone, restarts those whose config
+// differs, starts new ones and leaves the rest connected. Servers run until they are stopped or ctx ends. A server that
+// cannot start is down, with the reason in its status, and does not keep the others from starting. It waits for servers
+// to stop, but not for new ones to connect.
 func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -85,8 +104,9 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	}
 }
 
-// stopAll stops servers side by side. The series and the items of those that do not come back go. What those offered
-// that do stays known, so that a restart is no change to clients, unless it will have other names.
+// stopAll stops servers side by side and waits for all of them. Servers that are in returning will be started again.
+// What they offered stays known to the catalogue, so that clients see no change of lists for a restart, unless the new
+// prefix gives their items other names. Of all others, items and metrics are removed.
 func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Server) {
 	var all sync.WaitGroup
 	for _, r := range stopping {
@@ -112,7 +132,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Se
 	}
 }
 
-// close stops every server.
+// close stops every server and waits for all of them.
 func (f *fleet) close() {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -120,6 +140,7 @@ func (f *fleet) close() {
 	clear(f.running)
 }
 
+// start starts a server of any kind and returns how to stop it. The caller holds changing.
 func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	if len(s.Builtin) > 0 {
 		return f.startBuiltin(ctx, s)
@@ -127,7 +148,9 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	if s.API.Document != nil {
 		return f.startOpenAPI(ctx, s)
 	}
-	outage := f.catalogue.Lose(s.Name, s.Prefix) // before anybody can call
+	// The server counts as down from before the first call until it is reached, so that early callers are told that it
+	// is down and not that there is no such tool.
+	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
@@ -139,6 +162,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	return startTask(ctx, u.Run).stop
 }
 
+// startBuiltin offers the built-in tools of a server. They run in this process, so there is no server to reach first.
 func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
 	offers, release, err := builtin.New(s.BuiltinConfig())
 	if err != nil {
@@ -153,8 +177,8 @@ func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func())
 	}
 }
 
-// fail notes that a server that is not connected to cannot start. Only another config mends that, so that there is
-// nothing to wait for.
+// fail notes that a server of built-in tools or an HTTP API cannot start. Nothing tries again, since only another
+// config can mend that, and so its items leave the lists at once.
 func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.catalogue.Unlist(s.Name, outage)
@@ -162,8 +186,8 @@ func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func
 	return func() {}
 }
 
-// offer puts the tools of a server that is not connected to into the catalogue, and notes which were left out with those
-// that were before.
+// offer puts the tools of a server that is known without a connection into the catalogue. It notes in the status which
+// tools the catalogue left out, together with those that were refused before.
 func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, refused []registry.Refusal) {
 	for i := range offers {
 		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
@@ -176,6 +200,8 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 	})
 }
 
+// upstreamConfig returns what package upstream needs of a server; the callbacks are for the caller to add. validate
+// -online uses it too.
 func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	return upstream.Config{
 		Name:         s.Name,
@@ -202,7 +228,9 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	}
 }
 
-// note keeps the newest status of a server and tells the metrics and the log what changed.
+// note keeps the newest status of a server, and tells metrics and log what changed. The upstreams call it from their
+// own goroutines. That a server is down is a warning once, and then again only for another reason: each further attempt
+// is logged at debug level, or a server that is down for a night would fill the log.
 func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	before, known, out := f.keep(now)
 	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
@@ -224,8 +252,9 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	}
 }
 
-// keep takes the newest status of a server in place of the one before, which is not known of one that is new. It returns
-// the outage that goes on, or that is over now.
+// keep puts the newest status of a server in the place of the one before and returns the latter; known is false if
+// there was none. It also returns the outage of the server as it is now, or, if the server has just come up, the outage
+// that is over.
 func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, out outage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,7 +265,7 @@ func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, o
 	case now.Up:
 		delete(f.outages, now.Server)
 		return before, known, out
-	case before.Up: // it was lost just now, and nothing was tried yet
+	case before.Up: // it was lost just now, and no attempt to connect has been made yet
 		out.cause = now.Problem
 	case now.Tried:
 		out.failed++
@@ -245,8 +274,9 @@ func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, o
 	return before, known, out
 }
 
-// tellUp logs that a server is up: of one that is connected to, at which attempt and how long after it was lost or first
-// tried; of one that was up before, also why it had to be restarted.
+// tellUp logs that a server is up. For a server that had to be connected to, the line has the number of attempts and
+// the time since the server was lost or first tried. If the server was up before, the line also has the reason why it
+// was lost.
 func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over outage) {
 	attributes := []slog.Attr{
 		slog.String("server", now.Server), slog.String("revision", now.Revision),
@@ -263,7 +293,7 @@ func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over ou
 	f.log.LogAttrs(ctx, slog.LevelInfo, "server up", attributes...)
 }
 
-// whyDown says why a server is down, and after how many attempts to connect it still is.
+// whyDown returns for the log why a server is down, and how many attempts to connect have failed.
 func whyDown(now upstream.Status, failed int) []slog.Attr {
 	attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
 	if len(now.Said) > 0 {
@@ -275,7 +305,8 @@ func whyDown(now upstream.Status, failed int) []slog.Attr {
 	return attributes
 }
 
-// newRefusals returns those that were not made before, as many as are shown.
+// newRefusals returns the refusals in now that are not in before, at most maxRefusalsShown: a server that lists its
+// tools again must not fill the log with what was told already.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	type cause struct {
 		kind         registry.Kind
@@ -295,7 +326,8 @@ func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	return out
 }
 
-// countRefusals sets the gauge of each reason, and to zero those that are gone.
+// countRefusals sets the metric of refused items for each reason. A reason that was there before and is gone is set to
+// zero, or its old count would stay for ever.
 func (f *fleet) countRefusals(before, now upstream.Status) {
 	counts := make(map[string]int)
 	for _, r := range before.Refused {
@@ -309,7 +341,8 @@ func (f *fleet) countRefusals(before, now upstream.Status) {
 	}
 }
 
-// tried tells whether every server was tried at least once.
+// tried tells whether an attempt to reach each server has ended, well or not. Until then the gateway is not ready, see
+// status.
 func (f *fleet) tried() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -321,7 +354,8 @@ func (f *fleet) tried() bool {
 	return true
 }
 
-// warnings says which servers are starting or down, what can be mended at others, and which items are left out.
+// warnings says, by the servers' names, which servers are starting or down, what operators can mend at those that are
+// up, and which items are left out.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -349,7 +383,7 @@ func (f *fleet) warnings() []string {
 	return out
 }
 
-// lastSaid quotes what a server that is down wrote to standard error, "" when that was nothing.
+// lastSaid quotes the last lines that the program of a server wrote to standard error, "" when there are none.
 func lastSaid(s upstream.Status) string {
 	if len(s.Said) == 0 {
 		return ""
@@ -357,7 +391,7 @@ func lastSaid(s upstream.Status) string {
 	return "; last on its standard error: " + strings.Join(s.Said, " | ")
 }
 
-// leftOut says what a refusal left out.
+// leftOut says in words what a refusal leaves out: one item, or a whole list that could not be read.
 func leftOut(r registry.Refusal) string {
 	if r.Item == "" && r.Reason == "list" {
 		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
@@ -365,7 +399,8 @@ func leftOut(r registry.Refusal) string {
 	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, r.Reason)
 }
 
-// startOpenAPI offers the operations of a document. It connects to nothing: whether the API is there shows at each call.
+// startOpenAPI offers the operations of an HTTP API's document as tools. It does not connect to the API, which has no
+// request that is sure to be harmless; whether the API answers shows at each call.
 func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
 	loaded, err := openapi.Load(s.OpenAPIConfig())
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
+// healthTimeout bounds the whole check: a gateway that does not answer in this time is not healthy.
 const healthTimeout = 3 * time.Second
 
+// runHealthcheck is the command healthcheck. It is a client of the operator's listener and reads no config.
 func runHealthcheck(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("healthcheck", "[-addr host:port]", "Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
 	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
@@ -27,7 +29,8 @@ func runHealthcheck(ctx context.Context, args []string, s streams) int {
 	return checkHealth(ctx, reachable(*address), s)
 }
 
-// reachable replaces an address that means every interface by loopback.
+// reachable replaces the host of an address that means every interface, such as :9090, by loopback: one can listen on
+// every interface but not connect to it.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -39,6 +42,7 @@ func reachable(address string) string {
 	return address
 }
 
+// checkHealth asks the gateway whether it is ready, prints the answer and returns the exit code.
 func checkHealth(ctx context.Context, address string, s streams) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
@@ -53,11 +57,12 @@ func checkHealth(ctx context.Context, address string, s streams) int {
 	defer closeQuietly(response.Body)
 	var view admin.View
 	if body, err := readLimited(response.Body, maxAnswerBytes); err == nil {
-		_ = strictjson.Unmarshal(body, &view) // the status says enough
+		_ = strictjson.Unmarshal(body, &view) // without a body that can be read, the HTTP status says enough
 	}
 	return reportHealth(response.StatusCode, view, s)
 }
 
+// reportHealth prints what /readyz answered. Warnings do not make a gateway unhealthy.
 func reportHealth(status int, view admin.View, s streams) int {
 	for _, w := range view.Warnings {
 		s.say("warning: %s\n", w)

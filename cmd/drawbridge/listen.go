@@ -11,13 +11,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// listeners are the two addresses, bound before anything else runs.
+// listeners are the listeners of both addresses. They are bound before any part is built, so that an address that is
+// taken is told at once.
 type listeners struct {
 	clients, operator net.Listener
 }
 
-// bind binds both addresses or none. It tries both whatever becomes of the first, so that the errors.Join of *bindError
-// that it returns names every address that is not to be had.
+// bind binds both addresses or none. It tries the second even after the first has failed. The error joins a *bindError
+// for each address that cannot be bound, so that the operator sees both in one attempt.
 func bind(ctx context.Context, cfg *config.Config) (listeners, error) {
 	var l listeners
 	var clients, operator error
@@ -30,7 +31,7 @@ func bind(ctx context.Context, cfg *config.Config) (listeners, error) {
 	return l, err
 }
 
-// listen binds one address. An error is a *bindError.
+// listen binds one address. Its error is a *bindError.
 func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -39,7 +40,8 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// bindError says which address cannot be bound. Both the config and the flags of dev call it by the same key.
+// bindError says which address cannot be bound. The key is listen or operator, which the config and the flags of dev
+// have in common.
 type bindError struct {
 	key, address string
 	err          error
@@ -55,12 +57,13 @@ func (e *bindError) Error() string {
 // Unwrap returns the cause.
 func (e *bindError) Unwrap() error { return e.err }
 
-// serveBindError says what helps in a config whose addresses cannot be bound.
+// serveBindError adds to an error of bind what an operator of serve can do about it.
 func serveBindError(err error, cfg *config.Config) error {
 	return fmt.Errorf("%w\nend the program that has it (it may be another gateway), or change listen or operator in %s", err, cfg.File)
 }
 
-// devBindError says what helps where dev's addresses cannot be bound: one that is taken is often followed by the other.
+// devBindError adds to an error of bind what a user of dev can do about it. It proposes free ports for both addresses:
+// where one is taken, often another gateway runs that has the other too.
 func devBindError(err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
@@ -68,7 +71,7 @@ func devBindError(err error) error {
 	return fmt.Errorf("%w\ntry with any free ports: drawbridge dev -listen 127.0.0.1:0 -operator 127.0.0.1:0", err)
 }
 
-// close closes what is bound.
+// close closes the listeners that are bound.
 func (l listeners) close() {
 	for _, one := range []net.Listener{l.clients, l.operator} {
 		if one != nil {
@@ -77,10 +80,11 @@ func (l listeners) close() {
 	}
 }
 
-// closeQuietly closes what has nothing left to lose: something read to its end, or closed already.
+// closeQuietly closes something whose closing cannot lose anything, because it was only read or is closed already. So
+// its error is of no use.
 func closeQuietly(c io.Closer) { _ = c.Close() }
 
-// readLimited reads no more than limit bytes.
+// readLimited reads at most limit bytes, and leaves the rest without an error.
 func readLimited(from io.Reader, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(from, limit))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// load returns what each server that the fleet connects to costs now. No lock of the fleet is held while they count.
+// load returns what each server that the fleet connects to costs now, by name. The functions that count belong to
+// package upstream and have locks of their own, so they are called after mu has been released.
 func (f *fleet) load() map[string]upstream.Load {
 	f.mu.Lock()
 	counts := maps.Clone(f.loads)
@@ -20,6 +21,7 @@ func (f *fleet) load() map[string]upstream.Load {
 	return out
 }
 
+// loadsForMetrics is load in the type of package metrics, which does not import package upstream.
 func (f *fleet) loadsForMetrics() map[string]metrics.UpstreamLoad {
 	out := map[string]metrics.UpstreamLoad{}
 	for name, load := range f.load() {
@@ -28,6 +30,7 @@ func (f *fleet) loadsForMetrics() map[string]metrics.UpstreamLoad {
 	return out
 }
 
+// loadsForView is load in the type of the operator's page.
 func (f *fleet) loadsForView() map[string]admin.Server {
 	out := map[string]admin.Server{}
 	for name, load := range f.load() {

@@ -12,29 +12,36 @@ import (
 
 const (
 	logFlushInterval = 200 * time.Millisecond
-	promptLogBytes   = 64 << 10    // that wait for no interval
+	promptLogBytes   = 64 << 10    // so many bytes are written without waiting for the interval
 	maxLogBuffer     = 1 << 20     // bytes kept for a writer that is slow; lines beyond are dropped
-	logPatience      = time.Second // for the last lines, when the process ends
+	logPatience      = time.Second // how long the end of the process waits for the last lines
 )
 
-// lineBuffer collects log lines for one goroutine that writes them, so that nobody else waits for a terminal or a pipe:
-// a write to one that nobody reads never ends. It is safe for concurrent use.
+// lineBuffer collects log lines for one goroutine that writes them. Whoever logs never waits for the terminal or pipe
+// behind: a write to a pipe that nobody reads may never end, and it would take a call with it. Lines that find no room
+// are dropped and counted.
+//
+//	logger --Write--> lines --flush, by Run: at intervals, or when woken--> out
+//
+// It is safe for concurrent use. Run is called once.
 type lineBuffer struct {
 	out  io.Writer
-	log  *slog.Logger  // that writes here, set by newLogger; Run says with it what was dropped
-	wake chan struct{} // holds a value when lines should be written now
+	log  *slog.Logger  // the logger that writes here, set by newLogger; flush uses it to say how many lines were lost
+	wake chan struct{} // holds one value when lines should be written now
 	lost atomic.Uint64 // lines that were dropped or could not be written
-	told uint64        // for Run: how many of them the log says
+	told uint64        // how many of the lost lines the log has been told of; only Run uses it
 
 	mu    sync.Mutex // guards the field below
 	lines []byte
 }
 
+// newLineBuffer returns a buffer in front of out. Nothing is written before Run.
 func newLineBuffer(out io.Writer) *lineBuffer {
 	return &lineBuffer{out: out, wake: make(chan struct{}, 1)}
 }
 
-// Write keeps a line for the next flush, or drops it when there are too many. It never waits and never fails.
+// Write keeps a line for the next flush, or drops and counts it when the buffer is full. It never waits and never
+// fails: there is nobody who could do anything about a failing log.
 func (b *lineBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,15 +56,16 @@ func (b *lineBuffer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// prompt lets lines be written now.
+// prompt makes Run write the lines now and not at the next interval.
 func (b *lineBuffer) prompt() {
 	select {
 	case b.wake <- struct{}{}:
-	default: // somebody said so already
+	default: // Run is already about to do so
 	}
 }
 
-// flush writes what is kept, and then says what was lost. Only Run calls it.
+// flush writes the lines, and then logs how many were lost since it last did. It takes the lines away first, so that
+// the mutex is not held while it writes. Only Run calls it.
 func (b *lineBuffer) flush() {
 	b.mu.Lock()
 	lines := b.lines
@@ -76,7 +84,7 @@ func (b *lineBuffer) flush() {
 	}
 }
 
-// Run writes lines regularly until ctx ends, and then the last ones.
+// Run writes lines at intervals, and at once after prompt, until ctx ends. Then it writes the last ones.
 func (b *lineBuffer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(logFlushInterval)
 	defer ticker.Stop()
@@ -93,7 +101,7 @@ func (b *lineBuffer) Run(ctx context.Context) error {
 	}
 }
 
-// promptHandler lets be written at once what an operator must not wait for.
+// promptHandler hands records on, and has warnings and errors written at once: an operator should not wait for those.
 type promptHandler struct {
 	slog.Handler
 	buffer *lineBuffer
@@ -118,7 +126,7 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 	return promptHandler{h.Handler.WithGroup(name), h.buffer}
 }
 
-// newLogger returns a logger that writes lines of the given format into buffer, before that runs.
+// newLogger returns a logger that writes lines into buffer, in the format "text" or "json".
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDuration}
 	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(buffer, options), buffer})
@@ -128,8 +136,8 @@ func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logg
 	return buffer.log
 }
 
-// spellDuration writes a duration with its unit, as 2s or 1m30s: in JSON it would be a bare number of nanoseconds. A key
-// that ends in _seconds is a number that somebody computes with, and no duration here.
+// spellDuration writes a duration with its unit, as 2s or 1m30s; in JSON it would be a bare number of nanoseconds. A
+// value for programs to compute with is logged as a number instead, under a key that ends in _seconds.
 func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

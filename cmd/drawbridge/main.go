@@ -1,6 +1,12 @@
-// Command drawbridge is a multi-tenant gateway for MCP servers. This package puts the parts together as the config says,
-// runs them and stops them in order, and holds the operator's commands. It knows every other package and none knows it.
-// What a config file means it does not know: package config does.
+// Command drawbridge is a multi-tenant gateway for MCP servers. This package answers how the gateway is put together,
+// started, changed while it runs, and stopped, and it holds the operator's commands. It imports every other package and
+// none imports it. It does not know how a config file is read and checked: package config does.
+//
+// To read it, begin with this file (the commands), then serve.go (the order of start and stop) and build.go (which
+// parts there are and what each is given). What a reload changes is in reload.go, with changes.go for the line that the
+// log has about it. The servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on task.go.
+// What operators see is in status.go, log.go and describe.go. Each other command has a file of its name: dev, validate,
+// token, healthcheck, version.
 package main
 
 import (
@@ -28,16 +34,19 @@ const defaultConfigFile = "drawbridge.yaml"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// The first signal begins an orderly stop. Then signals have their default effect again, so that a second one ends
+	// a process whose stop takes too long.
+	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// streams are where a command writes.
+// streams are where a command writes: its results to out, and messages for people to err. Tests have buffers in their
+// place.
 type streams struct {
 	out, err io.Writer
 }
 
-// say writes lines of text.
+// say writes to standard output.
 func (s streams) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, format, args...) // the reader is gone
 }
@@ -47,6 +56,7 @@ func (s streams) complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
 }
 
+// command is one subcommand. Its function gets the arguments after the name, and returns the exit code of the process.
 type command struct {
 	name, does string
 	run        func(ctx context.Context, args []string, s streams) int
@@ -63,7 +73,7 @@ func commands() []command {
 	}
 }
 
-// run is the whole program: it returns the exit code.
+// run is the whole program but for its end: it returns the exit code. Tests call it in place of main.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s := streams{stdout, stderr}
 	if len(args) == 0 {
@@ -101,7 +111,8 @@ func usage(say func(string, ...any)) {
 	say("\nThe flags of a command: drawbridge <command> -h\n")
 }
 
-// newFlags returns the flags of a command; about is what its help says before them.
+// newFlags returns the flag set of a command. Synopsis is how the command is called; about stands in its help, before
+// the list of flags.
 func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(s.err)
@@ -116,10 +127,11 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	return f
 }
 
-// parseFlags reads the command line of a command. When done is true the command ends with code.
+// parseFlags reads the command line of a command. If done is true, the command has nothing left to do and ends with
+// code.
 func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
-		f.SetOutput(s.out) // asked for, so it is the command's output
+		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
 	}
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

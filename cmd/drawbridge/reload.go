@@ -11,12 +11,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// look is how often the files of the config are looked at. Watching their directory instead would wake the process at
-// every audit line that is written beside them.
+// look is how often the files of the config are looked at. To be told of changes in their directory would cost more:
+// audit records are written to the same directory by default, and each would wake the process.
 const look = 250 * time.Millisecond
 
-// reloads reads the config again after a hangup and after a change of the file, or of a file it names, until ctx ends.
-// What it starts lives until work ends.
+// reloads reads the config again after each hangup signal and after each change of its files. It returns when ctx ends,
+// which begins the stop, or when work does. What a reload starts, such as a new server, must go on while the gateway
+// drains, so it gets work and not ctx.
+//
+//	SIGHUP ---------------------------+
+//	                                  v
+//	look --> Settled --> Changed --> reload --> LoadWatched --> replace --> in force
+//	             (see config.Watch)    |            |              |
+//	                                   |            +--- refused --+--> the config before stays in force
+//	                                   v
+//	                              Follow what was read, taken or refused
 func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env config.Environment) error {
 	watch := config.NewWatch(p.started.Sources)
 	tick := time.NewTicker(look)
@@ -38,15 +47,16 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env
 	}
 }
 
-// reopenAudit lets a rotated file go.
+// reopenAudit opens the audit file again under its name: a hangup is also how log rotation says that it has moved the
+// file away.
 func (p *parts) reopenAudit(ctx context.Context) {
 	if err := p.audit.Reopen(); err != nil {
 		p.log.ErrorContext(ctx, "the audit file cannot be opened anew", slog.Any("error", err))
 	}
 }
 
-// reload checks the whole new config first and only then changes anything. It returns what it read, also of a config
-// that it refused.
+// reload checks the whole new config first and only then changes anything. It returns which files it read, also for a
+// config that it refused: the operator will correct one of these, and the Watch must see it.
 func (p *parts) reload(ctx, work context.Context, env config.Environment) config.Sources {
 	cfg, read, err := config.LoadWatched(p.started.File, env)
 	if err == nil {
@@ -71,13 +81,16 @@ func (p *parts) reload(ctx, work context.Context, env config.Environment) config
 	return read
 }
 
-// replace puts a checked config in force. Whatever can fail comes before the first change.
+// replace puts a checked config in force. Everything that can fail comes first, and is undone if a later step fails, so
+// that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	verifier, err := newVerifier(cfg.Issuers, p.log)
 	if err != nil {
 		return err
 	}
-	before := p.settings.Swap(settingsOf(cfg, p.address)) // first, because new tenants wake the streams, which ask whose tokens count
+	// The settings go first. New tenants wake the open streams, which then ask the settings whether the issuer of their
+	// token still counts.
+	before := p.settings.Swap(settingsOf(cfg, p.address))
 	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
@@ -88,7 +101,8 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// restartNeeded names the settings that differ from those the process runs with and that only a restart changes.
+// restartNeeded names the settings in which next differs from started, the config of the process, and which only a
+// restart changes.
 func restartNeeded(started, next *config.Config) []string {
 	return differing(map[string]bool{
 		"listen":               started.Listen == next.Listen,
@@ -102,7 +116,8 @@ func restartNeeded(started, next *config.Config) []string {
 	})
 }
 
-// firstLine is the first problem, with a word about how many more there are.
+// firstLine returns the first problem of a refused config, with the number of the others, for places that have room for
+// one line.
 func firstLine(err error) string {
 	var all config.RefusedError
 	if !errors.As(err, &all) || len(all) < 2 {

@@ -22,15 +22,17 @@ import (
 )
 
 const (
-	drainDelay   = 2 * time.Second  // a load balancer's check, so that it looks elsewhere before connections end
-	callPatience = 25 * time.Second // for calls in work; containers are killed after 30 s
-	closeTimeout = 3 * time.Second  // for answers on their way
+	drainDelay   = 2 * time.Second  // a load balancer's check should fall into it, so that new clients go elsewhere before connections end
+	callPatience = 25 * time.Second // how long calls in work may go on; containers are commonly killed 30 s after the signal
+	closeTimeout = 3 * time.Second  // how long answers that are being written may take
 
 	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 75 * time.Second // longer than a load balancer's, so that it closes first
+	idleTimeout       = 75 * time.Second // longer than most load balancers', so that the balancer closes first and never sends into a closed connection
 	maxHeaderBytes    = 32 << 10
 )
 
+// runServe is the command serve. It refuses a bad config, or addresses that are taken, before any part of the gateway
+// starts.
 func runServe(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("serve", "[-config drawbridge.yaml]",
 		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
@@ -44,7 +46,9 @@ func runServe(ctx context.Context, args []string, s streams) int {
 		s.complain("%v\n", serveConfigError(err, *file))
 		return exitRefused
 	}
-	hangups := make(chan os.Signal, 1) // before anybody can see that the process is there: a signal without a taker would end it
+	// SIGHUP is taken from here on, before anybody can see the process: until somebody takes it, the signal ends the
+	// process.
+	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	l, err := bind(ctx, cfg)
@@ -56,7 +60,8 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, env: config.ProcessEnvironment()}, s)
 }
 
-// serveConfigError adds how to do without the config that was looked for when the command line named none.
+// serveConfigError adds to an error of loading the config what a newcomer can do: if the file that is missing is the
+// one that is looked for without -config, that flag may have been forgotten, and dev needs no file.
 func serveConfigError(err error, file string) error {
 	if file != defaultConfigFile || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -64,19 +69,23 @@ func serveConfigError(err error, file string) error {
 	return fmt.Errorf("drawbridge serve: %w; -config FILE names another config, and drawbridge dev needs none", err)
 }
 
-// options are how the two commands that serve differ.
+// options are how the two commands that serve differ: serve reloads its config, dev prints what a first call needs.
 type options struct {
 	delay   time.Duration
-	hangups <-chan os.Signal // ask for a reload; nil: the config is not reloaded at all
+	hangups <-chan os.Signal // each asks for a reload; nil: the config is never reloaded
 	env     config.Environment
-	up      func() // called when everything runs; may be nil
+	up      func() // called once, when everything has been started; may be nil
 
-	serverLevel slog.Leveler // from which on is logged how the servers are; nil: the level of the config, as for all else
+	// The level from which on the fleet logs how the servers are; nil: the level of the config, as for everything else.
+	serverLevel slog.Leveler
 }
 
-// serve runs the gateway until ctx ends or a part fails.
+// serve builds the gateway and runs it until ctx ends or a part of it fails. It returns the exit code. The log is
+// written by a goroutine of its own, which starts before and ends after all else, so that it has the last lines too.
 func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) int {
-	brokenPipes := make(chan os.Signal, 1) // so that a reader of standard output or error who leaves ends a write, not the process
+	// A reader of standard output or error may go away. Without this, the next write would end the process; with it,
+	// only that write fails.
+	brokenPipes := make(chan os.Signal, 1)
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	defer signal.Stop(brokenPipes)
 	buffer := newLineBuffer(s.err)
@@ -102,9 +111,24 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	return exitOK
 }
 
-// run starts everything and stops it in order when ctx ends or a part fails.
+// run starts the parts, and stops them in order when ctx ends or a part fails:
+//
+//	start, top to bottom                  stop, top to bottom
+//	--------------------                  -------------------
+//	operator's listener                   drain, only if ctx ended (see there)
+//	verifiers of the issuers' tokens      clients' listener
+//	servers of the fleet                  work ends: it is cancelled for all that has it
+//	server and gateway (housekeeping)     verifiers, then servers of the fleet
+//	clients' listener                     operator's listener
+//	reloads                               wait for the goroutines of the group, close the audit log
+//
+// The operator's listener is the first to start and nearly the last to stop, so that /readyz and the metrics tell of
+// both. Clients come in only after the servers have been put into the catalogue, though most of these will not be
+// connected yet. The audit log is closed last because every part above may still have a record to write. The returned
+// error joins what made a part fail with what went wrong while closing.
 func (p *parts) run(ctx context.Context, l listeners, o options) error {
-	// What serves must outlive the signal that begins the stop; shutDown ends it.
+	// ctx ends with the signal that begins the stop. Draining needs the parts to go on after that, so they get the
+	// context work, which ends when run calls end or when a part fails.
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, end := context.WithCancel(work)
 	defer end()
@@ -130,19 +154,21 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	select {
 	case <-ctx.Done():
 		p.drain(work, clients, o.delay)
-	case <-work.Done(): // a part failed
+	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	closeHTTP(clients)
 	end()
 	p.issuers.wait()
 	p.fleet.close()
 	closeHTTP(operator)
-	err := group.Wait() // all that could still have a record
+	err := group.Wait() // after this nothing is left that could have a record for the audit log
 	return errors.Join(err, p.audit.Close())
 }
 
-// drain lets go of clients without breaking a call: not ready, one check of the load balancer, streams ended properly,
-// calls finished.
+// drain lets clients go without breaking a call, in four steps: /readyz says not ready; one interval of the load
+// balancer's checks goes by, in which clients are still served; event streams end properly, so that clients reconnect
+// elsewhere; calls in work finish, for callPatience at most. Were the order another, a load balancer would still send
+// clients to a gateway that turns them away. It returns earlier when ctx ends.
 func (p *parts) drain(ctx context.Context, clients *http.Server, delay time.Duration) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
@@ -156,7 +182,7 @@ func (p *parts) drain(ctx context.Context, clients *http.Server, delay time.Dura
 	}
 }
 
-// wait returns after d, or when ctx ends.
+// wait returns after d or when ctx ends, whichever is first.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -166,6 +192,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
+// httpServer returns an HTTP server with the bounds that both listeners have. It has no timeout for writing, because an
+// event stream stays open for as long as its client wants.
 func (p *parts) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -174,19 +202,22 @@ func (p *parts) httpServer(handler http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // mostly what scanners and broken clients cause
 
-		DisableGeneralOptionsHandler: true, // it would answer "OPTIONS *" past every check and record of the handler
+		// Otherwise net/http would answer "OPTIONS *" itself, past every check and record of the handler.
+		DisableGeneralOptionsHandler: true,
 	}
 }
 
-// closeHTTP ends a server: answers on their way have a moment.
+// closeHTTP stops a server: it takes no new connections, and requests in work have closeTimeout to finish before their
+// connections are closed.
 func closeHTTP(s *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
-		_ = s.Close() // what is left had its moment
+		_ = s.Close() // whatever is left had its time, and there is nobody to tell
 	}
 }
 
+// serveHTTP serves until the server is closed. That is no error; anything else is, and stops the gateway.
 func serveHTTP(s *http.Server, l net.Listener) error {
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -194,8 +225,9 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 	return nil
 }
 
-// tellWarnings logs the warnings of a config that comes into force, and counts them. What patterns match is the
-// gateway's to tell, which knows it.
+// tellWarnings logs the warnings of a config that comes into force, and counts them by code. It sets the counts that
+// are zero too, so that a warning which a reload removes leaves the metrics. The code no-match is not among them: only
+// the gateway knows what the servers offer, and it tells of patterns that match nothing itself.
 func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
 	counts := make(map[string]int)
 	for _, w := range cfg.Warnings {

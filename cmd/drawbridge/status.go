@@ -7,19 +7,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// readyAfter is how long a server that does not answer may keep the gateway from being ready.
+// readyAfter is how long the gateway may stay not ready because a server has not answered. Then it is ready all the
+// same, or one broken server would keep every tenant out.
 const readyAfter = 10 * time.Second
 
-// status is how the process is, for the operator's page. It is safe for concurrent use.
+// status answers how the process is, for /readyz on the operator's listener. It is safe for concurrent use: several
+// requests, the goroutine of reloads and the drain use it at once.
 type status struct {
 	parts   *parts
 	start   time.Time
-	ready   atomic.Bool // once ready, a server added later does not take it back
-	drain   atomic.Bool
-	refused atomic.Pointer[string]   // why the newest config was refused
-	restart atomic.Pointer[[]string] // what differs and only a restart changes
+	ready   atomic.Bool              // once true it stays true: a server that a reload adds does not take readiness back
+	drain   atomic.Bool              // true from the beginning of the stop
+	refused atomic.Pointer[string]   // why the newest config was refused; "": it was not
+	restart atomic.Pointer[[]string] // names of settings that differ from what runs until a restart
 }
 
+// newStatus returns the status of parts whose other fields have been set.
 func newStatus(p *parts) *status {
 	s := &status{parts: p, start: time.Now()}
 	s.setRefused("")
@@ -30,7 +33,7 @@ func newStatus(p *parts) *status {
 func (s *status) setRefused(reason string)  { s.refused.Store(&reason) }
 func (s *status) setRestart(names []string) { s.restart.Store(&names) }
 
-// view is what /readyz shows.
+// view returns what /readyz shows now.
 func (s *status) view() admin.View {
 	if !s.ready.Load() && (s.parts.fleet.tried() || time.Since(s.start) > readyAfter) {
 		s.ready.Store(true)
@@ -48,7 +51,8 @@ func (s *status) view() admin.View {
 	return view
 }
 
-// judgeAudit says what it means that audit records cannot be written: a gateway that refuses every call is not ready.
+// judgeAudit adds what it means that audit records cannot be written. By default every call is then refused, and a
+// gateway that refuses all calls is not ready. With when_full: drop the calls go on, and it is only a warning.
 func (s *status) judgeAudit(view *admin.View) {
 	problem := s.parts.audit.Problem()
 	switch {

@@ -17,14 +17,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// tokenRequest is what a token shall say.
+// tokenRequest is what is asked of a token.
 type tokenRequest struct {
-	issuer          string // "" is the first that can sign for the tenant
+	issuer          string // "": the first one that can sign for the tenant
 	tenant, subject string
 	scopes          []string
-	ttl             time.Duration
+	ttl             time.Duration // over zero, at most auth.MaxLifetime
 }
 
+// runToken is the command token. The token alone goes to standard output, so that a script can take it; all that is
+// said about it goes to standard error.
 func runToken(_ context.Context, args []string, s streams) int {
 	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h]",
 		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. The token alone goes to standard output.", s)
@@ -62,7 +64,9 @@ func runToken(_ context.Context, args []string, s streams) int {
 	return exitOK
 }
 
-// signToken signs what is asked with the first issuer that can.
+// signToken signs a token with the first issuer of the config that serves the tenant and whose private or shared key
+// the config has. It returns that issuer too. Real issuers keep their private keys to themselves, so it works with keys
+// for trials only.
 func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
 	var tenants []string
 	for _, t := range cfg.Tenants {
@@ -88,7 +92,7 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 	return "", config.Issuer{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
 }
 
-// checkIssuer says that the config has no issuer of that name; "" stands for any.
+// checkIssuer returns an error unless the config has an issuer of that name. The name "" stands for any issuer.
 func checkIssuer(cfg *config.Config, name string) error {
 	var names []string
 	for _, iss := range cfg.Issuers {
@@ -104,7 +108,7 @@ func checkIssuer(cfg *config.Config, name string) error {
 	return fmt.Errorf("there is no issuer %q%s", name, near)
 }
 
-// hint names what was probably meant, if anything comes near.
+// hint returns words about which of the known names was probably meant, "" when none is near.
 func hint(name string, known []string) string {
 	if near := registry.Nearest(name, known); near != "" {
 		return fmt.Sprintf(" (did you mean %s?)", near)
@@ -112,11 +116,13 @@ func hint(name string, known []string) string {
 	return ""
 }
 
-// serves tells whether tokens of the issuer can be for the tenant.
+// serves tells whether tokens of the issuer may be for the tenant.
 func serves(iss *config.Issuer, tenant string) bool {
 	return iss.Tenant == tenant || slices.Contains(iss.TenantsAllowed, tenant)
 }
 
+// claimsOf returns the claims of a token: those that the config makes the verifier look for, under the names that it
+// gives to the claims of tenant and scopes.
 func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) auth.Claims {
 	extra := map[string]any{}
 	if iss.TenantClaim != "" {
@@ -139,7 +145,8 @@ func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) auth.Claim
 	}
 }
 
-// signingAlgorithm returns the first of the allowed algorithms that the key can sign with, "" when there is none.
+// signingAlgorithm returns the first of the allowed algorithms that fits the type of the key (for an elliptic curve,
+// its size too), "" when none does.
 func signingAlgorithm(key crypto.PrivateKey, allowed []string) string {
 	var families []string
 	switch key := key.(type) {

@@ -22,26 +22,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// onlineTimeout bounds everything that -online asks; all of it is asked at once.
+// onlineTimeout bounds all connections of -online, which are made at once; a program has its start_timeout in addition.
 const onlineTimeout = 15 * time.Second
 
-// maxAnswerBytes bounds an answer that is read whole.
+// maxAnswerBytes bounds an HTTP answer that is read whole into memory.
 const maxAnswerBytes = 1 << 20
 
-// findings is what validate found; with -json it is the output.
+// findings are what the command validate found. With -json they are printed as they are.
 type findings struct {
 	OK       bool             `json:"ok"`
 	File     string           `json:"file"`
 	Problems []config.Problem `json:"problems"`
-	Warnings []config.Warning `json:"warnings,omitempty"` // what works and may not be meant
-	Notes    []string         `json:"notes,omitempty"`    // what is left out or changed, and no problem
+	Warnings []config.Warning `json:"warnings,omitempty"` // settings that work and may not be meant
+	Notes    []string         `json:"notes,omitempty"`    // things that are left out or needless, and no fault
 	Online   []check          `json:"online,omitempty"`
-	Audit    string           `json:"audit,omitempty"` // where the records of a good config go
+	Audit    string           `json:"audit,omitempty"` // where the audit records of a good config go
 
-	strict bool // warnings count like problems
+	strict bool // warnings make the config fail too
 }
 
-// judge says what is wrong with a config that can be read, and what may be.
+// judge looks at a config that was loaded without problems for warnings and notes. Warnings about patterns need to know
+// what the servers offer. So a catalogue is filled as in the running gateway, with the built-in tools and HTTP APIs
+// and, if online, with what the other servers say when they are connected to.
 func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	for i := range cfg.Servers {
 		f.Notes = append(f.Notes, cfg.Servers[i].API.Notes...)
@@ -61,7 +63,7 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	}
 }
 
-// check is one thing tried over the network.
+// check is one thing that -online tried over the network, with the place of the server or issuer in the config.
 type check struct {
 	Name    string `json:"name"`
 	OK      bool   `json:"ok"`
@@ -72,7 +74,7 @@ type check struct {
 	Column int    `json:"column"`
 }
 
-// String writes a check as a line; one that failed with its place.
+// String writes a check as a line. Only a failed one has its place, for an editor to go to.
 func (c check) String() string {
 	if c.OK {
 		return fmt.Sprintf("ok   %s: %s", c.Name, c.Message)
@@ -80,6 +82,8 @@ func (c check) String() string {
 	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
+// runValidate is the command validate. A file that cannot be read has an exit code of its own, because then nothing is
+// known about the config.
 func runValidate(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
 		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\n"+
@@ -117,6 +121,7 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	return exitOK
 }
 
+// text returns the findings as lines; summary says what a good config holds.
 func (f *findings) text(summary string) string {
 	var out strings.Builder
 	for _, p := range f.Problems {
@@ -149,6 +154,7 @@ func (f *findings) text(summary string) string {
 	return out.String()
 }
 
+// failures counts the checks that failed.
 func (f *findings) failures() int {
 	n := 0
 	for _, c := range f.Online {
@@ -159,15 +165,19 @@ func (f *findings) failures() int {
 	return n
 }
 
+// json returns the findings as JSON. It ignores the summary, and has that argument only to be interchangeable with
+// text.
 func (f *findings) json(string) string {
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
-		panic(err) // texts and numbers only
+		panic(err) // findings consist of texts and numbers, which can always be encoded
 	}
 	return string(data) + "\n"
 }
 
-// tryOnline connects to everything at once and waits for the answers. What the servers offer goes into the catalogue.
+// tryOnline connects to all servers and key sets at once and waits for the answers, so that a slow one does not add its
+// time to that of the others. What the servers offer goes into the catalogue. The checks come in the order of the
+// config, issuers first.
 func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
@@ -178,12 +188,13 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		}
 	}
 	for _, srv := range cfg.Servers {
-		if srv.IsElsewhere() { // an API has no question that is sure to be harmless
+		// HTTP APIs are not tried: they have no request that is sure to be harmless.
+		if srv.IsElsewhere() {
 			tries = append(tries, func() check {
 				if srv.Command == "" {
 					return tryServer(limited, srv, catalogue)
 				}
-				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout) // it starts first
+				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout) // a program has to start before it can answer
 				defer cancel()
 				return tryServer(limited, srv, catalogue)
 			})
@@ -202,12 +213,13 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	return checks
 }
 
+// tryServer connects to one server, reads its lists into the catalogue and disconnects.
 func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Registry) check {
 	c := check{Name: "server " + srv.Name}
 	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), catalogue).Probe(ctx)
 	if err != nil {
 		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
-			err = unavailable.Err // which server stands before it
+			err = unavailable.Err // the line begins with the server's name, which the outer error would repeat
 		}
 		c.Message = err.Error() + lastSaid(status)
 		return c
@@ -220,7 +232,7 @@ func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Regis
 	return c
 }
 
-// offered says what a server offers: its tools, and whatever else there is.
+// offered says what a server offers: its tools, and of the other kinds those that it has.
 func offered(s upstream.Status) string {
 	parts := []string{count(s.Tools, "tool")}
 	for _, other := range []struct {
@@ -234,7 +246,7 @@ func offered(s upstream.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// tryKeySet fetches the key set and reads it.
+// tryKeySet fetches an issuer's key set and checks it.
 func tryKeySet(ctx context.Context, iss config.Issuer) check {
 	c := check{Name: "issuer " + iss.Issuer.Issuer}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, iss.JWKSURL, http.NoBody)
@@ -260,7 +272,8 @@ func tryKeySet(ctx context.Context, iss config.Issuer) check {
 	return c
 }
 
-// checkKeySet reads a key set as if it stood in a file.
+// checkKeySet tells whether a key set that was fetched can be used for the issuer. It makes a verifier with the key set
+// as if it came from a file, since package auth reads files at once and fetches only later.
 func checkKeySet(iss config.Issuer, body []byte) (ok bool, message string) {
 	fromFile := iss.Issuer
 	fromFile.JWKSURL, fromFile.JWKS = "", body

@@ -13,16 +13,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// verifiers holds the verifier of the present config. A reload that leaves the issuers as they are keeps it, with its
-// key sets and cache: a login must not depend on an issuer answering just then.
+// verifiers holds the verifier of the config in force, which checks the tokens of callers. A reload that does not touch
+// the issuers keeps the verifier, with the key sets that it has fetched: otherwise every change of any setting would
+// make all logins depend on whether the issuers answer at that moment.
+//
+// It is safe for concurrent use: verify takes no lock, so that callers do not wait for a reload.
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 
-	changing sync.Mutex      // held while one verifier takes the place of another
-	known    []config.Issuer // of that verifier
-	running  *task
+	changing sync.Mutex      // guards the fields below; held while one verifier takes the place of another
+	known    []config.Issuer // the issuers of the present verifier
+	running  *task           // the Run of the present verifier; nil before start
 }
 
+// newVerifiers returns verifiers with one for these issuers. Key sets are fetched only after start.
 func newVerifiers(issuers []config.Issuer, log *slog.Logger) (*verifiers, error) {
 	v := &verifiers{known: issuers}
 	verifier, err := newVerifier(issuers, log)
@@ -33,18 +37,21 @@ func newVerifiers(issuers []config.Issuer, log *slog.Logger) (*verifiers, error)
 	return v, nil
 }
 
+// verify checks a token with the present verifier, and returns who the caller is.
 func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, error) {
 	return v.current.Load().Verify(ctx, token)
 }
 
-// start runs the present verifier until ctx ends, another takes its place or wait is called. It is called once.
+// start runs the present verifier until ctx ends, another takes its place, or wait is called. It is called once, before
+// replace and wait.
 func (v *verifiers) start(ctx context.Context) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	v.running = startTask(ctx, v.current.Load().Run)
 }
 
-// replace puts next in place of the present verifier, unless the issuers are the same.
+// replace puts next in the place of the present verifier, unless the issuers are the same; then next is dropped. The
+// new one is in use before the old one stops, so that no caller finds none. It is called after start.
 func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
@@ -57,13 +64,16 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	before.stop()
 }
 
-// wait ends the present verifier and waits for it. What start and replace were given has ended by then.
+// wait ends the present verifier and waits for it. Its caller has ended the context given to start and replace, so that
+// a verifier which a late reload puts in place ends at once.
 func (v *verifiers) wait() {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	v.running.stop()
 }
 
+// newVerifier returns a verifier for the issuers, whose client connects to private addresses only for the key sets that
+// may be there.
 func newVerifier(issuers []config.Issuer, log *slog.Logger) (*auth.Verifier, error) {
 	private := map[string]bool{}
 	plain := make([]auth.Issuer, 0, len(issuers))
@@ -80,10 +90,11 @@ func newVerifier(issuers []config.Issuer, log *slog.Logger) (*auth.Verifier, err
 	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: log})
 }
 
-// keySetTransport lets exactly the named key sets be fetched from loopback or private addresses.
+// keySetTransport lets exactly the named key sets be fetched from loopback or private addresses. A verifier has one
+// client for all issuers, and a permission for one issuer must not open the internal network to the key set of another.
 type keySetTransport struct {
 	public, private http.RoundTripper
-	allowed         map[string]bool
+	allowed         map[string]bool // by jwks_url as the config has it
 }
 
 // RoundTrip implements http.RoundTripper.

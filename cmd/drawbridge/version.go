@@ -9,16 +9,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// These are set by the linker (-X main.version=v1.2.3) and never change afterwards. Where the repository's history is at
-// hand, commit and date need not be.
+// These are set by the linker (-X main.version=v1.2.3) and never change afterwards. Where the repository's history is
+// at hand, commit and date need not be.
 var version, commit, date string
 
-// origin is what is known of how this program was built.
+// origin is what is known of how this program was built. After orDefaults no field is "".
 type origin struct {
 	version, commit string
 	date            string // of the commit, as in RFC 3339
 }
 
+// thisBuild returns the origin of this program: what the linker was told, then what the Go command recorded of the
+// repository.
 func thisBuild() origin {
 	b := origin{version, commit, date}
 	info, ok := debug.ReadBuildInfo()
@@ -35,7 +37,7 @@ func thisBuild() origin {
 	if b.commit == "" {
 		b.commit = settings["vcs.revision"]
 		if settings["vcs.modified"] == "true" {
-			b.commit += "-dirty" // as git describe says it
+			b.commit += "-dirty" // the working tree had changes; git describe marks it in the same way
 		}
 	}
 	if b.date == "" {
@@ -44,6 +46,7 @@ func thisBuild() origin {
 	return b.orDefaults()
 }
 
+// orDefaults puts a word in the place of each field that is not known.
 func (b origin) orDefaults() origin {
 	if b.version == "" {
 		b.version = "devel"
@@ -57,6 +60,7 @@ func (b origin) orDefaults() origin {
 	return b
 }
 
+// runVersion is the command version.
 func runVersion(_ context.Context, args []string, s streams) int {
 	flags := newFlags("version", "", "Prints the version, the commit it was built from and its date, the version of Go and the protocol revisions served.", s)
 	if code, done := parseFlags(flags, args, s); done {

@@ -26,7 +26,8 @@
 // the order in which they came, so that who came first gets the next place, whatever its key.
 //
 // In a room with a session that is lent (Lend), a seat does not belong to one owner for good: whoever wants a seat for the
-// same traits gets one that runs no call, and gives it on in the same way.
+// same traits gets one that runs no call, and gives it on in the same way. One user is behind all calls there, so nothing is
+// left to others.
 package seats
 
 import (
@@ -396,10 +397,11 @@ func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 			users++
 		}
 	}
+	shares := k.ofOne() && r.lent == nil
 	switch {
-	case k.ofOne() && users >= (r.cfg.Max+1)/2:
+	case shares && users >= (r.cfg.Max+1)/2:
 		return ofUser
-	case k.ofOne() && tenants >= r.cfg.Max-(r.cfg.Max+1)/4:
+	case shares && tenants >= r.cfg.Max-(r.cfg.Max+1)/4:
 		return ofTenant
 	case len(r.all) >= r.cfg.Max:
 		return func(*Seat[S]) bool { return true }

@@ -501,6 +501,32 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 	})
 }
 
+// TestOneUsersClientsHadHalfOfThePlaces has as many clients of one user call at once as there are places, with the lent
+// session one more. Nobody else is there for whom half of the places, or a quarter, would be kept.
+func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
+	t.Parallel()
+	play(t, 4, func(t *testing.T, r *stage) {
+		r.Lend(&session{}, Key{Traits: "t", Patient: true})
+		taken := make([]*Seat[*session], 5)
+		for i := range taken {
+			k := user("dev", "dev")
+			k.ClientID = fmt.Sprint("client-", i)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			seat, err := r.Take(ctx, k, Call)
+			cancel()
+			if err != nil {
+				t.Errorf("client %d of 5 got no seat, with %d of 4 places taken: %v", i+1, r.Size(), err)
+			}
+			taken[i] = seat
+		}
+		for _, s := range taken {
+			if s != nil {
+				r.Leave(s, Call)
+			}
+		}
+	})
+}
+
 // TestWorkEndsBeforeSeatsAreClosed closes a room while something goes on in it.
 func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 	t.Parallel()

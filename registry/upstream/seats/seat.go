@@ -14,8 +14,9 @@ type Session interface {
 	Doubts() <-chan struct{}
 	// Alive asks for a proof of life.
 	Alive(ctx context.Context) error
-	// Close ends the session and waits for all that belongs to it; polite says good-bye. It is called once, not before Open
-	// has returned without an error, and while no call uses the seat.
+	// Close ends the session and waits for all that belongs to it; polite says good-bye. It is called once, and not before
+	// Open has returned without an error. No call uses the seat then, unless the whole room is closed: calls that go on
+	// must end with an error.
 	Close(ctx context.Context, polite bool)
 }
 

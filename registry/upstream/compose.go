@@ -10,12 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// counter gives the ids of one connection's requests. They are never used twice.
+// counter gives the ids of one connection's requests. An id is never used twice. It is safe for concurrent use.
 type counter struct{ last atomic.Int64 }
 
 func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 
-// call returns the request of a call in a session, whose caller gets the notifications that it wants. own is as in appendCall.
+// call returns the request for a call, whose caller gets the notifications that it wants. own is as in appendCall.
 func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	id := c.next()
 	body := make([]byte, 0, callSize(i, call.Params, own))
@@ -24,11 +24,11 @@ func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	}
 }
 
-// appendCall appends a whole request in one go: the client's params with the server's own name for what the call is
-// about, and with metadata that is the gateway's. own is the inside of an object of reserved _meta members, "" for
-// legacy servers.
+// appendCall appends a whole request to dst: the client's params, in which the server's own name replaces the exposed
+// one and the gateway's metadata the client's. own has the reserved members of _meta as JSON without the braces; it is
+// "" for legacy servers.
 //
-// What the server's revision does not know stays behind. Answers and state of a dialogue pass byte for byte.
+// Members that the server's revision does not know are left out. Answers and requestState pass byte for byte.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
@@ -52,7 +52,7 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) [
 	return append(dst, "}}"...)
 }
 
-// knows tells whether the server's revision has a meaning for a member of the params.
+// knows tells whether the server's revision gives this member of the params a meaning.
 func (i *item) knows(member string) bool {
 	switch member {
 	case "inputResponses", "requestState":
@@ -63,8 +63,9 @@ func (i *item) knows(member string) bool {
 	return member != "task" || i.asTask
 }
 
-// appendMeta appends the client's metadata with the members that the gateway sets itself replaced. The progress token
-// is the request's id, which no other request of the connection has.
+// appendMeta appends the client's metadata, without the members that the gateway sets itself, behind those of own. The
+// client's progress token is replaced by the request's id: tokens of two clients may be the same, but no other request
+// of the connection has this id.
 func appendMeta(dst []byte, id mcp.ID, meta mcp.RawJSON, own string) []byte {
 	dst = append(append(dst, '{'), own...)
 	separate := own != ""
@@ -96,7 +97,7 @@ func isToken(raw mcp.RawJSON) bool {
 	return len(raw) > 0 && raw[0] == '"'
 }
 
-// callSize is about how many bytes a call's message has.
+// callSize returns about how many bytes the message of a call has, so that its memory is allocated once.
 func callSize(i *item, params mcp.Object, own string) int {
 	size := 128 + len(i.quoted) + len(own)
 	for name, value := range params.Members {
@@ -105,8 +106,8 @@ func callSize(i *item, params mcp.Object, own string) int {
 	return size
 }
 
-// notifier returns what passes notifications that belong to a call on to its caller: progress under the caller's own
-// token, and log messages that are grave enough. It is nil when the caller wants neither.
+// notifier returns a function that passes notifications of a call on to its caller: progress under the caller's own
+// token, and log messages of at least the level that the caller wants. It is nil when the caller wants neither.
 func notifier(c *registry.Call) func(context.Context, *mcp.Message) {
 	token := c.Params.Object("_meta").Value(mcp.MetaProgressToken)
 	if !isToken(token) {
@@ -124,11 +125,11 @@ func notifier(c *registry.Call) func(context.Context, *mcp.Message) {
 		default:
 			return
 		}
-		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params}) // whoever asked may be gone
+		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params}) // fails only when the caller has gone
 	}
 }
 
-// clientInfo is how the gateway introduces itself.
+// clientInfo returns how the gateway introduces itself to servers.
 func clientInfo(version string) mcp.RawJSON {
 	if version == "" {
 		version = "0"
@@ -139,7 +140,8 @@ func clientInfo(version string) mcp.RawJSON {
 	).JSON()
 }
 
-// cancelled is the notification that the answer to a request is no longer wanted.
+// cancelled returns the notification that the answer to a request is no longer wanted. own is the _meta that it carries
+// to a modern server; empty: none.
 func cancelled(id mcp.ID, own mcp.Object) []byte {
 	params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(id)})
 	if own.Len() > 0 {
@@ -148,7 +150,8 @@ func cancelled(id mcp.ID, own mcp.Object) []byte {
 	return mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)
 }
 
-// everything returns all that a client can be asked, in canonical form.
+// everything returns all capabilities that have a server ask its client, in canonical form: as text it is compared with
+// other sets.
 func everything() mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},

@@ -10,64 +10,69 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// Config of one upstream. Exactly one of Command and URL is set.
+// Config of one upstream. Exactly one of Command and URL is set. It must not change after New.
 type Config struct {
-	Name   string // of the server in the config
-	Prefix string // before the exposed names of what it offers
+	Name   string // of the server, as the gateway's config has it
+	Prefix string // put before the names of what the server offers
 
 	Command string
 	Args    []string
-	Dir     string            // where the command runs, and what a relative path in Command starts from; "": where the gateway runs
+	Dir     string            // where the command runs, and a relative path in it starts; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
-	// StartTimeout is how long a child may take from its start to a known era. A program that is fetched before it runs takes
-	// long the first time. Zero: a minute.
+	// StartTimeout is how long a child may take from its start until its era is known. A program that is downloaded
+	// before it runs, as by npx, takes long the first time. Zero: a minute.
 	StartTimeout time.Duration
 
-	MaxChildren int // children at once, with the one for lists, which serves no calls unless Shared; zero: 8
+	// MaxChildren is how many children may run at once, the control connection's included, which serves no calls unless
+	// Shared or OneUser says so. Zero: 8.
+	MaxChildren int
 
 	URL     string
 	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
 
-	// Revision is the operator's word on what the server is spoken to in: of the legacy era one that is asked for, and the
-	// server may answer with another of that era; the modern one, and nothing else will do. "": whatever is found.
+	// Revision is the operator's word on the revision in which the server is spoken to. A legacy revision is asked for
+	// in the handshake, and the server may answer with another one of that era. The modern revision is required:
+	// nothing else will do. "": the gateway finds out.
 	Revision string
 
-	// Shared is the operator's word that one session may serve everyone: tenants and users are not kept apart.
+	// Shared is the operator's word that one session may serve everyone, so that tenants and users are not kept apart.
 	Shared bool
 
-	// OneUser is the word of whoever runs the gateway that one user in one tenant is behind all calls: one child of a legacy
-	// server serves all clients and the lists, as pool.go says. Over HTTP, and of modern servers, it changes nothing.
+	// OneUser is the word of whoever runs the gateway that one user of one tenant makes all calls. Then one child of a
+	// legacy server serves all clients and the lists, as pool.go explains. It changes nothing over HTTP, nor for modern
+	// servers.
 	OneUser bool
 
-	// Grace is how long the lists keep what the server offered after it was lost, so that a restart is no change to those
-	// who see them. Zero: not at all.
+	// Grace is how long the lists keep what the server offered after it was lost, so that clients do not see a restart
+	// as a change. Zero: not at all.
 	Grace        time.Duration
 	Timeout      time.Duration            // of one call; zero: 30 s
-	ToolTimeouts map[string]time.Duration // by the upstream's own tool name
-	// Idempotent are patterns, as of registry.MatchName, of the upstream's own tool names that the operator says do no harm when
-	// called twice: such a call is made once more when the upstream was lost before it answered.
+	ToolTimeouts map[string]time.Duration // by the server's own tool name, in place of Timeout
+	// Idempotent are patterns (as for registry.MatchName) of the server's own names of tools that the operator says do
+	// no harm when called twice. A call of such a tool is made once more when the server was lost before it answered.
 	Idempotent []string
 
-	Version string // of the gateway, told to upstreams
+	Version string // of the gateway; servers are told it
 
-	// Status is told whenever the upstream goes up or down or one of its lists changes, none of which is logged. May be nil.
+	// Status is called whenever the upstream goes up or down or one of its lists changes; this package logs none of
+	// that. nil: nobody is told.
 	Status func(Status)
-	// Count is told what was mended or dropped of what the upstream sent, and how often. May be nil; called from any
-	// goroutine.
+	// Count is called with what the server sent that had to be repaired or dropped, and how often. It is called from
+	// any goroutine. nil: nothing is counted.
 	Count  func(kind Anomaly, n int)
 	Logger *slog.Logger
 }
 
 // Limits of handshakes.
 const (
-	handshakeLimit = 10 * time.Second // from the first byte to a known era, over HTTP
-	startLimit     = time.Minute      // the same of a child, with its start
+	handshakeLimit = 10 * time.Second // over HTTP, from the first byte until the era is known
+	startLimit     = time.Minute      // for a child, from its start until the era is known
 )
 
-// openLimit returns how long the handshake of one connection may take.
+// openLimit returns how long one connection may take to open, its handshake included.
 func (c *Config) openLimit() time.Duration {
 	if c.URL != "" {
 		return handshakeLimit
@@ -75,20 +80,20 @@ func (c *Config) openLimit() time.Duration {
 	return cmp.Or(c.StartTimeout, startLimit)
 }
 
-// site says where a server over HTTP is.
+// site returns where a server over HTTP is, for its transports.
 func (c *Config) site() wire.Site {
 	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version}
 }
 
-// program says what a child runs; said takes what it writes to standard error.
+// program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
 	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Said: said, Logger: c.Logger}
 }
 
-// named returns the era of the revision that the operator named, 0 when the server's is to be found out.
+// named returns the era of the revision that the operator named, and 0 when the operator named none.
 func (c *Config) named() mcp.Era { return mcp.EraOf(c.Revision) }
 
-// Anomaly is a kind of thing that no server should send. Its text is a metric label.
+// Anomaly is a kind of thing that no server should send, and of which Config.Count is told. Its text is a metric label.
 type Anomaly = wire.Anomaly
 
 // The anomalies.
@@ -100,6 +105,6 @@ const (
 	Flooded   = wire.Flooded
 )
 
-// CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
-// or not at its path.
+// CheckCommand tells why the program of a command that runs in dir (as Config.Dir) cannot be started: it is not in
+// PATH, or not at its path. nil: it can be started.
 func CheckCommand(command, dir string) error { return wire.CheckCommand(command, dir) }

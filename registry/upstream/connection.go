@@ -10,35 +10,38 @@ import (
 )
 
 // connection is what is known of one connection to a server, and the signals that come of it: that lists changed, that
-// calls fail, that a question was refused. Whoever supervises it waits for them.
+// calls fail, that a question was refused. The supervisor of the connection waits for these signals: Upstream.follow
+// for the control connection, the room of seats for a pooled session. It is safe for concurrent use once the handshake
+// has set version.
 type connection struct {
 	server   fault
 	version  string                 // the revision agreed on
-	hears    atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: a modern server
+	hears    atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: the server is modern
 	count    func(Anomaly, int)
-	rooted   atomic.Bool   // the server asked for roots outside a call, as some do when they start
-	told     atomic.Bool   // the way is open on which the server tells when its lists change
-	changes  chan struct{} // there is news
-	doubts   chan struct{} // the connection may be lost
-	refusals chan struct{} // a tool was refused to ask
-	news     atomic.Uint32 // the topics that may have changed, and above them those of which the server said so
+	rooted   atomic.Bool   // the server asked for roots while no call was open, as some servers do when they start
+	told     atomic.Bool   // the stream or subscription is open on which the server announces changes of its lists
+	changes  chan struct{} // holds a signal: news has topics to read
+	doubts   chan struct{} // holds a signal: the connection may be lost
+	refusals chan struct{} // holds a signal: a modern server refused a question of its own tool
+	news     atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server itself announced
 
-	said      *wire.LastWords // of its child, or of the last one where it took more than one; empty for what is no child
-	control   *connection     // reads the lists for this session of a pool; nil: this connection reads its own
-	heard     atomic.Uint32   // the topics of which the server told on this connection
-	overheard atomic.Uint32   // the topics of which it told in a session of the pool
+	said      *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
+	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection
+	heard     atomic.Uint32   // the topics of which the server announced changes on this connection
+	overheard atomic.Uint32   // the topics of which it announced changes in a pooled session
 
-	capabilities atomic.Pointer[mcp.Object] // that the server declares; nil: unknown
+	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
 }
 
-// hearer is a session, as far as its server tells it something that answers no request.
+// hearer is a legacy session, seen as the receiver of what its server sends besides answers. Its methods are called
+// from any goroutine and do not block.
 type hearer interface {
 	question(m *mcp.Message, of *wire.Request) (answer []byte)
 	notified(m *mcp.Message)
 	attended(again bool)
 }
 
-// hearBy says which session hears what the server sends on its own from now on.
+// hearBy makes session the receiver of what the server sends on its own from now on.
 func (c *connection) hearBy(session hearer) { c.hears.Store(&session) }
 
 var _ wire.Events = (*connection)(nil)
@@ -50,18 +53,19 @@ func newConnection(server string, count func(Anomaly, int)) *connection {
 	}
 }
 
-// newSessionConnection returns the connection of one more session with the server of the control connection.
+// newSessionConnection returns the connection of one more, pooled session with the server of the control connection.
 func newSessionConnection(control *connection) *connection {
 	c := newConnection(string(control.server), control.count)
 	c.control = control
 	return c
 }
 
-// changed asks for all lists again. It never waits: one request that is not served yet stands for all.
+// changed asks for all lists to be read again. It never blocks: one request that is not served yet stands for all.
 func (c *connection) changed() { c.reread(everyTopic) }
 
-// announced asks for the lists of one kind again because the server says that they changed. Some servers say so only in
-// the session of the call that changed them.
+// announced asks for the lists of one kind to be read again because the server says that they changed. Which connection
+// heard it is remembered, because some servers announce a change only in the session of the call that made it; see
+// tells.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
 	if c.control != nil {
@@ -72,16 +76,19 @@ func (c *connection) announced(kind registry.Kind) {
 	c.reread(topic | topic<<announcedBy)
 }
 
-// reread has lists read again by the connection that reads them: what a list shows may differ from session to session.
+// reread has lists read again, always by the control connection: what a list shows may differ from session to session,
+// and the catalogue has the control connection's.
 func (c *connection) reread(news topics) {
 	reads := cmp.Or(c.control, c)
 	reads.news.Or(uint32(news))
 	signal(reads.changes)
 }
 
-// Doubt asks for a proof of life.
+// Doubt asks for a proof of life. It does not block.
 func (c *connection) Doubt() { signal(c.doubts) }
 
+// signal leaves one signal in a channel with room for one, and does not block: a signal that is waiting already stands
+// for this one too.
 func signal(channel chan<- struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -92,8 +99,8 @@ func signal(channel chan<- struct{}) {
 // Count counts n things that no server should send.
 func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
 
-// Question takes a request of the server. It returns the answer when there is one at once, nil when it follows. of is
-// the request on whose stream it came; nil: it came on none.
+// Question takes a request of the server; of is the request on whose stream it came, nil when it came on no request's
+// stream. It returns the answer when there is one at once, and nil when the answer follows later through Link.Send.
 func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	if m.Method == mcp.MethodPing {
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
@@ -104,8 +111,9 @@ func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	return rejection(m.ID, errUnasked)
 }
 
-// Following tells whether what the server sends on its own arrives from now on. A gap in the stream of one call's session
-// does not have every list read.
+// Following is told whether what the server sends on its own arrives from now on; again means that it did before, so
+// that something may have been missed. After such a gap on the control connection all lists are read again. A gap on a
+// pooled session does not ask for that: there are many sessions, and each would have all lists read.
 func (c *connection) Following(open, again bool) {
 	c.told.Store(open)
 	if !open {
@@ -135,7 +143,8 @@ func (c *connection) Notification(m *mcp.Message) {
 	}
 }
 
-// tasks returns the form of tasks that calls of this server's tools may become.
+// tasks returns how calls of this server's tools may become tasks: TasksGiven where the server decides (modern),
+// TasksAsked where the caller asks for one (2025-11-25), zero where they cannot.
 func (c *connection) tasks() mcp.Tasks {
 	declared := c.capabilities.Load()
 	switch {
@@ -148,8 +157,9 @@ func (c *connection) tasks() mcp.Tasks {
 	return 0
 }
 
-// tasksOf returns the form of tasks that calls of a tool may become, and its definition with what that says of them only
-// where it means something: where they are to be asked for, and where the tool needs one that its server does not have.
+// tasksOf returns how calls of one tool may become tasks, and the tool's definition. The definition keeps its member
+// "execution" only where that member means something: where the caller must ask for a task, and where the tool requires
+// one that its server cannot give.
 func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	form, support := c.tasks(), definition.Object("execution").Text("taskSupport")
 	switch {
@@ -161,7 +171,7 @@ func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	return 0, definition.Without("execution")
 }
 
-// gives tells whether the server may answer the call with a task, or the call is about one that it gave.
+// gives tells whether the server may turn the call into a task by itself, or the call is about such a task.
 func (c *connection) gives(call *registry.Call) bool {
 	return call.Tasks == mcp.TasksGiven && c.tasks() == mcp.TasksGiven
 }
@@ -169,8 +179,8 @@ func (c *connection) gives(call *registry.Call) bool {
 // declare records the capabilities of the server.
 func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
 
-// has tells whether the server declares a capability, as far as that is known. One that declares none of those with
-// lists may have tools all the same.
+// has tells whether the server declares a capability; where its declaration is unknown, the answer is yes. A server
+// that declares none of tools, prompts and resources is asked for tools all the same, because it may have some.
 func (c *connection) has(name string) bool {
 	declared := c.capabilities.Load()
 	if declared == nil {
@@ -180,7 +190,7 @@ func (c *connection) has(name string) bool {
 		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
 }
 
-// topics returns what the server has lists of.
+// topics returns the topics of which the server has lists.
 func (c *connection) topics() topics {
 	var t topics
 	if c.has("tools") {
@@ -195,14 +205,16 @@ func (c *connection) topics() topics {
 	return t
 }
 
-// subscribable tells whether the server tells of changes of single resources, as far as that is known.
+// subscribable tells whether the server announces changes of single resources; where its declaration is unknown, the
+// answer is yes.
 func (c *connection) subscribable() bool {
 	declared := c.capabilities.Load()
 	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
 }
 
-// tells tells whether news of a topic's changes comes without asking: the way for it is open, a legacy server declares
-// that it tells, and nothing shows that it tells the sessions of calls alone. A modern server has agreed to tell.
+// tells tells whether changes of a topic are announced without being asked for, so that its list need not be read from
+// time to time. The stream for announcements must be open. A modern server has then agreed to announce. A legacy server
+// must also declare it, and must not have shown that it announces the topic to the sessions of calls alone.
 func (c *connection) tells(t topics) bool {
 	switch {
 	case !c.told.Load():
@@ -213,7 +225,7 @@ func (c *connection) tells(t topics) bool {
 	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0
 }
 
-// declares tells whether a legacy server declares that it tells of changes of a topic.
+// declares tells whether a legacy server declares that it announces changes of a topic.
 func (c *connection) declares(t topics) bool {
 	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
 	declared := c.capabilities.Load()

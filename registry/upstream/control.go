@@ -14,19 +14,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// repeatAfter is how long a lost call waits before it is made once more.
+// repeatAfter is how long the gateway waits before it makes a lost call once more.
 const repeatAfter = 100 * time.Millisecond
 
-// control is the connection that lists, follows and supervises a server, from its handshake to its loss, with the peer that
-// runs the calls. Offers hold on to the connection they were listed on, so a tool whose connection is gone refuses calls at
-// once, even where a reader still holds an old catalogue.
+// control is the connection over which a server is listed, followed and supervised, from its handshake to its loss,
+// together with the peer that runs the calls. An offer in the catalogue keeps the control connection on which it was
+// listed. So a tool whose connection is gone refuses calls at once, even where a request still holds an old catalogue.
 type control struct {
 	*connection
 	peer peer
 	gone atomic.Bool
 }
 
-// offers returns tools as the catalogue wants them.
+// offers returns the definitions of tools in the form that the catalogue takes.
 func (c *control) offers(cfg *Config, tools []mcp.Object) []registry.Offer {
 	offers := make([]registry.Offer, len(tools))
 	for i, definition := range tools {
@@ -41,7 +41,7 @@ func (c *control) offer(cfg *Config, definition mcp.Object) registry.Offer {
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
 	t.idempotent = isIdempotent(cfg.Idempotent, name)
 	asTask := *t
-	asTask.asTask, asTask.idempotent = true, false // another task would be left behind
+	asTask.asTask, asTask.idempotent = true, false // a second call would leave the first one's task behind
 	timeout := cfg.Timeout
 	if own := cfg.ToolTimeouts[name]; own > 0 {
 		timeout = own
@@ -69,7 +69,7 @@ func isIdempotent(patterns []string, tool string) bool {
 	})
 }
 
-// call serves one call. Errors are of the kinds that errors.go names.
+// call runs one call, and once more where repeats says so. Its errors are of the kinds that errors.go names.
 func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
@@ -82,19 +82,21 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 		return result, nil
 	}
 	if errors.Is(err, errBusy) {
-		return mcp.Object{}, err // the call never left, which the error of its deadline would not say
+		return mcp.Object{}, err // keeps the fact that the call never left, which the error of its deadline would hide
 	}
 	err = c.server.forCaller(ctx, err)
 	c.judge(err)
 	return mcp.Object{}, err
 }
 
-// use serves one call that is not about a tool.
+// use runs one call that is not about a tool.
 func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	return c.call(ctx, c.itemOf(call), call)
 }
 
-// judge draws conclusions from a failed call.
+// judge draws conclusions from a failed call. No answer, a broken one, or the answer that the revision is unknown asks
+// for a proof of life. A header mismatch means that the definition has changed since it was listed, so the lists are
+// read again. A caller who left, or whose time was over, says nothing about the server.
 func (c *control) judge(err error) {
 	var answered *mcp.Error
 	switch {
@@ -106,13 +108,14 @@ func (c *control) judge(err error) {
 	}
 }
 
-// end closes the connection; polite says good-bye to a server that is still there. It waits until everything that
-// belongs to the connection has ended.
+// end closes the connection and waits until everything that belongs to it has ended. polite: the server is still there,
+// so it is told.
 func (c *control) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
 	c.peer.close(ctx, polite)
 }
 
+// newItem returns a prepared item. quoted is what stands in the params of a call; see item.
 func (c *control) newItem(method, name string, quoted mcp.RawJSON) *item {
 	i := &item{method: method, name: name, quoted: quoted, revision: c.version, asks: mayAsk(method)}
 	c.peer.prepare(i)
@@ -132,9 +135,10 @@ func (c *control) itemOf(call *registry.Call) *item {
 	return c.newItem(call.Method, call.Target, quoted)
 }
 
-// repeats tells whether a call that failed with err is to be made once more: when nothing of it left, or when the
-// operator says that making it twice does no harm. What a server refused, it would refuse again, and a call that already
-// asked its user something does not ask twice.
+// repeats tells whether a call that failed with err is made once more: when nothing of it left the gateway, or when the
+// operator says that making it twice does no harm. What the server refused it would refuse again, so that is not
+// repeated; neither is a call that already asked its user something, because nobody should be asked twice. It waits for
+// repeatAfter before it says yes, and returns false when ctx ends meanwhile.
 func (c *control) repeats(ctx context.Context, i *item, call *registry.Call, err error) bool {
 	var (
 		refused  *wire.StatusError

@@ -13,10 +13,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// wordsEvery is the least time between two lines in the log on children for calls that fail.
+// wordsEvery is the least time between two log lines on children for calls that failed.
 const wordsEvery = time.Minute
 
-// kind is how a server was found to be spoken to. It is remembered from one connection to the next.
+// kind is how a server was found to be spoken to: its era and transport. The dialer remembers it from one connection to
+// the next. The zero value says that nothing was found out yet.
 type kind int
 
 const (
@@ -24,28 +25,30 @@ const (
 	kindModern
 	kindLegacy
 	kindSSE // legacy, over HTTP+SSE
-	kindShy // a child of the legacy era that the first question ends or silences; it is not asked again
+	kindShy // a child of the legacy era that ends or falls silent when it is asked for its era; it is not asked again
 )
 
-// typeSSE is the Config.Type of servers that are spoken to over HTTP+SSE without asking.
+// typeSSE is the Config.Type of a server that is spoken to over HTTP+SSE without trying anything else.
 const typeSSE = "sse"
 
-// dialer opens connections to one server, and remembers how it is spoken to. It is safe for concurrent use.
+// dialer opens all connections to one server, and remembers across connections how the server is spoken to. It is safe
+// for concurrent use.
 type dialer struct {
 	cfg      *Config
-	said     atomic.Pointer[wire.LastWords] // of the child of the last control connection; nil before the first
-	children atomic.Int64                   // that have not ended
-	strays   strays                         // of the server
+	said     atomic.Pointer[wire.LastWords] // of the child of the latest control connection; nil before the first
+	children atomic.Int64                   // how many were started and have not ended
+	strays   strays                         // remembered here, since a dialer outlives each connection
 
 	mu     sync.Mutex // guards the fields below
-	kind   kind       // that was found last
-	worded time.Time  // when the log was told last why a child for calls failed
+	kind   kind       // the latest that was found
+	worded time.Time  // when the log last said why a child for calls failed
 }
 
 var errStateless = errors.New("server opens no session")
 
-// open opens one more connection to a legacy server that was found before, of the same kind, and declares the
-// capabilities on it. It does not probe.
+// open opens one pooled session with a server that connect found to be legacy, over the same kind of transport, and
+// declares the capabilities on it. open are the calls of the session that may be asked something. It does not ask for
+// the era again.
 func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
 	known := d.known()
 	if known == kindUnknown || known == kindModern {
@@ -55,7 +58,7 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 	return d.told(ctx, c, l, err)
 }
 
-// openAs dials in the way of a legacy kind and does the handshake.
+// openAs dials as the kind says and does the legacy handshake, both within the time for opening.
 func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object, open *calls) (*legacy, error) {
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
@@ -66,7 +69,8 @@ func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities
 	return d.openOn(limited, c, link, k, capabilities, open)
 }
 
-// openSide opens one session with a modern server under the older era. Unlike open it finds out nothing that is remembered.
+// openSide opens one session with a modern server in an older revision, for the type both. Unlike open it does not
+// remember the kind: the server's control connection stays modern.
 func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (l *legacy, err error) {
 	defer func() { l, err = d.told(ctx, c, l, err) }()
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
@@ -87,7 +91,8 @@ func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.O
 	return l, nil
 }
 
-// dial starts the child, or opens the way to a server over HTTP.
+// dial makes the transport: it starts the child, opens the event stream, or prepares Streamable HTTP, which sends
+// nothing yet.
 func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Link, err error) {
 	switch {
 	case d.cfg.URL == "":
@@ -100,8 +105,8 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 	return link, c.server.from(err)
 }
 
-// openOn does the legacy handshake on a transport, which is closed when that fails, and remembers the kind when it
-// does not.
+// openOn does the legacy handshake on a transport. When that fails, it closes the transport; when it succeeds, it
+// remembers the kind.
 func (d *dialer) openOn(
 	ctx context.Context, c *connection, link wire.Link, k kind, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
@@ -114,7 +119,8 @@ func (d *dialer) openOn(
 	return l, nil
 }
 
-// startChild starts a child that counts until it has ended.
+// startChild starts a child and counts it until its process has ended. The child is counted before it starts, because
+// Ended may be called as soon as it runs.
 func (d *dialer) startChild(ctx context.Context, c *connection) (*wire.Child, error) {
 	of := d.cfg.program(c.said)
 	of.Ended = func() { d.children.Add(-1) }
@@ -139,8 +145,9 @@ func (d *dialer) remember(k kind) {
 	d.kind = k
 }
 
-// told logs why a session for calls did not open. If it did, the loss of its child is logged when it is closed.
-// Either line has what the child wrote to standard error: no status tells that, because it is not the child that lists.
+// told logs why a session on a child for calls could not be opened. Where it could, told arranges that the loss of the
+// child is logged when the session is closed. Both lines have what the child wrote to standard error, because no Status
+// shows that: a Status has the words of the control connection's child only.
 func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
 	if err != nil {
 		if line := d.words(ctx, c, err); line != nil {
@@ -156,8 +163,8 @@ func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) 
 	return l, nil
 }
 
-// words returns what the log says of a child for calls that failed, nil if it says nothing. Every call may start a
-// child, so that something is said once in wordsEvery.
+// words returns what the log says of a child for calls that failed, and nil when it says nothing. Every call may start
+// a child, so it says something at most once in wordsEvery; otherwise a broken server would flood the log.
 func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
 	if d.cfg.URL != "" || ctx.Err() != nil {
 		return nil
@@ -171,7 +178,8 @@ func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
 	return []any{slog.String("problem", problem(err)), slog.String("stderr", strings.Join(c.said.Shown(), " | "))}
 }
 
-// lastSaid returns the last lines that the last child wrote to standard error, nil for a server that is no child.
+// lastSaid returns the last lines that the child of the latest control connection wrote to standard error. It is nil
+// before the first connection and for a server over HTTP.
 func (d *dialer) lastSaid() []string {
 	if said := d.said.Load(); said != nil {
 		return said.Shown()
@@ -179,7 +187,7 @@ func (d *dialer) lastSaid() []string {
 	return nil
 }
 
-// timeout names the cause when a handshake took too long.
+// timeout turns an expired deadline of a handshake into an error that says so. Other errors stay as they are.
 func (d *dialer) timeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fault(d.cfg.Name).unavailable(true, errors.New("no answer to the handshake in time"))

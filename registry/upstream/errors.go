@@ -10,8 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// Errors of calls: a *registry.UnavailableError or a *registry.ProtocolError, an *mcp.Error that the upstream answered,
-// or the context's own. The texts say what the gateway may tell; the causes are for the log.
+// The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, an *mcp.Error that the server
+// answered, or the context's own. What Error returns of the first two is what the gateway may tell its clients; the
+// cause within is for the log alone.
 
 // Causes that are told apart.
 var (
@@ -22,18 +23,22 @@ var (
 	errLong    = errors.New("call took longer than any may, with all its rounds")
 )
 
-// fault makes the two kinds of errors for one server.
+// fault makes the errors of one server; its text is the server's name.
 type fault string
 
+// unavailable returns the error for a server that cannot be reached or was lost. sent: the server may have received the
+// request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
 	return &registry.UnavailableError{Server: string(f), Sent: sent, Err: err}
 }
 
+// protocol returns the error for an answer that the protocol does not allow.
 func (f fault) protocol(format string, args ...any) error {
 	return &registry.ProtocolError{Server: string(f), Err: fmt.Errorf(format, args...)}
 }
 
-// from brings the errors of transports into the words of the catalogue. Others stay as they are.
+// from turns the errors of transports into those of the catalogue, which name the server. Other errors stay as they
+// are.
 func (f fault) from(err error) error {
 	if lost, ok := errors.AsType[*wire.UnavailableError](err); ok {
 		return f.unavailable(lost.Sent, lost.Err)
@@ -44,8 +49,8 @@ func (f fault) from(err error) error {
 	return err
 }
 
-// forCaller brings the error of an exchange into the form that callers of a tool know: the context's error comes first,
-// because a caller who left is owed nothing else.
+// forCaller turns the error of a request into one that callers of a tool know. When ctx has ended, the result is the
+// context's error, whatever else went wrong: a caller who left is owed nothing else, and a deadline is told as one.
 func (f fault) forCaller(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -66,14 +71,15 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 
 // Refusals of questions.
 var (
-	errUnasked   = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found") // that nobody can be asked
+	errUnasked   = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found") // nobody can be asked this
 	errNoCall    = mcp.Errorf(mcp.CodeInternal, "There is no call that this could belong to")
 	errCallEnded = mcp.Errorf(mcp.CodeInternal, "The call has ended")
 )
 
+// rejection returns the answer to a question that is refused.
 func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
 
-// notTold is the error for a resource of whose changes a server does not tell.
+// notTold returns the error for a resource whose changes the server does not announce.
 func notTold() error {
 	return mcp.Errorf(mcp.CodeInvalidParams, "The server does not tell of changes of this resource")
 }

@@ -13,39 +13,42 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// streamLimit is how long a stream may take to open that a legacy server sends on by itself.
+// streamLimit is how long the gateway waits for the stream to open on which a legacy server sends what answers no
+// request.
 const streamLimit = time.Second
 
-// legacy is a session with a server of 2024-11-05 … 2025-11-25, which a handshake opens.
+// legacy is one session with a server of 2024-11-05 … 2025-11-25, which a handshake opens. It serves as control
+// connection or as pooled session. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
 	conn         *connection
 	link         wire.Link
 	ids          counter
-	version      string        // of the gateway
-	revision     string        // that a handshake asks for; the server may answer with another one of the era
+	version      string        // of the gateway, which the handshake names
+	revision     string        // that the handshake asks for; the server may answer with another one of the era
 	capabilities mcp.Object    // declared to the server
-	opening      chan struct{} // holds one token: whoever has it opens a session
-	setting      chan struct{} // holds one token: whoever has it changes the level or a subscription
-	both         bool          // its server speaks the modern era too, and a result may ask as there
+	opening      chan struct{} // a lock of one token: whoever has it replaces a forgotten session
+	setting      chan struct{} // a lock of one token: whoever has it changes level or subscriptions
+	both         bool          // its server speaks the modern era too, so a result may be input_required
 	alone        bool          // it runs one call at a time
-	ended        chan struct{} // closed when the session serves no more
+	ended        chan struct{} // closed when the session is closed
 	end          sync.Once
-	attend       func()        // begins to follow what the server sends on its own, once; nil: that is done already
-	streaming    chan struct{} // closed when that is followed, or is known not to be there
+	attend       func()        // starts watch once; nil on a control connection: the supervisor does
+	streaming    chan struct{} // closed when the server's own stream is open, or is known not to exist
 	streams      sync.Once
-	calls        *calls // whose callers can be asked
+	calls        *calls // the open calls whose callers can be asked
 	watchers     watchers
-	tellLoss     func(context.Context, error) // logs why its child was lost before it was closed; nil: a status does
+	tellLoss     func(context.Context, error) // logs why its child died; nil on a control connection
 
 	mu    sync.Mutex         // guards the fields below
-	level mcp.Level          // of log messages that the server was asked for
-	renew context.CancelFunc // ends the stream of a session that was forgotten; nil: there is none
+	level mcp.Level          // of log messages that the server was asked for; zero: it was not asked
+	renew context.CancelFunc // ends the present stream, so that watch opens another; nil: watch has not begun
 }
 
 var _ peer = (*legacy)(nil)
 
-// openLegacy does the handshake and declares the capabilities. open are the calls of which the server may ask something.
+// openLegacy does the handshake on a transport and declares the capabilities. open are the calls that the server may
+// ask something. When it fails, the caller closes the link.
 func openLegacy(
 	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
@@ -68,6 +71,8 @@ func openLegacy(
 	return l, nil
 }
 
+// initialize does the handshake and returns the revision that the server chose. It is done again when the server forgot
+// the session.
 func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(l.revision)},
@@ -93,6 +98,7 @@ func (l *legacy) request(method string, params mcp.Object) *wire.Request {
 	return &wire.Request{ID: id, Method: method, Body: mcp.AppendRequest(nil, id, method, params)}
 }
 
+// prepare does nothing: a legacy request has no headers of its own.
 func (l *legacy) prepare(*item) {}
 
 func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
@@ -101,19 +107,20 @@ func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 		params = params.With("cursor", cursor)
 	}
 	result, err := l.exchange(ctx, l.request(method, params))
-	// Before 2026-07-28 an empty cursor means the end to all clients, so servers send it as that.
+	// Before 2026-07-28 all clients took an empty cursor as the end, and some servers send one to say so.
 	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
 		result = result.Without("nextCursor")
 	}
 	return result, err
 }
 
+// call runs a call whose caller cannot be asked.
 func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	return l.run(ctx, i, c, nil)
 }
 
-// run runs one call on this session. asks takes its notifications and questions in place of the caller; nil: the caller gets
-// the notifications, and cannot be asked.
+// run runs one call on this session. asks takes the call's notifications and questions in place of the caller; when it
+// is nil, the caller gets the notifications and cannot be asked.
 func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *questions) (mcp.Object, error) {
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
@@ -138,8 +145,9 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
 }
 
-// speak asks the server for log messages of the level, unless it sends them already or has none. Those that a caller
-// does not want are dropped when they come.
+// speak sees to it that the server sends log messages of at least the level, unless it does already or has no logging.
+// The level is only ever lowered, because several callers share the session; messages that a caller does not want are
+// dropped when they come.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	if level == 0 || l.says(level) || !l.conn.has("logging") {
@@ -159,10 +167,11 @@ func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.level = level // also where it was refused: it would be refused again
+	l.level = level // also after a refusal, because the server would refuse it again
 	return nil
 }
 
+// says tells whether the server was already asked for messages of the level.
 func (l *legacy) says(level mcp.Level) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +182,9 @@ func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 	return l.request(mcp.MethodSetLevel, mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
 }
 
-// beginSetting waits for the right to change what the session is set to; endSetting returns it.
+// beginSetting waits for the right to change the session's log level or subscriptions. Without it, two callers'
+// requests could reach the server in another order than they are recorded here. endSetting gives the right back. A
+// channel serves as the lock, so that the wait ends with ctx.
 func (l *legacy) beginSetting(ctx context.Context) error {
 	select {
 	case <-l.setting:
@@ -185,8 +196,9 @@ func (l *legacy) beginSetting(ctx context.Context) error {
 
 func (l *legacy) endSetting() { l.setting <- struct{}{} }
 
-// exchange sends a request. One that the server did not run, because it forgot the session, is sent once more under a
-// new session.
+// exchange sends a request and waits for its answer. A request that the server did not run, because it forgot the
+// session, is sent once more in a new session. When the caller leaves, the server is told that the request is
+// cancelled.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.exchangeOnce(ctx, out)
@@ -207,7 +219,7 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, e
 	return result, err
 }
 
-// exchangeOnce sends a request under the present session and waits for its answer.
+// exchangeOnce sends a request in the present session and waits for its answer.
 func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.link.Exchange(ctx, out)
 	if err != nil {
@@ -216,7 +228,8 @@ func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Objec
 	return result, nil
 }
 
-// reopen opens a new session in place of the one that the server forgot, unless another caller did.
+// reopen opens a new session in place of the one that the server forgot. It opens nothing when another caller, whose
+// request failed in the same way, has done so already.
 func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error {
 	select {
 	case <-l.opening:
@@ -229,7 +242,7 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	_, err := l.initialize(ctx) // whichever revision: nothing that passes here depends on it
+	_, err := l.initialize(ctx) // the revision may differ from before: nothing that passes here depends on it
 	l.conn.changed()
 	if err == nil {
 		err = l.restore(ctx)
@@ -237,7 +250,8 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	return err
 }
 
-// restore sets a new session to what the one before was set to. A change of a resource may have been missed.
+// restore gives a new session the log level, the stream and the subscriptions that the forgotten one had. The watchers
+// are told of a change, because one may have been missed in between.
 func (l *legacy) restore(ctx context.Context) error {
 	l.mu.Lock()
 	level, renew := l.level, l.renew
@@ -263,17 +277,23 @@ func (l *legacy) restore(ctx context.Context) error {
 	return nil
 }
 
+// alive sends a ping. An answer that ping is unknown is a proof of life as well.
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
 	var answered *mcp.Error
 	if errors.As(err, &answered) && slices.Contains([]int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams}, answered.Code) {
-		return nil // it lives, and does not know ping
+		return nil // the server answered, so it lives; it only does not know ping
 	}
 	return err
 }
 
-// watch follows what the server sends on its own. Where the stream is unknown, either the session is forgotten, and a
-// proof of life opens another, or this server has no stream. A session that was opened again gets a stream of its own.
+// watch follows what the server sends on its own until ctx ends or the connection is lost. It is called once for each
+// session object.
+//
+// Where the server answers that it does not know the session of the stream, there are two cases. Either it forgot the
+// session; then the proof of life, which it answers in the same way, opens a new session, and watch follows that one.
+// Or it knows the session and just has no stream; then the proof of life opens nothing, and watch returns nil. When
+// another request opens a new session meanwhile, restore ends the old stream, and watch opens one for the new session.
 func (l *legacy) watch(ctx context.Context) error {
 	defer l.attended(false)
 	for failures := 0; ; failures++ {
@@ -301,13 +321,15 @@ func (l *legacy) watch(ctx context.Context) error {
 	}
 }
 
+// renewBy records what ends the present stream, for restore.
 func (l *legacy) renewBy(cancel context.CancelFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renew = cancel
 }
 
-// attended is told that the server's stream is open. again: it was before, and a change may have been missed.
+// attended is told that the server's own stream is open, or will never be. again: it was open before, and a change of a
+// resource may have been missed in between.
 func (l *legacy) attended(again bool) {
 	l.streams.Do(func() { close(l.streaming) })
 	if again {
@@ -315,12 +337,12 @@ func (l *legacy) attended(again bool) {
 	}
 }
 
-// awaitStream waits until what the server sends on its own is followed, since a question that it asks before that is
-// lost. It does not wait for long: some servers answer the request for a stream with its first event. Then it returns
-// false.
+// awaitStream waits until the server's own stream is open, since a question that the server asks there before is lost.
+// It waits for streamLimit at most, because some servers answer the request for a stream only with its first event;
+// then it returns false.
 func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	if !l.link.Streams() {
-		return true // all that it sends is on one stream
+		return true // all that the server sends comes on one stream, which is open already
 	}
 	limit := time.NewTimer(streamLimit)
 	defer limit.Stop()
@@ -334,13 +356,14 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	return true
 }
 
-// busy returns that calls run elsewhere.
+// busy is false: a bare session has no pool, and a call on it is seen by the pool that lends it (older.busy).
 func (l *legacy) busy() bool { return false }
 
-// sessions returns that there is one.
+// sessions is one: this session.
 func (l *legacy) sessions() int { return 1 }
 
-// close ends the session; polite says good-bye, also when ctx has ended.
+// close ends the session and waits for its transport, at most closeLimit over HTTP. polite: the server is told so. It
+// does so also after ctx has ended.
 func (l *legacy) close(ctx context.Context, polite bool) {
 	if child, ok := l.link.(*wire.Child); ok && l.tellLoss != nil {
 		if cause := child.Loss(); cause != nil {
@@ -353,10 +376,12 @@ func (l *legacy) close(ctx context.Context, polite bool) {
 	l.link.Close(ctx, polite)
 }
 
-// stop ends what would go on as long as the session.
+// stop ends the subscriptions and waits that last as long as the session.
 func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }
 
-// question gives a request of the server to the call on whose stream it came. It returns the refusal when there is none.
+// question gives a request of the server to the call on whose stream it came, or to calls.stray when it came on no
+// call's stream. It returns the refusal when nobody can be asked, and nil when somebody is. A session that declared no
+// capabilities refuses every question: its server has no right to ask.
 func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
 	switch {
 	case l.capabilities.Len() == 0:
@@ -375,7 +400,7 @@ func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
 	return nil
 }
 
-// notified takes a notification that no request's token or stream ties to a call.
+// notified takes a notification that neither a token nor a stream ties to a call.
 func (l *legacy) notified(m *mcp.Message) {
 	switch m.Method {
 	case mcp.NotifyResourceUpdated:
@@ -387,8 +412,9 @@ func (l *legacy) notified(m *mcp.Message) {
 	}
 }
 
-// watchResource subscribes to changes of a resource, calls live once when the server agreed, and tells of changes until
-// ctx ends or the session does. Several may watch the same resource; the server is asked once.
+// watchResource subscribes to changes of a resource, calls live once when the server has agreed, and tells of changes
+// until ctx or the session ends. It ignores the tenant, because older has chosen the session by it. Several may watch
+// the same resource; the server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
 	w := &watcher{uri, updated}
@@ -405,8 +431,8 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(), 
 	}
 }
 
-// subscribe adds a watcher, and asks the server when it is the first of its resource. The stream that brings the
-// changes is open before.
+// subscribe adds a watcher, and subscribes at the server when it is the first of its resource. It waits for the stream
+// that brings the changes first, because a change announced before that would be lost.
 func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	if l.attend != nil {
 		l.attend()
@@ -426,12 +452,12 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	return l.conn.server.forCaller(ctx, err)
 }
 
-// unsubscribe removes a watcher, and tells the server when it was the last of its resource.
+// unsubscribe removes a watcher, and unsubscribes at the server when it was the last of its resource.
 func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own has ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own context has ended
 	defer cancel()
 	if l.beginSetting(ctx) != nil {
-		l.watchers.drop(w) // what comes for nobody is dropped
+		l.watchers.drop(w) // the server stays subscribed, and what it announces for nobody is dropped
 		return
 	}
 	defer l.endSetting()
@@ -441,11 +467,11 @@ func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
 	select {
 	case <-l.ended:
 	default:
-		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // what still comes is dropped
+		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // else announcements are dropped
 	}
 }
 
-// about returns a request about a resource.
+// about returns a request about the resource with that URI.
 func (l *legacy) about(method, uri string) *wire.Request {
 	return l.request(method, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
 }

@@ -17,40 +17,44 @@ import (
 const (
 	maxPages   = 1000
 	maxItems   = 5000
-	maxList    = 32 << 20         // bytes of definitions
-	freshMax   = 10 * time.Minute // a list is asked for again after that, whatever the server says
-	maxRefused = 200              // bytes of a name or URI in a refusal
-	checkEvery = 30 * time.Second // the least time between two readings that nothing asks for, and between proofs of life
+	maxList    = 32 << 20         // bytes of all definitions
+	freshMax   = 10 * time.Minute // the longest time until a list is read again, whatever the server says
+	maxRefused = 200              // bytes of a name or URI that a refusal quotes
+	checkEvery = 30 * time.Second // between two proofs of life, or readings that nothing announced, at least
 )
 
-// listing is one of a server's lists, as it was last read. Only the supervisor touches it.
+// listing is one of a server's four lists (tools, prompts, resources, templates) as it was last read. Only the
+// supervisor of its connection touches it, so it has no lock.
 type listing struct {
 	kind   registry.Kind
 	method string
-	member string // of the result that holds the definitions
-	key    string // of a definition that names it
+	member string // the member of a result that holds the definitions
+	key    string // the member of a definition that names it
 
-	text     mcp.RawJSON  // nil: never read
-	items    []mcp.Object // the definitions, cleaned
+	text     mcp.RawJSON  // all definitions as they came, to compare; nil: not read, or the last attempt failed
+	items    []mcp.Object // the definitions that can be used, cleaned
 	refused  []registry.Refusal
 	none     bool          // the server does not know the method
-	read     time.Time     // when the last attempt ended
-	fresh    time.Duration // how long that is good, where changes are not told
-	failures int           // in a row
+	read     time.Time     // when the last attempt ended; zero: there was none
+	fresh    time.Duration // how long the reading is good when the server announces no changes
+	failures int           // attempts that failed in a row
 }
 
-// reading is what became of one attempt to read a list.
+// reading is the outcome of one attempt to read a list. Several are fetched at once, and the supervisor takes them one
+// after the other.
 type reading struct {
 	of    *listing
-	raw   []mcp.RawJSON // beside errOverflow the first of them
+	raw   []mcp.RawJSON // the definitions; with errOverflow, as many as fit
 	fresh time.Duration
 	none  bool
 	err   error
 }
 
+// errOverflow is the error for a list of which only the beginning is used.
 var errOverflow = fmt.Errorf("more than %d items or %d bytes", maxItems, maxList)
 
-// fetch reads all pages of the list.
+// fetch reads all pages of the list. It changes nothing in the listing, because it runs beside the supervisor. A cursor
+// that comes twice ends it, since such a server would send pages without end.
 func (one *listing) fetch(ctx context.Context, c *control) reading {
 	var (
 		r      = reading{of: one, fresh: freshMax}
@@ -93,7 +97,8 @@ func (one *listing) fetch(ctx context.Context, c *control) reading {
 	return fail("more than %d pages", maxPages)
 }
 
-// freshness returns how long a list without news of changes may be kept: what the server says, within bounds.
+// freshness returns how long a list may be kept when the server announces no changes: as long as the server says,
+// within bounds.
 func freshness(page mcp.Object) time.Duration {
 	millis, _ := page.Value("ttlMs").Int()
 	return min(max(time.Duration(min(millis, freshMax.Milliseconds()))*time.Millisecond, checkEvery), freshMax)
@@ -105,7 +110,8 @@ func unknownMethod(err error) bool {
 	return errors.As(err, &answered) && answered.Code == mcp.CodeMethodNotFound
 }
 
-// take keeps what was read. It tells whether that differs from before, and how much was repaired in it.
+// take keeps what was read. It tells whether that differs from what was read before, and how many repairs cleaning made
+// in it.
 func (one *listing) take(server string, r reading) (differs bool, repaired int) {
 	one.read, one.fresh, one.failures, one.none = time.Now(), r.fresh, 0, r.none
 	text := mcp.Array(r.raw)
@@ -126,8 +132,8 @@ func (one *listing) take(server string, r reading) (differs bool, repaired int) 
 	return true, repaired
 }
 
-// fail keeps what was read before, notes why there is nothing newer, and lets the list be asked for again later and
-// later. It tells whether the reason is a new one.
+// fail keeps the items that were read before, notes why there is nothing newer, and lets the list be asked for again,
+// with longer waits after each failure. It tells whether the reason is a new one, so that the log has it once.
 func (one *listing) fail(server string, err error) (differs bool) {
 	one.read, one.fresh = time.Now(), freshMax
 	if one.failures < 5 {
@@ -135,18 +141,19 @@ func (one *listing) fail(server string, err error) (differs bool) {
 	}
 	one.failures++
 	before := one.refused
-	one.refused, one.text = nil, nil // so that the next success is taken as a difference, and this reason goes
+	one.refused, one.text = nil, nil // so that the next success counts as a difference and removes this reason
 	one.refuse(server, "", "list", err)
 	return len(before) != 1 || before[0].Reason != "list" || before[0].Err.Error() != err.Error()
 }
 
-// empty forgets a list that the server no longer has. It tells whether there was anything in it.
+// empty forgets the items of a list that the server no longer has. It tells whether there was anything to forget.
 func (one *listing) empty() bool {
 	had := len(one.items) > 0 || len(one.refused) > 0
 	*one = listing{kind: one.kind, method: one.method, member: one.member, key: one.key}
 	return had
 }
 
+// refuse notes a definition that cannot be used, or with an empty item a list. A long name is cut.
 func (one *listing) refuse(server, item, reason string, err error) {
 	if len(item) > maxRefused {
 		item = strings.ToValidUTF8(item[:maxRefused], "")
@@ -159,7 +166,8 @@ var (
 	errURI  = errors.New("URI is missing or holds hidden characters")
 )
 
-// judge tells why a definition cannot be used at all. What its kind asks beyond that is the catalogue's to say.
+// judge tells why a definition cannot be used at all: without a name or URI, or with one that cleaning changes, nobody
+// could call it by what they see. What else a kind demands is for the catalogue to say.
 func (one *listing) judge(definition, cleaned mcp.Object) (reason string, err error) {
 	switch key := definition.Text(one.key); {
 	case one.key != "name" && (key == "" || cleaned.Text(one.key) != key):

@@ -11,22 +11,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// toolsFirst is how long tools wait for the other lists before they go into the catalogue without them.
+// toolsFirst is how long tools that were read wait for slower lists before they go into the catalogue without them.
 const toolsFirst = time.Second
 
-// listLimit is how long all pages of all lists may take.
+// listLimit is how long all pages of all lists may take together.
 const listLimit = 30 * time.Second
 
-// lists are all lists of one connection. Only its supervisor touches them.
+// lists are all lists of one control connection. Only its supervisor touches them, so they have no lock.
 type lists struct {
 	conn                                 *control
 	cfg                                  *Config
 	tools, prompts, resources, templates *listing
-	offers                               []registry.Offer // of the tools
-	changed                              topics           // since they were put into the catalogue
-	stale                                bool             // the catalogue or the status must be told
+	offers                               []registry.Offer // made of tools.items
+	changed                              topics           // which changed since the catalogue was told
+	stale                                bool             // the catalogue or the Status does not know the latest
 }
 
+// newLists returns the lists of a new connection. None is read yet, and the catalogue is to be told in any case.
 func newLists(c *control, cfg *Config) *lists {
 	return &lists{
 		conn: c, cfg: cfg, stale: true,
@@ -39,8 +40,9 @@ func newLists(c *control, cfg *Config) *lists {
 
 func (l *lists) all() []*listing { return []*listing{l.tools, l.prompts, l.resources, l.templates} }
 
-// due returns the topics of the lists that are to be asked for again: those that failed or that nothing could bring news
-// of, when they are no longer fresh, and those of which news may come but need not, after the longest time.
+// due returns the topics of the lists that are to be read again although nothing announced a change. Those are, first,
+// the lists that are no longer fresh, if the last attempt failed or no announcement could come. Second, after freshMax,
+// those whose changes the server might announce but need not.
 func (l *lists) due() topics {
 	var due topics
 	told := l.conn.told.Load()
@@ -53,7 +55,8 @@ func (l *lists) due() topics {
 	return due & l.conn.topics()
 }
 
-// checkAfter returns when to check next: sooner while the way for news is open, since then mostly life is asked.
+// checkAfter returns how long to wait before the next check: until the first list is no longer fresh, with jitter.
+// While announcements can come, the wait is checkEvery at most, since the check is then mostly a proof of life.
 func (l *lists) checkAfter() time.Duration {
 	if l.conn.told.Load() {
 		return pace.Jitter(checkEvery)
@@ -67,16 +70,16 @@ func (l *lists) checkAfter() time.Duration {
 	return max(rest, 0) + pace.Jitter(checkEvery/4)
 }
 
-// read asks for the lists of the topics, all at once. publish is called when all have come, and before when the tools
-// have and others keep them waiting. The error is that of the tools: what goes wrong with another list is its own
-// affair.
+// read reads the lists of the topics in asked, all at the same time. It calls publish when all have come, and once
+// before if the tools have come and other lists keep them waiting. Its error is that of the tools, which ends the
+// connection; an error of another list is noted in that list, because tools work without it.
 func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	wanted := l.wanted(asked)
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
-		go func() { readings <- one.fetch(limited, l.conn) }() // the loop below waits for it
+		go func() { readings <- one.fetch(limited, l.conn) }() // never blocks: the channel has room
 	}
 	patience := time.NewTimer(toolsFirst)
 	defer patience.Stop()
@@ -104,7 +107,7 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	return failed
 }
 
-// wanted returns the lists of the topics that the server has, and empties those that it has no longer.
+// wanted returns the lists of the topics that the server has, and empties the lists that the server no longer has.
 func (l *lists) wanted(asked topics) []*listing {
 	had := l.conn.topics()
 	var wanted []*listing
@@ -119,12 +122,13 @@ func (l *lists) wanted(asked topics) []*listing {
 		}
 	}
 	if had&topicTools == 0 {
-		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // read, as far as others wait for it
+		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // counts as read: other lists need not wait for it
 	}
 	return wanted
 }
 
-// take keeps one list that was read.
+// take keeps the outcome of one reading. It returns an error only for the tools, or when ctx has ended. A list that is
+// too long is kept as far as it fits.
 func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
 	err := l.conn.server.forCaller(ctx, r.err)
@@ -156,7 +160,8 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	return nil
 }
 
-// source returns everything that the server offers now. subscribe tells of changes of a resource.
+// source returns everything that the server offers now, for the catalogue. subscribe is what the catalogue calls to
+// follow a resource.
 func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error) registry.Source {
 	c := l.conn
 	s := registry.Source{
@@ -170,7 +175,7 @@ func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string,
 		}
 	}
 	s.Completes = c.has("completions")
-	if c.version == mcp.Revision2024 { // which has no such capability
+	if c.version == mcp.Revision2024 { // that revision has no such capability to declare
 		s.Completes = len(s.Prompts) > 0 || len(s.Templates) > 0
 	}
 	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread) > 0 {
@@ -182,7 +187,8 @@ func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string,
 	return s
 }
 
-// status returns what there is, without what the catalogue left out.
+// status returns what the server has in the catalogue. left are the definitions that the catalogue refused; they are
+// not counted.
 func (l *lists) status(left []registry.Refusal) Status {
 	s := Status{
 		Revision: l.conn.version,

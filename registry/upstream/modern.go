@@ -17,22 +17,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// modern is a server of 2026-07-28: every request carries its own metadata.
+// modern is a server of 2026-07-28, where every request carries its own metadata. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 type modern struct {
 	conn *connection
 	link wire.Link
 	ids  counter
-	meta mcp.Object // the reserved members of _meta
-	own  string     // the same as text, without braces
-	head string     // its part before the capabilities of the client
+	meta mcp.Object // the reserved members of _meta, for the gateway's own requests
+	own  string     // those of a call whose client can be asked nothing, as JSON without the braces
+	head string     // the part of own before the capabilities of the client, to which those of a call are appended
 	base http.Header
 
-	renew atomic.Pointer[context.CancelFunc] // ends the present subscription to changes of the lists, for another; nil: there is none
+	renew atomic.Pointer[context.CancelFunc] // ends the present subscription, so that another is opened; nil: none yet
 }
 
 var _ peer = (*modern)(nil)
 
+// newModern returns the peer for a transport. base are the headers of all requests; nil over stdio.
 func newModern(c *connection, link wire.Link, version string, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
@@ -41,12 +42,12 @@ func newModern(c *connection, link wire.Link, version string, base http.Header) 
 	)
 	text := meta.JSON()
 	own := string(text[1 : len(text)-1])
-	meta = meta.With(mcp.MetaClientCapabilities, everything().JSON()) // a server may list some tools only then
+	meta = meta.With(mcp.MetaClientCapabilities, everything().JSON()) // some tools may be listed only then
 	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
 }
 
-// ownFor returns the reserved members of _meta for a call: what its client can be asked, and which log messages it
-// wants.
+// ownFor returns the reserved members of _meta for a call, as JSON without the braces: what its client can be asked,
+// and which log messages it wants.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
 func (m *modern) ownFor(c *registry.Call) string {
 	if c.Capabilities.Len() == 0 && c.LogLevel == 0 && c.Tasks == 0 {
@@ -63,11 +64,11 @@ func (m *modern) ownFor(c *registry.Call) string {
 	return string(own)
 }
 
-// header returns the headers of a request; name is "" where the method has none.
+// header returns the headers of a request. name is "" for a method that names nothing in its headers.
 func (m *modern) header(method, name string) http.Header {
 	header := m.base.Clone()
 	if header == nil {
-		header = http.Header{} // over stdio nobody reads it
+		header = http.Header{} // over stdio headers are not sent, but must not be nil: that would mean a legacy request
 	}
 	header.Set(mcp.HeaderProtocolVersion, mcp.LatestModern)
 	header.Set(mcp.HeaderMethod, method)
@@ -83,14 +84,14 @@ func (m *modern) request(method string, params mcp.Object) *wire.Request {
 	return &wire.Request{ID: id, Method: method, Body: body, Header: m.header(method, "")}
 }
 
-// learn keeps what a server says of itself.
+// learn keeps the capabilities that a server names when it is asked what it is.
 func (m *modern) learn(discovered mcp.Object) {
 	if discovered.Value("capabilities").IsObject() {
 		m.conn.declare(discovered.Object("capabilities"))
 	}
 }
 
-// discover asks what the server is. ok tells whether it speaks this era's revision.
+// discover asks the server what it is. ok tells whether it speaks the revision of the modern era.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 	result, err := m.exchangeOnce(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
@@ -101,6 +102,7 @@ func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 	return speaks(versions), nil
 }
 
+// speaks tells whether the modern revision is among the versions.
 func speaks(versions []mcp.RawJSON) bool {
 	return slices.ContainsFunc(versions, func(v mcp.RawJSON) bool {
 		text, _ := v.Text()
@@ -108,6 +110,7 @@ func speaks(versions []mcp.RawJSON) bool {
 	})
 }
 
+// prepare makes the headers of calls about the item.
 func (m *modern) prepare(i *item) {
 	name := i.name
 	if !mcp.MethodOf(i.method).Named {
@@ -128,7 +131,8 @@ func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 	return result, err
 }
 
-// call runs one call, and brings its result into the form that is passed on.
+// call runs one call and brings its result into the form that is passed on: a task, the state of one, or a complete
+// result or questions. A question that the server refused its own tool is reported, so that the operator is advised.
 func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	result, err := m.run(ctx, i, c)
 	switch {
@@ -145,13 +149,16 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	return m.conn.server.complete(i.method, mcp.LatestModern, result)
 }
 
-// refusedQuestion tells whether a server answered a call as the Python SDK does when its tool asks where it cannot: the
-// call itself was well formed. The refusals of mcp-go and of the SDKs for Go and npm have no code of their own.
+// refusedQuestion tells whether an error is the one with which the Python SDK answers a call whose tool asks in a way
+// that the session or era does not have; the call itself was well formed. The refusals of mcp-go and of the SDKs for Go
+// and npm have no code of their own, so they are not recognized.
 func refusedQuestion(err error) bool {
 	var answered *mcp.Error
 	return errors.As(err, &answered) && answered.Code == mcp.CodeInvalidRequest
 }
 
+// run sends one call and returns the server's result as it is. A client's refusal of a question ends the call here,
+// because answers of this revision have no place for an error.
 func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
@@ -171,8 +178,8 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return result, err
 }
 
-// exchange sends a request. When its caller leaves, the server is told: over HTTP by the end of the connection, over
-// stdio by a notification.
+// exchange sends a request and waits for its answer. When its caller leaves, the server learns it: over HTTP by the end
+// of the connection, over stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.exchangeOnce(ctx, out)
@@ -191,6 +198,8 @@ func (m *modern) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Objec
 	return result, nil
 }
 
+// alive asks the server again what it is. A server that has stopped speaking this revision counts as lost, so that the
+// next connection finds out its era.
 func (m *modern) alive(ctx context.Context) error {
 	ok, err := m.discover(ctx)
 	if err == nil && !ok {
@@ -199,7 +208,7 @@ func (m *modern) alive(ctx context.Context) error {
 	return err
 }
 
-// watch keeps a subscription to changes of the lists open, and the transport's own stream where it has one.
+// watch keeps a subscription to changes of the lists open, and watches the transport for its loss.
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.conn.server.from(m.link.Follow(ctx)) })
@@ -207,8 +216,8 @@ func (m *modern) watch(ctx context.Context) error {
 	return group.Wait()
 }
 
-// staySubscribed opens the subscription again whenever it ends. Changes may be missed in between, so each time the lists
-// are asked for again.
+// staySubscribed opens the subscription again whenever it ends, until ctx ends. It returns nil for a server that has no
+// subscriptions. Changes may be missed between two subscriptions, so all lists are read again each time.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (m *modern) staySubscribed(ctx context.Context) error {
 	for failures := 0; ; failures++ {
@@ -219,7 +228,7 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &answered) && !acknowledged:
-			return nil // this server has no subscriptions; its lists are asked for from time to time
+			return nil // this server has no subscriptions; its lists are read from time to time
 		case acknowledged:
 			failures = 0
 		}
@@ -232,10 +241,11 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 	}
 }
 
-// relisten is the least time between two subscriptions.
+// relisten is the least time between two subscriptions, for a server that ends each at once.
 const relisten = 100 * time.Millisecond
 
-// subscribe opens one subscription to changes of the lists and stays until it ends.
+// subscribe opens one subscription to changes of the lists and stays until it ends. acknowledged tells whether the
+// server had accepted it.
 func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	asked := m.filter()
 	if asked.Len() == 0 {
@@ -258,7 +268,7 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	return acknowledged, err
 }
 
-// filter asks for the changes of all lists that the server has.
+// filter returns the filter of a subscription to changes of all lists that the server has.
 func (m *modern) filter() mcp.Object {
 	var filter mcp.Object
 	had := m.conn.topics()
@@ -268,7 +278,7 @@ func (m *modern) filter() mcp.Object {
 	return filter
 }
 
-// changedMember returns the member of a subscription's filter for the lists of a kind.
+// changedMember returns the member of a subscription's filter that asks for changes of the lists of a kind.
 func changedMember(kind registry.Kind) string {
 	switch kind {
 	case registry.KindTool:
@@ -280,7 +290,7 @@ func changedMember(kind registry.Kind) string {
 	}
 }
 
-// honoured tells whether a server will tell all that it was asked to.
+// honoured tells whether the server has agreed to announce all that the filter asked for.
 func honoured(asked, acknowledged mcp.Object) bool {
 	for name := range asked.Members {
 		if string(acknowledged.Value(name)) != "true" {
@@ -290,11 +300,13 @@ func honoured(asked, acknowledged mcp.Object) bool {
 	return true
 }
 
+// subscription returns the request that opens a subscription with this filter.
 func (m *modern) subscription(filter mcp.Object) *wire.Request {
 	return m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
 }
 
-// watchResource opens a subscription for this resource alone: what comes on it belongs to no other.
+// watchResource opens a subscription for this resource alone, so that what comes on it belongs to nobody else. The
+// tenant does not matter, because subscriptions share nothing. For when live and updated are called, see peer.
 func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -319,7 +331,7 @@ func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), 
 	}
 	_, err := m.exchange(ctx, out)
 	if renew := m.renew.Load(); renew != nil && !m.link.Streams() {
-		(*renew)() // servers of the Go SDK forget all subscriptions of a child's only session when one of them ends
+		(*renew)() // over stdio, servers of the Go SDK forget all subscriptions of the only session when one ends
 	}
 	if refused {
 		return notTold()
@@ -327,7 +339,7 @@ func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), 
 	return err
 }
 
-// listed tells whether a server acknowledged that it will tell of changes of the resource.
+// listed tells whether the server acknowledged that it will announce changes of the resource.
 func listed(acknowledged mcp.Object, uri string) bool {
 	uris, _ := acknowledged.Value("resourceSubscriptions").Elements()
 	return slices.ContainsFunc(uris, func(one mcp.RawJSON) bool {
@@ -336,14 +348,14 @@ func listed(acknowledged mcp.Object, uri string) bool {
 	})
 }
 
-// busy returns that calls keep nothing waiting.
+// busy is false: a modern server is expected to answer beside its calls.
 func (m *modern) busy() bool { return false }
 
-// sessions returns that there are none: every request stands alone.
+// sessions is zero: every request stands alone.
 func (m *modern) sessions() int { return 0 }
 
 func (m *modern) close(ctx context.Context, polite bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the good-bye comes when ctx has ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // ctx has usually ended by now
 	defer cancel()
 	m.link.Close(ctx, polite)
 }

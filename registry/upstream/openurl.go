@@ -7,10 +7,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// stateAgain is the requestState of a call that is to be made anew when its caller has opened some addresses.
+// stateAgain is the requestState of a call that its server refused until the user has opened some addresses. Its repeat
+// is made anew, as a first call, so nothing is kept of it here.
 const stateAgain = "again"
 
-// again tells whether a call is to be made anew: not when its caller did not accept to open an address.
+// again tells whether the repeat of such a call is to be made anew: only if its caller accepted to open every address.
+// The error is that of answers in a wrong form.
 func again(c *registry.Call) (bool, error) {
 	answers, err := answersOf(c)
 	if err != nil {
@@ -27,7 +29,8 @@ func again(c *registry.Call) (bool, error) {
 	return accepted, nil
 }
 
-// failed returns the result of a tool whose text says what went wrong, and of what is no tool the error.
+// failed returns, for a tool, a result whose text says what went wrong, because the model that called it reads results.
+// For what is no tool it returns err.
 func failed(i *item, text string, err error) (mcp.Object, error) {
 	if i.method != mcp.MethodToolsCall {
 		return mcp.Object{}, err
@@ -35,8 +38,9 @@ func failed(i *item, text string, err error) (mcp.Object, error) {
 	return mcp.ToolError(text), nil
 }
 
-// opened turns the error of a server whose user must open addresses first into questions where the caller can be asked
-// them, and for a tool into a result that says so where not.
+// opened deals with the error of a server whose user must open some addresses before the call can succeed. Where the
+// caller can be asked, the addresses become questions. Where not, a tool's result names them in words. Any other error
+// is returned as it is.
 // https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
 func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	var answered *mcp.Error

@@ -17,16 +17,17 @@ import (
 
 // Limits of calls whose callers can be asked.
 const (
-	gatherWindow = 25 * time.Millisecond // in which questions join the first one's round
-	parkLimit    = 5 * time.Minute       // for the answers to a round
-	lifeLimit    = 30 * time.Minute      // for the whole call, all rounds together
-	parkedMax    = 1000                  // calls of one upstream that wait for answers
+	gatherWindow = 25 * time.Millisecond // after a question, in which further questions join its round
+	parkLimit    = 5 * time.Minute       // for the repeat that brings the answers to a round
+	lifeLimit    = 30 * time.Minute      // for a whole call, all its rounds together
+	parkedMax    = 1000                  // calls that are parked at the same time, of one pool
 )
 
-// parking keeps the calls of a pool whose callers can be asked, while the callers come and go. It is safe for concurrent
-// use.
+// parking keeps the calls of a pool whose callers can be asked. The exchange of such a call with its server runs on in
+// a goroutine of its own, while its callers come and go: each takes part in one round, from a request to its result. It
+// is safe for concurrent use.
 //
-// A call begins attached: its caller waits in a round. The exchange with the server goes on in a goroutine of its own.
+// A call begins attached, which means that a caller waits in a round.
 //
 //	            the server asks                    the caller repeats the call
 //	attached ─────────────────────▶ parked ─────────────────────────────────────▶ attached
@@ -38,41 +39,45 @@ const (
 //	   ▼                  ▼           ▼
 //	 ended ◀──────────────────────────┘  the result waits for the repeat, until parkLimit is over
 //
-// A call that ends, in whichever way, first leaves the calls of its session, so that it is asked nothing more; then the
-// server gets an answer to each question that nobody will answer; then the seat is free. The other way round, a question of
-// this call could reach the next user of the session.
+// However a call ends, three things happen in this order. First it leaves the calls of its session, so that it is asked
+// nothing more. Then the server gets an answer to each question that nobody will answer. Only then is the seat free. In
+// any other order, a question of this call could reach the next user of the session.
 type parking struct {
 	server fault
 	room   *seats.Room[*pooled]
 	tasks  *tasks
 	count  func(Anomaly, int)
-	asked  atomic.Bool // a question came at least once
-	strict atomic.Bool // a caller was to be asked what it cannot be
+	asked  atomic.Bool // a call was parked at least once, so this server can ask here
+	strict atomic.Bool // a server asked a caller something that this caller cannot be asked; see pool.lentKey
 
 	mu      sync.Mutex // guards the fields below
 	ended   bool
-	waiting map[string]*dialogue // by the requestState that their callers have
+	waiting map[string]*dialogue // the parked calls, by the requestState that their callers have; nil after shut
 }
 
-// dialogue is a call whose caller can be asked, from its first round to its end.
+// dialogue is one call whose caller can be asked, from its first round to its end. Its goroutine (run) talks to the
+// server; at most one round at a time talks to the caller.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type dialogue struct {
 	*questions
 	parking *parking
 	session *pooled
-	cancel  func()        // ends the exchange; set by begin
-	held    bool          // the call's place is kept; only the present round touches this
-	done    chan struct{} // closed when the exchange ended, after the next two were set
+	cancel  func()        // ends the exchange with the server; set by begin
+	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
+	done    chan struct{} // closed when the exchange has ended, after result and err were set
 	result  mcp.Object
 	err     error
 
 	timing sync.Mutex  // guards the field below
-	expiry *time.Timer // of the round that waits for its repeat
+	expiry *time.Timer // ends a call that is parked for too long; nil: it was never parked
 }
 
+// errNotParked is one error for a state that is unknown, used, expired or another owner's, so that it says nothing
+// about other callers' calls.
 var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call with this requestState does not wait for an answer")
 
-// begin runs a call of a caller who can be asked, on a seat that it leaves, until its first round ends.
+// begin runs a call of a caller who can be asked, until its first round ends. The caller of begin has taken the seat;
+// begin sees to it that the seat is left when the exchange ends.
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
 	d := &dialogue{questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, done: make(chan struct{})}
 	d.session.calls.enter(d.questions)
@@ -89,7 +94,9 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c
 	return d.round(ctx, c)
 }
 
-// resume is the repeat of a call that waits for answers. Each round is repeated once.
+// resume runs the next round of a parked call: c is its repeat, state its requestState. A state is good for one repeat,
+// by the owner of the call. Answers in a wrong form are refused before the state is used up, so that the client may
+// send better ones.
 func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, state string) (mcp.Object, error) {
 	answers, err := answersOf(c)
 	if err != nil {
@@ -114,7 +121,8 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 	return d.round(ctx, c)
 }
 
-// park keeps a call whose round has ended until its repeat claims it. It returns false when there are too many.
+// park makes a call wait for its repeat under a state. It returns false when too many calls are parked, or the pool is
+// closing.
 func (p *parking) park(state string, d *dialogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,14 +134,15 @@ func (p *parking) park(state string, d *dialogue) bool {
 	return true
 }
 
-// find returns the call that waits with that state, nil when there is none.
+// find returns the call that is parked under a state, nil when there is none.
 func (p *parking) find(state string) *dialogue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting[state]
 }
 
-// claim tells whether the caller is the one who goes on with the call, which is the first who asks.
+// claim takes a call out of those that are parked. It returns true once for each park: of two repeats, or of a repeat
+// and the end of parkLimit, the first one goes on with the call.
 func (p *parking) claim(state string, d *dialogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,8 +153,8 @@ func (p *parking) claim(state string, d *dialogue) bool {
 	return true
 }
 
-// shut lets no call be parked any more, and none of those that are go on. When the calls have ended, finish ends what else
-// there is of them.
+// shut refuses all further parking and all repeats. It is called before the exchanges are ended; the function that it
+// returns, called after they have ended, stops the timers.
 func (p *parking) shut() (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +168,8 @@ func (p *parking) shut() (finish func()) {
 	}
 }
 
-// run runs the exchange to its end, and leaves no question without an answer.
+// run runs the exchange with the server to its end, and leaves no question without an answer. It is the call's own
+// goroutine; see parking for why it ends in this order.
 func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
@@ -177,7 +187,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	case d.err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		d.err = d.parking.server.unavailable(true, errLong)
-	case ctx.Err() != nil: // its own, and not that of any caller
+	case ctx.Err() != nil: // the call's own context, not a caller's: cancelled, or the pool is closing
 		d.err = d.parking.server.unavailable(true, wire.ErrGone)
 	}
 	others := d.session.calls.leave(d.questions)
@@ -189,8 +199,8 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	close(d.done)
 }
 
-// round passes notifications on until there is something to return: the questions of the server, or its result. A
-// caller who leaves ends the exchange.
+// round waits, for one caller, until there is something to return: the questions of the server, or the result of the
+// call. Meanwhile it passes notifications on. A caller who leaves during the round ends the exchange.
 func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	relay := notifier(c)
 	pass := func() {
@@ -225,7 +235,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			}
 		case <-d.done:
 			pass()
-			d.giveBack(ctx) // what its caller did not answer
+			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
 			return d.result, d.err
 		case <-ctx.Done():
 			d.cancel()
@@ -236,7 +246,8 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 	}
 }
 
-// park ends the round with the open questions. The result is empty when there are none any more.
+// park ends the round with the open questions. It returns an empty result, and the round goes on, when the server has
+// withdrawn its questions or ended the call meanwhile.
 func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	state := rand.Text()
 	if !d.parking.park(state, d) {
@@ -261,6 +272,7 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	return inputRequired(requests, state), nil
 }
 
+// inputRequired returns the result that asks the caller these questions and wants the request again, with the state.
 func inputRequired(requests mcp.Object, state string) mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("input_required")},
@@ -269,19 +281,20 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 	)
 }
 
-// startExpiry ends a call whose round is not repeated in time.
+// startExpiry cancels the call if its repeat does not come within parkLimit.
 func (d *dialogue) startExpiry(state string) {
 	d.timing.Lock()
 	defer d.timing.Unlock()
 	d.expiry = time.AfterFunc(parkLimit, func() {
 		if d.parking.claim(state, d) {
 			d.cancel()
-			<-d.done                         // the server hears first that the call is over
-			d.giveBack(context.Background()) // there is no caller
+			<-d.done                         // first the server learns that the call is over
+			d.giveBack(context.Background()) // there is no caller whose context could be used
 		}
 	})
 }
 
+// stopExpiry stops the timer of a call whose repeat has come.
 func (d *dialogue) stopExpiry() {
 	d.timing.Lock()
 	defer d.timing.Unlock()
@@ -290,7 +303,7 @@ func (d *dialogue) stopExpiry() {
 	}
 }
 
-// answersOf returns the answers that a repeat brings, by the questions' keys.
+// answersOf returns the answers that a repeat brings, by the keys of their questions; empty when it brings none.
 func answersOf(c *registry.Call) (mcp.Object, error) {
 	raw := c.Params.Value("inputResponses")
 	if raw == nil {
@@ -303,7 +316,8 @@ func answersOf(c *registry.Call) (mcp.Object, error) {
 	return answers, nil
 }
 
-// answer passes the answers on to the server, each once. Questions without one stay open.
+// answer sends the caller's answers to the server, each once. Questions without an answer stay open, for the next
+// round. An answer that cannot be sent matters only while the exchange still runs.
 func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
 	d.stopExpiry()
 	for _, body := range d.answered(answers, refusals) {
@@ -314,7 +328,7 @@ func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[
 	return nil
 }
 
-// over tells whether the exchange has ended, which makes an answer moot.
+// over tells whether the exchange has ended.
 func (d *dialogue) over() bool {
 	select {
 	case <-d.done:
@@ -324,10 +338,11 @@ func (d *dialogue) over() bool {
 	}
 }
 
-// giveBack passes on what nobody answers any more in a call that has ended.
+// giveBack passes on the questions that are still open in a call that has ended. They were kept for its caller, who
+// will not answer any more.
 func (d *dialogue) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
 
-// pass passes questions on to other calls of the same caller, or tells the server that they end with this one.
+// pass passes questions on to other calls of the same owner, or tells the server that they end with this call.
 func (d *dialogue) pass(ctx context.Context, left []question) {
 	if len(left) == 0 {
 		return

@@ -17,27 +17,31 @@ const (
 	reprobeEvery = 10 * time.Minute
 )
 
-// peer is one server in modern form, whatever its era and transport.
+// peer is one server as the rest of this package sees it: everything in the form of 2026-07-28, whatever the server's
+// own era and transport. Its methods are safe for concurrent use.
 type peer interface {
-	// prepare puts into i what calls about it need again and again.
+	// prepare puts into i what every call about it needs. It is called once, when the item is made.
 	prepare(i *item)
-	// page asks for one page of a list; a nil cursor asks for the first, and no nextCursor in the result is the end.
+	// page asks for one page of a list. A nil cursor asks for the first page; a result without nextCursor is the last
+	// page.
 	page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
-	// call runs one call. Its result is complete, or asks its caller for input.
+	// call runs one call. Its result is complete, or it asks the caller for input (input_required).
 	call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error)
-	// watch follows changes of the lists. It returns when ctx ends, when the connection is lost, or with nil when this
-	// server tells nothing.
+	// watch follows what the server says of changes of its lists. It returns when ctx ends, when the connection is
+	// lost, or with nil when this server announces nothing.
 	watch(ctx context.Context) error
-	// watchResource tells a tenant of changes of one resource until ctx ends or the connection is lost. live is called once,
-	// when no later change goes unseen; neither it nor updated waits.
+	// watchResource tells a tenant of changes of one resource until ctx ends or the connection is lost. live is called
+	// once, as soon as no later change can go unseen. Neither live nor updated may block.
 	watchResource(ctx context.Context, tenantID, uri string, live func(), updated func(uri string)) error
-	// alive asks for a proof of life.
+	// alive asks the server for a proof of life. nil means that it lives.
 	alive(ctx context.Context) error
-	// busy tells whether a call runs on the connection that lists. A server that does one thing at a time would not answer in
-	// time what can wait as well, and be taken as lost in the middle of the call.
+	// busy tells whether a call runs on the connection that reads the lists. Then a list that can wait is not asked
+	// for: a server that does one thing at a time would not answer in time, and would be taken as lost in the middle of
+	// the call.
 	busy() bool
-	// sessions returns how many sessions of the legacy era there are.
+	// sessions returns how many sessions of the legacy era there are, for Load.
 	sessions() int
-	// close ends the connection and waits for all that belongs to it; polite says good-bye.
+	// close ends the connection and waits for all that belongs to it. polite: the server is still there, so it is told
+	// that the session ends.
 	close(ctx context.Context, polite bool)
 }

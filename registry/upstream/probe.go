@@ -12,11 +12,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// probeLimit is how long a server may take to say whether it is modern. One that stays silent is asked in the old way.
+// probeLimit is how long a server may take to say whether it is modern. A server that stays silent is taken for a
+// legacy one, because some do not answer what they do not know.
 const probeLimit = 3 * time.Second
 
-// connect opens a connection and finds out the server's era. Whatever was found before, a server that can be asked is
-// asked anew each time: it may have been replaced by another one.
+// connect opens a control connection and finds out the server's era. A server is asked anew for each connection,
+// whatever it was before: another version may have been installed meanwhile.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func (d *dialer) connect(ctx context.Context) (*control, error) {
 	c := &control{connection: newConnection(d.cfg.Name, d.cfg.Count)}
@@ -33,8 +34,9 @@ func (d *dialer) connect(ctx context.Context) (*control, error) {
 	return c, nil
 }
 
-// declared is what the control connection says that a client can be asked: all there is, because some servers list certain
-// tools only then. Nobody is asked on it. A shared one serves calls whose callers cannot be asked, and tells the truth.
+// declared returns what the control connection says that its client can be asked. It says everything, although nobody
+// is asked there unless the connection is lent, because some servers list certain tools only then. With Config.Shared
+// the connection runs calls whose callers cannot be asked, so it says the truth: nothing.
 func (d *dialer) declared() mcp.Object {
 	if d.cfg.Shared {
 		return mcp.Object{}
@@ -42,7 +44,8 @@ func (d *dialer) declared() mcp.Object {
 	return everything()
 }
 
-// serve gives the connection the peer that runs calls: on sessions of their own where the server has such.
+// serve gives the connection the peer that runs its calls: on pooled sessions with a legacy server, on both sides with
+// a modern one that may have an older side. It is called after connect, and not by Probe, which runs no calls.
 func (d *dialer) serve(ctx context.Context, c *control) {
 	switch p := c.peer.(type) {
 	case *legacy:
@@ -54,7 +57,8 @@ func (d *dialer) serve(ctx context.Context, c *control) {
 	}
 }
 
-// older makes the connection one to a legacy server of that kind. link is the transport; nil: it is dialled.
+// older makes c a connection to a legacy server of that kind. link is a transport that is open already; nil: one is
+// dialled.
 func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) (err error) {
 	var l *legacy
 	if nobody := (&calls{strays: &strays{}}); link == nil {
@@ -69,8 +73,9 @@ func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) 
 	return nil
 }
 
-// connectHTTP asks in the modern way first, because a server may have learned it since, unless the operator named an older
-// revision. One of the legacy era is then spoken to in the way that worked last.
+// connectHTTP connects to a server over HTTP. It asks in the modern way first, because a server may have become modern,
+// unless the operator named a legacy revision or HTTP+SSE. A legacy server is then spoken to in the way that worked
+// last: over Streamable HTTP, or HTTP+SSE.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
 func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
@@ -105,13 +110,15 @@ func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	return err
 }
 
-// refused tells whether the server answered a POST in a way that only those over HTTP+SSE may mean as "use GET".
+// refused tells whether the server answered a POST with a status of 400 to 499, which may mean that it speaks HTTP+SSE,
+// where the first request is a GET.
 func refused(err error) bool {
 	status, ok := errors.AsType[*wire.StatusError](err)
 	return ok && status.Status >= 400 && status.Status <= 499
 }
 
-// discover asks over Streamable HTTP what the server is.
+// discover asks a server over Streamable HTTP what it is. Whoever gets the peer closes it; after an error there is
+// nothing to close.
 func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern, error) {
 	link, err := wire.NewHTTP(d.cfg.site(), c)
 	if err != nil {
@@ -125,8 +132,9 @@ func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern,
 	return says, m, err
 }
 
-// reprobe asks a legacy server over HTTP from time to time whether it became modern, which it need not tell. The error
-// ends the connection, so that the next one is of the new era.
+// reprobe asks a legacy server over HTTP every reprobeEvery whether it has become modern, which a server need not
+// announce. If so, it returns an error, which ends the connection, so that the next one is of the new era. It returns
+// nil at once where there is nothing to ask.
 func (d *dialer) reprobe(ctx context.Context, c *control) error {
 	if d.cfg.URL == "" || d.cfg.Type == typeSSE || c.version == mcp.LatestModern || d.cfg.named() != 0 {
 		return nil
@@ -134,7 +142,7 @@ func (d *dialer) reprobe(ctx context.Context, c *control) error {
 	for pace.Wait(ctx, reprobeEvery) {
 		says, m, err := d.discover(ctx, c.connection)
 		if err != nil {
-			continue // whether it lives is for others to find out
+			continue // whether the server lives is found out elsewhere
 		}
 		m.close(ctx, false)
 		if says == saysModern {
@@ -144,9 +152,13 @@ func (d *dialer) reprobe(ctx context.Context, c *control) error {
 	return ctx.Err()
 }
 
-// connectChild starts the child and asks. A child that the question ended is started once more and spoken to in the old
-// way at once; so is, from then on, every further one, and the next one after a child that did not answer in its time. When
-// that fails, the next child is asked again. None is asked where the operator named an older revision.
+// connectChild starts the child and asks it what it is. A child that answers, or stays silent, and is not modern is
+// then spoken to in the legacy way. A child that ends when it is asked is started once more and spoken to in the legacy
+// way without asking.
+//
+// A child that was silent or ended is remembered (kindShy), so that no later child of this server is asked. The same is
+// remembered, for the next child, of one that did not become ready in time. If a child that was not asked cannot be
+// connected to, the next one is asked again. No child is asked when the operator named a legacy revision.
 func (d *dialer) connectChild(ctx context.Context, c *control) error {
 	if d.cfg.named() == mcp.Legacy {
 		return d.older(ctx, c, nil, kindLegacy)
@@ -197,32 +209,32 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 	return d.older(ctx, c, nil, kindShy)
 }
 
-// became makes the connection one to a modern server.
+// became makes c a connection to a modern server.
 func (d *dialer) became(c *control, m *modern) {
 	c.peer, c.version = m, mcp.LatestModern
 	d.remember(kindModern)
 }
 
-// verdict is what a server says of itself when it is asked in the modern way.
+// verdict is what a server turns out to be when it is asked in the modern way. Zero stands beside an error.
 type verdict int
 
 const (
 	saysModern verdict = iota + 1
 	saysLegacy
-	saysNothing // within the limit
+	saysNothing // it did not answer within the limit
 )
 
 var (
-	// errNoCommon is the cause when a server names its revisions and this gateway speaks none of them.
+	// errNoCommon: the server names its revisions, and the gateway speaks none of them.
 	errNoCommon = errors.New("server supports no revision that is spoken here")
-	// errUpgraded is the cause when a server of the legacy era became modern.
+	// errUpgraded: a server of the legacy era has become modern.
 	errUpgraded = errors.New("server became one of " + mcp.LatestModern)
-	// errNotModern is the cause when a server is not what the operator says.
+	// errNotModern: the operator named the modern revision, and the server does not speak it.
 	errNotModern = errors.New("server does not speak " + mcp.LatestModern + ", which its revision in the config names")
 )
 
-// probe asks what the server is. An error means that asking in the old way is no use. Where that is out of the question
-// anyway, the server has the time of a whole handshake.
+// probe asks the server what it is. An error means that a legacy handshake is of no use either. Where the operator
+// named the modern revision there is no other way to try, so the server has the time of a whole handshake to answer.
 func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	limit := probeLimit
 	if d.cfg.named() == mcp.Modern {
@@ -240,7 +252,7 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	case err == nil:
 		says, err := d.weigh(result.Value("supportedVersions"))
 		if says == saysModern {
-			m.learn(result) // a legacy server's own handshake says more
+			m.learn(result) // what a legacy server can do, its own handshake will say
 		}
 		return says, err
 	case errors.As(err, &answered):
@@ -250,13 +262,14 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	case limited.Err() != nil:
 		return saysNothing, nil
 	case errors.As(err, &unavailable) && !errors.As(err, &status):
-		return 0, err // there is no connection
+		return 0, err // the server cannot be reached
 	}
 	return saysLegacy, nil
 }
 
-// weighError tells what an error says. Some only a server of the modern era answers; one that does not know the
-// revision names those it knows.
+// weighError tells what an error in answer to the question says. Some errors exist in the modern era only. A server
+// that does not know the revision names those that it knows. Any other error is how a legacy server answers an unknown
+// method.
 func (d *dialer) weighError(e *mcp.Error) (verdict, error) {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
@@ -268,8 +281,8 @@ func (d *dialer) weighError(e *mcp.Error) (verdict, error) {
 	return saysLegacy, nil
 }
 
-// weigh tells what the revisions that a server names say: servers of the legacy era exist that answer the question and
-// name theirs.
+// weigh tells what the revisions that a server names say. They may be legacy ones: there are servers of that era which
+// answer the question.
 func (d *dialer) weigh(revisions mcp.RawJSON) (verdict, error) {
 	versions, _ := revisions.Elements()
 	isLegacy := func(v mcp.RawJSON) bool {

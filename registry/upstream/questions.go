@@ -22,15 +22,16 @@ const (
 // question is a request of the server that waits for an answer.
 type question struct {
 	id      mcp.ID
-	key     string      // ours, and of this question only
-	request mcp.RawJSON // as the caller gets it
-	stray   bool        // another call may take it over
+	key     string      // by which the caller's answer names it; of our own making, never used twice in a call
+	request mcp.RawJSON // in the form that the caller gets
+	stray   bool        // it came on no call's stream, so another call of the owner may take it over
 }
 
-// questionKey returns the key of the nth question of a call.
+// questionKey returns the key of the nth question of a call, counted from one.
 func questionKey(n int) string { return "q" + string(mcp.NumberID(int64(n))) }
 
-// inputRequest returns a question as callers get it. It has params also when they are empty: the Go SDK cannot do without.
+// inputRequest returns a question in the form that callers get. It has the member params even when that is empty,
+// because the Go SDK cannot do without.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	return mcp.NewObject(
@@ -38,8 +39,8 @@ func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	).JSON()
 }
 
-// asked returns the params of a question in modern form: without what only means something between the server and this
-// client.
+// asked returns the params of a question in modern form. What has a meaning only between this server and its client in
+// the legacy session (a task, the id of an elicitation, a progress token) is left out.
 // https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
 	params = params.Without("task", "elicitationId")
@@ -53,31 +54,34 @@ func asked(params mcp.Object) mcp.Object {
 	return params.With("_meta", meta.JSON())
 }
 
-// message returns a question as the server asked it.
+// message returns the question as a request of the server again, for another call to take over.
 func (q question) message() *mcp.Message {
-	request, _ := mcp.ObjectOf(q.request) // our own
+	request, _ := mcp.ObjectOf(q.request) // cannot fail: we wrote it
 	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: request.Object("params")}
 }
 
-// questions are what the caller of one call is asked, and the notifications that come for it meanwhile, over all rounds of
-// the call. It is safe for concurrent use, and none of its methods waits.
+// questions are what the caller of one call is asked, and the notifications for that caller, over all rounds of the
+// call. The transport puts them in, the rounds of parking take them out. It is safe for concurrent use, and none of its
+// methods blocks, because the reader of a connection calls them.
 type questions struct {
 	owner  auth.Owner
-	news   chan struct{} // a question came
-	notes  wire.Notes    // for the present round, or the next one
+	news   chan struct{} // holds a signal: there is a question to ask
+	notes  wire.Notes    // notifications for the present round, or for the next one while the call is parked
 	count  func(Anomaly, int)
-	strict *atomic.Bool // is set when the caller was to be asked what it cannot be
+	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
 
 	mu           sync.Mutex // guards the fields below
-	capabilities mcp.Object // of the present round's caller, or the last one's
-	attached     bool       // a round is going on
-	kept         int        // bytes of notifications that came since the last round
+	capabilities mcp.Object // what the caller of the present or latest round can be asked
+	attached     bool       // a round is going on; otherwise the call is parked
+	kept         int        // bytes of the notifications that came while the call was parked
 	ended        bool
-	seen         map[mcp.ID]bool // questions so far
-	open         []question      // without an answer, in the order in which they came
-	release      func()          // gives the place of the call back; nil: none is kept
+	seen         map[mcp.ID]bool // all questions so far, answered ones too
+	open         []question      // the questions without an answer, the oldest first
+	release      func()          // gives the call's place in the tenant's concurrency back; nil: none is kept
 }
 
+// newQuestions returns the questions of a call whose first round begins. strict is set, and count called, as the fields
+// say.
 func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool, count func(Anomaly, int)) *questions {
 	q := &questions{
 		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(), count: count, seen: map[mcp.ID]bool{},
@@ -86,24 +90,26 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool, count f
 	return q
 }
 
-// attach begins a round.
+// attach begins a round, with the caller of c.
 func (q *questions) attach(c *registry.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.attached, q.kept, q.capabilities = true, 0, c.Capabilities
-	if len(q.open) > 0 { // of the round before
+	if len(q.open) > 0 { // questions that are left from the round before
 		signal(q.news)
 	}
 }
 
-// note gives a notification to the present round. Without one it waits for the next.
+// note gives a notification to the present round, or keeps it for the next one. What finds no room is dropped and
+// counted.
 func (q *questions) note(m *mcp.Message) {
 	if !q.keeps(m) || !q.notes.Keep(m) {
 		q.count(Flooded, 1)
 	}
 }
 
-// keeps tells whether there is room for the bytes of a notification. A round that goes on passes them all on.
+// keeps tells whether there is room for the bytes of a notification. While a round is going on there always is, because
+// the round passes notifications on as they come.
 func (q *questions) keeps(m *mcp.Message) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,14 +120,15 @@ func (q *questions) keeps(m *mcp.Message) bool {
 	return q.kept <= keptMax
 }
 
-// ask takes a question; stray tells that it came on no call's stream. The error is the answer when it is not asked.
+// ask takes a question of the server; stray tells that it came on no call's stream. It returns nil when the question is
+// taken, and otherwise the error with which the server is answered.
 func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	params := asked(m.Params)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.seen[m.ID]:
-		return nil // a stream that was resumed may bring it again
+		return nil // a resumed stream may bring a question again, which must not be asked twice
 	case q.ended:
 		return errCallEnded
 	case !mcp.CanBeAsked(q.capabilities, m.Method, params):
@@ -145,7 +152,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	return nil
 }
 
-// withdraw takes a question back that the server no longer asks.
+// withdraw removes a question that the server has cancelled.
 func (q *questions) withdraw(id mcp.ID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,16 +166,16 @@ func (q *questions) knows(id mcp.ID) bool {
 	return q.seen[id]
 }
 
-// unanswered returns how many questions the call has to ask.
+// unanswered returns how many questions are open.
 func (q *questions) unanswered() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.open)
 }
 
-// detach ends a round with the questions for its caller, as many as fit: the others come in the next round. release gives
-// the place of the call back when it ends; nil: none is kept, or one is kept already. ok is false, and the round goes on,
-// when there is nothing to ask any more.
+// detach ends a round and returns the open questions, up to roundMax; the others come in the next round. release gives
+// the call's place in the tenant's concurrency back when the call ends; nil: no place is kept, or one is kept already.
+// When there is nothing to ask any more, ok is false: the round goes on, and release is not taken over.
 func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,7 +194,7 @@ func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	return mcp.NewObject(members...), true
 }
 
-// check tells what is wrong with the form of the answers. Those to nothing that was asked do not matter.
+// check tells what is wrong with the form of the answers. An answer to no open question is ignored.
 func (q *questions) check(answers mcp.Object) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +206,8 @@ func (q *questions) check(answers mcp.Object) error {
 	return nil
 }
 
-// answered returns the messages that answer questions, each once. Questions without an answer stay open.
+// answered removes the questions that the caller has answered or refused, and returns the messages that answer them to
+// the server. Questions without an answer stay open.
 func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error) (bodies [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -217,9 +225,10 @@ func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error)
 	return bodies
 }
 
-// finish records that the call has ended at its server. It returns the questions that nobody is asked any more, and what
-// gives the place of the call back. Beside other calls, a stray question that was returned to the caller stays: one of them
-// may wait for its answer, and nobody should be asked twice.
+// finish records that the call has ended at its server, so that nothing more is asked. It returns the questions that
+// nobody will be asked, and release as it was given to detach. beside tells that other calls are open on the session.
+// Then a stray question that was already returned to the caller stays: another call may wait for its answer, and nobody
+// should be asked twice.
 func (q *questions) finish(beside bool) (left []question, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,7 +243,7 @@ func (q *questions) finish(beside bool) (left []question, release func()) {
 	return left, q.release
 }
 
-// drop returns the questions that are open, and forgets them.
+// drop removes all open questions and returns them.
 func (q *questions) drop() []question {
 	q.mu.Lock()
 	defer q.mu.Unlock()

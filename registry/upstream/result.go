@@ -11,8 +11,8 @@ import (
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 const maxValues = 100
 
-// complete brings the result of a method into the form that is passed on: complete, with what the method promises, or a
-// question of a modern server where the method may ask.
+// complete brings the result of a method into the form that is passed on: a complete result that has what the method
+// promises, or, from a modern server and for a method that may ask, questions. A result of any other type is an error.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
 	asks := false
@@ -37,10 +37,11 @@ func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object,
 	return result, nil
 }
 
-// mayAsk tells whether a method may answer with questions.
+// mayAsk tells whether a method may be answered with questions.
 func mayAsk(method string) bool { return mcp.MethodOf(method).Asks }
 
-// question returns a result that asks as it is, if it asks or says when to come back.
+// question returns a result with questions as it is. It must have questions, or a requestState alone, which tells the
+// client to send the request again.
 func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
 	requests, state := result.Value("inputRequests"), result.Value("requestState")
 	_, isText := state.Text()
@@ -50,7 +51,7 @@ func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
 	return result, nil
 }
 
-// holding returns a result that has an array of that name.
+// holding returns the result as it is if that member is an array.
 func (f fault) holding(method string, result mcp.Object, member string) (mcp.Object, error) {
 	if !result.Value(member).IsArray() {
 		return mcp.Object{}, f.protocol("%s: no array of %s", method, member)
@@ -58,7 +59,7 @@ func (f fault) holding(method string, result mcp.Object, member string) (mcp.Obj
 	return result, nil
 }
 
-// values returns the result of a completion with as many values as are allowed.
+// values returns the result of a completion, cut to maxValues.
 func (f fault) values(result mcp.Object) (mcp.Object, error) {
 	completion := result.Object("completion")
 	values, ok := completion.Value("values").Elements()
@@ -73,7 +74,7 @@ func (f fault) values(result mcp.Object) (mcp.Object, error) {
 	return result.With("completion", completion.JSON()), nil
 }
 
-// content returns the result of a tool with an array of content.
+// content returns the result of a tool call with an array of content. A result without any gets an empty array.
 func (f fault) content(result mcp.Object) (mcp.Object, error) {
 	content, old := result.Value("content"), result.Value("toolResult")
 	switch {
@@ -87,7 +88,8 @@ func (f fault) content(result mcp.Object) (mcp.Object, error) {
 	return fromToolResult(result, old), nil
 }
 
-// refusal ends a call because the client answered a question with an error, for which answers have no place.
+// refusal ends a call because its client answered a question with an error, for which the answers of 2026-07-28 have no
+// place. Of several errors the one with the first key is told, so that the choice is always the same.
 func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) {
 	first := refusals[slices.Min(slices.Collect(maps.Keys(refusals)))]
 	if method != mcp.MethodToolsCall {
@@ -97,7 +99,7 @@ func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) 
 	return mcp.ToolError(text), nil
 }
 
-// fromToolResult converts the result form of the drafts before 2024-11-05, in which toolResult was the whole result.
+// fromToolResult converts the form of the drafts before 2024-11-05, in which toolResult was the whole result.
 func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
 	text, isText := old.Text()
 	if !isText {
@@ -110,7 +112,7 @@ func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
 	return result
 }
 
-// withoutServerInfo removes what says who answered: to clients, the gateway did.
+// withoutServerInfo removes the member of _meta that says which server answered: for clients, the gateway did.
 func withoutServerInfo(result mcp.Object) mcp.Object {
 	meta := result.Object("_meta")
 	if !meta.Has(mcp.MetaServerInfo) {
@@ -122,8 +124,9 @@ func withoutServerInfo(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// taskState brings what a modern server says of a task into the form that is passed on. Its own result says what it
-// was asked, so it may call itself a task, as some examples of the extension do.
+// taskState brings what a modern server says of a task into the form that is passed on. The result of a request about a
+// task should be complete; one that calls itself a task is accepted too, because some examples of the extension do
+// that.
 // https://modelcontextprotocol.io/extensions/tasks
 func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
 	if kind := result.Text("resultType"); result.Has("resultType") && kind != "complete" && kind != "task" {
@@ -134,6 +137,6 @@ func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
 	if !ok {
 		return result, nil
 	}
-	done, err := f.complete(mcp.MethodToolsCall, mcp.LatestLegacy, done) // it asks nothing any more
+	done, err := f.complete(mcp.MethodToolsCall, mcp.LatestLegacy, done) // legacy, so that it cannot ask
 	return result.With("result", done.JSON()), err
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// shelf is the server's place in the catalogue: what it offers stands there, fades when the server is lost and its grace is
-// over, and returns with it. It is safe for concurrent use.
+// shelf is the server's place in the catalogue. What the server offers stands there, leaves the lists when the server
+// was lost and its grace is over, and comes back with the server. It is safe for concurrent use.
 type shelf struct {
 	cfg *Config
 	reg *registry.Registry
 
 	mu     sync.Mutex  // guards the fields below
-	since  time.Time   // when the server was lost last
-	fading *time.Timer // takes its items out of the lists, unless it is back before; nil: they are out, or were never in
+	since  time.Time   // when the server was last lost
+	fading *time.Timer // takes the items out of the lists when the grace is over; nil: no grace is running
 }
 
-// lose tells the catalogue that the server is not there, and takes its items out of the lists when the grace is over.
-// What was lost before stays lost since then.
+// lose tells the catalogue that the server is not there, and takes its items out of the lists as soon as the grace is
+// over. The grace counts from the beginning of an outage: attempts to connect that fail meanwhile do not prolong it.
 func (s *shelf) lose() {
 	outage := s.reg.Lose(s.cfg.Name, s.cfg.Prefix)
 	rest := s.cfg.Grace - time.Since(outage.Since)
@@ -35,6 +35,7 @@ func (s *shelf) lose() {
 	s.reg.Unlist(s.cfg.Name, outage)
 }
 
+// stopFading keeps the timer of the grace from firing. When Run ends, whoever gives the server up removes its items.
 func (s *shelf) stopFading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *shelf) stopFading() {
 	}
 }
 
-// lostSince returns when the server was lost last.
+// lostSince returns when the server was last lost.
 func (s *shelf) lostSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

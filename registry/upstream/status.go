@@ -11,34 +11,36 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Status is how an upstream is.
+// Status is what operators are told of an upstream: whether it is connected, what it offers, and what is wrong with it.
 type Status struct {
 	Server   string
 	Up       bool
-	Tried    bool // at least one attempt has ended
+	Tried    bool // at least one attempt to connect has ended, well or badly
 	Revision string
 
-	Tools, Prompts, Resources, Templates int // in the catalogue
+	Tools, Prompts, Resources, Templates int // how many of each are in the catalogue
 
-	Refused  []registry.Refusal // definitions, and with reason "list" whole lists that could not be read
+	Refused  []registry.Refusal // definitions left out; with reason "list", a whole list that could not be read
 	Restarts int
-	Problem  string    // why it is down, for operators; "" when up
-	Said     []string  // the last lines that its child wrote to standard error, cleaned, in case these say why it is down
-	Since    time.Time // when it went down, or was first tried; zero when up
-	Advice   string    // what operators can mend although it is up; "": nothing
+	Problem  string    // why the server is down; "" when it is up
+	Said     []string  // the last lines that its child wrote to standard error, cleaned: they often say why
+	Since    time.Time // when the server went down, or was first tried; zero when it is up
+	Advice   string    // what operators should mend although the server is up; "": nothing
 }
 
-// Load is what an upstream costs at the moment.
+// Load is what an upstream costs at one moment.
 type Load struct {
-	// Processes are the children that were started and have not ended, those that are starting or ending included. What a
-	// child starts in its turn is not counted: npx, for one, stays beside the server that it runs.
+	// Processes are the children that were started and have not ended, those that are just starting or ending included.
+	// What a child starts in its turn is not counted: with npx, for example, npx is counted and the server that it runs
+	// is not.
 	Processes int
-	// Sessions are those of the legacy era, with the one that only lists, as far as they are open, being opened or being
-	// closed. The one connection to a modern server is none.
+	// Sessions are those of the legacy era that are open, being opened or being closed, the control connection of a
+	// legacy server included. The connection to a modern server is not a session.
 	Sessions int
 }
 
-// standing is what operators are told of an upstream. It is safe for concurrent use.
+// standing holds the latest Status of an upstream and tells it to whoever wants to know. It is safe for concurrent use;
+// tell is called without the lock.
 type standing struct {
 	tell   func(Status)
 	logger *slog.Logger
@@ -46,10 +48,10 @@ type standing struct {
 	mu      sync.Mutex // guards the fields below
 	status  Status
 	wasUp   bool
-	advised bool // that is in the log
+	advised bool // the advice is in the log
 }
 
-// up records what the upstream offers now.
+// up records that the upstream is connected and what it offers now. A return after a loss counts as a restart.
 func (s *standing) up(now Status) {
 	s.mu.Lock()
 	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts, s.status.Advice
@@ -62,7 +64,8 @@ func (s *standing) up(now Status) {
 	s.tell(now)
 }
 
-// down records that the upstream is lost since then, and why. Its child has ended.
+// down records that the upstream is lost since that time, and why. It is called when its child has ended, so that said
+// is complete.
 func (s *standing) down(err error, said []string, since time.Time) {
 	s.mu.Lock()
 	s.status = Status{
@@ -74,11 +77,12 @@ func (s *standing) down(err error, said []string, since time.Time) {
 	s.tell(status)
 }
 
-// advice is what an operator reads when a modern server refused a question of its own tool.
+// advice is what an operator reads when a modern server has refused a question of its own tool.
 const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of a call, for which " +
 	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " + mcp.LatestLegacy
 
-// advise tells the operator what mends such refusals: in the status as long as this connection lasts, in the log once.
+// advise tells the operator how to mend such refusals: in the status as long as the connection lasts, and in the log
+// once.
 func (s *standing) advise(ctx context.Context) {
 	s.mu.Lock()
 	told, logged := s.status.Advice != "", s.advised
@@ -93,7 +97,8 @@ func (s *standing) advise(ctx context.Context) {
 	}
 }
 
-// problem is what an operator reads: the error with its hidden cause, in a bounded length.
+// problem returns what an operator reads of an error: the cause within, which clients are not told, in at most 300
+// bytes.
 func problem(err error) string {
 	text := err.Error()
 	if cause := errors.Unwrap(err); cause != nil {

@@ -13,10 +13,10 @@ import (
 
 // Limits of subscriptions to resources.
 const (
-	maxWatches = 1000             // of one upstream at once, one tenant half of them
-	liveLimit  = 10 * time.Second // until the server has confirmed one
-	maxURI     = 8 << 10          // bytes of the URI in a notification
-	lasted     = 10 * time.Second // after which the end of one is no failure
+	maxWatches = 1000             // resources of one upstream followed at once; one tenant has at most half
+	liveLimit  = 10 * time.Second // for the server to confirm a subscription
+	maxURI     = 8 << 10          // bytes of the URI that a notification may name
+	lasted     = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
 )
 
 var (
@@ -24,49 +24,53 @@ var (
 	errUnconfirmed = errors.New("no confirmation of the subscription in time")
 )
 
-// watches are the resources whose changes are followed. It is safe for concurrent use.
+// watches are the resources of one upstream whose changes are followed. They outlive connections: what is followed is
+// subscribed to again on each new connection. It is safe for concurrent use.
 type watches struct {
 	server  fault
-	child   bool            // the server is a child
-	control func() *control // returns the present connection, nil when there is none
+	child   bool            // the server is a child process
+	control func() *control // returns the present control connection, nil when there is none
 
-	mu    sync.Mutex // guards the fields below and those of the watches
+	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
-	next  chan struct{} // closed when there is another connection
+	next  chan struct{} // closed and replaced when there is a new connection
 	ended bool
 
-	work sync.WaitGroup // one for each watch; nothing is added once ended is set
+	work sync.WaitGroup // the goroutine keep of each watch; nothing is added once ended is set
 }
 
-// watchKey says what is followed for whom. Tenants share nothing.
+// watchKey says which resource is followed for which tenant. Tenants share nothing, except where the server has one
+// session for all; then tenantID is "".
 type watchKey struct{ tenantID, uri string }
 
-// watch is one resource that is followed for one tenant, for all of it who asked.
+// watch is one resource that is followed for one tenant, on behalf of all its listeners. Its goroutine (keep) holds the
+// subscription open.
 type watch struct {
 	key    watchKey
 	cancel context.CancelFunc
-	hurry  chan struct{}   // somebody waits for the next attempt
-	after  <-chan struct{} // closed when the watch before it of the same resource has ended; nil: there was none
-	done   chan struct{}   // closed when this one has ended
+	hurry  chan struct{}   // holds a signal: a new listener waits, so the next attempt should not wait for its backoff
+	after  <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
+	done   chan struct{}   // closed when this watch has ended
 
-	ending    bool // nobody may join
+	ending    bool // nobody may join any more: another watch takes its place
 	listeners map[*listener]struct{}
-	waiting   []chan<- error // for the end of the attempt
-	live      bool           // now
-	confirmed bool           // at least once
+	waiting   []chan<- error // listeners that wait for the outcome of the present attempt; each has room for one value
+	live      bool           // the server has confirmed the present subscription
+	confirmed bool           // the server has confirmed a subscription at least once
 }
 
+// listener is one client's wish to hear of changes.
 type listener struct {
 	updated func(uri string)
 	gone    <-chan struct{} // closed when the listener no longer wants to know
 }
 
-// subscribe tells of changes of a resource until ctx ends. It returns when the server has confirmed that it will tell,
-// or with why it will not. From then on the subscription outlives the connection: it is opened again in the background,
-// and what may have been missed is told as a change.
+// subscribe tells of changes of a resource until ctx ends. It returns as soon as the server has confirmed the
+// subscription, with nil, or with why there is none. From then on the subscription outlives the connection: it is
+// opened again in the background, and since a change may have been missed meanwhile, one is told.
 func (t *watches) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
 	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
-		tenantID = "" // there is one session for all, in which some servers know each resource but once
+		tenantID = "" // a modern child has one session for all, in which some servers know each resource only once
 	}
 	l := &listener{updated: updated, gone: ctx.Done()}
 	w, outcome, err := t.join(ctx, watchKey{tenantID, uri}, l)
@@ -85,7 +89,8 @@ func (t *watches) subscribe(ctx context.Context, tenantID, uri string, updated f
 	return err
 }
 
-// join adds a listener to what is followed. outcome gets nil as soon as the subscription is live, or why it is not.
+// join adds a listener to the watch of a resource, and starts the watch if there is none. outcome gets nil as soon as
+// the subscription is live, or why it is not.
 func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +137,7 @@ func (t *watches) roomLocked(tenantID string) bool {
 	return len(t.byKey) < maxWatches && (tenantID == "" || of < maxWatches/2)
 }
 
-// leave takes a listener out. The last one ends the watch.
+// leave removes a listener. The watch ends with its last listener.
 func (t *watches) leave(w *watch, l *listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +148,7 @@ func (t *watches) leave(w *watch, l *listener) {
 	}
 }
 
-// end records that a watch has ended.
+// end removes a watch whose goroutine is about to return, and lets the next one of the same resource begin.
 func (t *watches) end(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +159,7 @@ func (t *watches) end(w *watch) {
 	}
 }
 
-// close ends all watches and waits for them. None begins afterwards.
+// close ends all watches and waits for their goroutines. No watch begins afterwards.
 func (t *watches) close() {
 	t.mu.Lock()
 	t.ended = true
@@ -165,11 +170,12 @@ func (t *watches) close() {
 	t.work.Wait()
 }
 
-// keep holds the subscription open until ctx ends. One that was never confirmed is not tried again.
+// keep holds the subscription of a watch open until ctx ends. A subscription that was never confirmed is not tried
+// again: its listeners have got the error.
 func (t *watches) keep(ctx context.Context, w *watch) {
 	defer t.end(w)
 	if w.after != nil {
-		<-w.after // which is being ended; a server that hears of both in the wrong order would end this one
+		<-w.after // if the server saw the new subscription before the end of the old one, it would end the new one
 	}
 	for failures := 0; ; failures++ {
 		arrival, began := t.arrival(), time.Now()
@@ -186,7 +192,7 @@ func (t *watches) keep(ctx context.Context, w *watch) {
 	}
 }
 
-// pause waits for some time, or until one of the signals comes. It returns false when ctx ended.
+// pause waits for d, or until a connection arrives or somebody is in a hurry. It returns false when ctx ended.
 func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -200,7 +206,7 @@ func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{})
 	return true
 }
 
-// attempt subscribes once and stays until the subscription ends, for which the error is the reason.
+// attempt subscribes once and stays until the subscription ends. Its error, never nil, says why.
 func (t *watches) attempt(ctx context.Context, w *watch) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -225,7 +231,8 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	return t.server.forCaller(ctx, err)
 }
 
-// confirm records that the subscription is live. What changed while it was not is told as one change.
+// confirm records that the subscription is live. After an interruption a change is told, because one may have been
+// missed.
 func (t *watches) confirm(w *watch) {
 	t.mu.Lock()
 	again := w.confirmed
@@ -237,7 +244,7 @@ func (t *watches) confirm(w *watch) {
 	}
 }
 
-// lost records that the subscription ended, and why. It returns false when that is for good.
+// lost records that the subscription ended, and why. It returns whether to try again.
 func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,15 +254,16 @@ func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	return !w.ending
 }
 
-// resolveLocked tells all who wait how the attempt went. The mutex of watches guards them.
+// resolveLocked tells the outcome of an attempt to all who wait for it. The mutex is that of watches.
 func (w *watch) resolveLocked(err error) {
 	for _, waiting := range w.waiting {
-		waiting <- err // has room: each is told once
+		waiting <- err // never blocks: each channel has room for the one value it gets
 	}
 	w.waiting = nil
 }
 
-// tell tells all listeners that a resource changed, which may be a part of the one that is followed.
+// tell tells all listeners of a watch that a resource changed: the one that is followed, or a part of it. It calls them
+// without the lock.
 func (t *watches) tell(w *watch, uri string) {
 	if uri == "" || len(uri) > maxURI {
 		return
@@ -275,7 +283,7 @@ func (t *watches) tell(w *watch, uri string) {
 	}
 }
 
-// arrived tells that there is another connection.
+// arrived wakes the watches that wait for a new connection.
 func (t *watches) arrived() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,7 +291,8 @@ func (t *watches) arrived() {
 	t.next = make(chan struct{})
 }
 
-// arrival returns a channel that is closed when the next connection is there.
+// arrival returns a channel that is closed when the next connection is there. It is taken before an attempt, so that a
+// connection which comes during the attempt is not missed.
 func (t *watches) arrival() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,34 +14,36 @@ import (
 
 // Limits of tasks of 2025-11-25, which live in the session that made them.
 const (
-	tasksMax     = 1000      // of one upstream
-	userTasksMax = 100       // of those, of one user
-	taskLife     = time.Hour // that a session is kept for a task, whatever longer life that has
+	tasksMax     = 1000      // of one pool at the same time
+	userTasksMax = 100       // the share of one user
+	taskLife     = time.Hour // how long a session is kept for a task at most, even if the server keeps the task longer
 )
 
-// task is one of 2025-11-25. Servers may know it in the session alone that made it.
+// task is one task of 2025-11-25. A server may know a task only in the session that made it, so that session is kept.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 type task struct {
-	seat  *seat  // of its session; nil: it is the control connection's
-	own   string // its id at the server; "" until it is known
+	seat  *seat  // of the session that made the task; nil: that is the control connection
+	own   string // its id at the server; "" while the call that makes it is open
 	user  auth.User
 	until time.Time
 }
 
-// tasks are those of the sessions of one pool. It is safe for concurrent use.
+// tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which cannot be guessed. It is safe for
+// concurrent use. Its lock may be held while that of the room is taken, never the other way round.
 type tasks struct {
 	server fault
 	room   *seats.Room[*pooled]
 
-	mu    sync.Mutex // guards the fields below and those of the tasks
+	mu    sync.Mutex // guards the fields below and those of each task
 	ended bool
 	byID  map[string]*task
 }
 
 var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is lost, because the session with its server has ended or its time is over")
 
-// tracked runs a call on a session, nil for the control connection's. A task that it becomes is known to the caller by
-// an id that says where to find it.
+// tracked runs a call that may become a task. s is the seat of its session, nil for the control connection's. A place
+// is taken before the call runs, because a task that the server made could not be refused any more. If a task was made,
+// its id in the result is replaced by one that leads back to its session.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
 	id, one := rand.Text(), &task{seat: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
 	if !t.add(id, one) {
@@ -64,7 +66,7 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 	return result.With("task", made.With("taskId", mcp.String(id)).JSON()), nil
 }
 
-// add takes a place for a task. It returns false when there is none.
+// add takes a place for a task, and returns false when the user or the pool has none left.
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +83,9 @@ func (t *tasks) add(id string, one *task) bool {
 	return true
 }
 
-// rejoin returns the seat of a task and its id at the server, for a call that leaves the seat. The seat is nil when the task
-// is one of the control connection's session. ok is false when the task is lost.
+// rejoin adds a call to the seat of a task, for a request about the task, and returns the seat and the task's id at the
+// server; whoever calls it leaves the seat afterwards. The seat is nil when the control connection made the task. ok is
+// false when the task is lost.
 func (t *tasks) rejoin(id string) (s *seat, own string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +96,7 @@ func (t *tasks) rejoin(id string) (s *seat, own string, ok bool) {
 	return one.seat, one.own, true
 }
 
-// expire forgets the tasks whose time is over.
+// expire forgets the tasks whose time is over. Those whose call is still open are kept.
 func (t *tasks) expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,14 +104,14 @@ func (t *tasks) expire() {
 	maps.DeleteFunc(t.byID, func(_ string, one *task) bool { return one.own != "" && !now.Before(one.until) })
 }
 
-// forget forgets the tasks of a session.
+// forget forgets the tasks of a session that is closed.
 func (t *tasks) forget(s *pooled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.byID, func(_ string, one *task) bool { return one.seat != nil && one.seat.Session == s })
 }
 
-// shut lets no call become a task any more, and no task be asked about.
+// shut refuses new tasks and requests about tasks, because the pool is closing.
 func (t *tasks) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

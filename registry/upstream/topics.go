@@ -4,19 +4,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// topics is a set of what a server can say has changed.
+// topics is a set of the things of which a server can announce a change, one bit for each.
 type topics uint32
 
 // The topics.
 const (
 	topicTools topics = 1 << iota
 	topicPrompts
-	topicResources // and their templates
+	topicResources // and the templates of resources
 
 	everyTopic  = topicTools | topicPrompts | topicResources
-	announcedBy = 8 // bits, from a topic to the note that the server itself said that it changed
+	announcedBy = 8 // how far to the left of a topic's bit the one stands that says that the server itself announced it
 )
 
+// topicOf returns the topic of a kind of items. Templates share that of resources, as they do in the protocol's
+// announcements.
 func topicOf(kind registry.Kind) topics {
 	switch kind {
 	case registry.KindTool:
@@ -28,7 +30,7 @@ func topicOf(kind registry.Kind) topics {
 	}
 }
 
-// kinds yields one kind for each topic.
+// kinds yields one kind for each topic of the set: for resources and templates, resources.
 func (t topics) kinds(yield func(registry.Kind) bool) {
 	for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
 		if t&topicOf(kind) != 0 && !yield(kind) {

@@ -1,17 +1,20 @@
 // Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
-// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. A call in the middle of which its server asks
-// something waits here for the answers. It carries results as raw JSON and does not know who may call what, nor how
-// clients are served.
+// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. When a server asks its client something in
+// the middle of a call, the call waits here for the answers. The package carries results as raw JSON. It does not know
+// who may call what, nor how clients are served.
 //
-// Each server has one control connection, for its lists and for proofs of life. A modern server's serves all calls but
-// those of older clients that can be asked, where the server has an older side too. These, and the calls of a legacy
-// server, run on sessions beside it, in a pool that keeps callers apart, because a session may ask or tell its client
-// something; Config.Shared gives that up. The pool lives and dies with the control connection. When that
-// is lost, the server is taken as lost: all sessions are closed, calls on them end with an error that says that they may
-// have taken effect, and the repeats of parked ones are refused. The price is that sessions which still answer are given
-// up; the gain is that no call goes on at a server that nobody supervises.
+// Each server has one control connection, over which its lists are read and its life is proved. The calls of a modern
+// server run on the control connection as well. The calls of a legacy server run on pooled sessions beside it, and so
+// do, with a server of both eras, the calls of clients in an older session that can be asked something. The pool keeps
+// callers apart, because a server may ask or tell a session something that is meant for its client alone; Config.Shared
+// gives that separation up.
 //
-// To read it, begin at the top. A file uses only what stands below it:
+// The pool lives and dies with the control connection. When that is lost, the whole server is taken as lost: all
+// sessions are closed, calls on them end with an error that says that they may have taken effect, and the repeats of
+// parked calls are refused. The price is that sessions which would still answer are given up; the gain is that no call
+// goes on at a server that nobody supervises.
+//
+// To read the package, begin at the top of this table. A file uses only what stands below it:
 //
 //	the life of a server      upstream: open, list, follow, lose, again         subscribe: resources that are watched
 //	what it offers            lists, list: read and judged                      shelf: its place in the catalogue
@@ -24,9 +27,9 @@
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again
 //
-// Each of the types that are shared between goroutines has a lock of its own. Where two are held at once, that of tasks
-// is taken before that of the seats; no other lock of this package is taken while one is held, but for those of strays
-// and calls, which are asked by the seats and call nothing.
+// Each type that goroutines share has a lock of its own. Of the locks of this package and of seats, two are held at
+// once in two cases only: that of tasks is taken before that of the room of seats, and the room, while it holds its
+// own, asks strays and calls, which take theirs and call nothing. Keep it so: another order could deadlock.
 package upstream
 
 import (
@@ -42,22 +45,24 @@ import (
 
 // Limits of supervision.
 const (
-	stable   = time.Minute            // a connection that lasted so long was good
-	listGap  = 5 * time.Second        // from one list to the next, when changes never end
-	doubtGap = 400 * time.Millisecond // from one proof of life to the next, when calls never cease to fail
+	stable   = time.Minute            // a connection that lasted this long was good: the backoff begins anew
+	listGap  = 5 * time.Second        // between two readings, when the server announces changes without end
+	doubtGap = 400 * time.Millisecond // between two proofs of life, when calls fail without end
 )
 
-// Upstream is one supervised server.
+// Upstream is one supervised server. New makes it, and then either Run or Probe is called, once. Load may be called at
+// any time, from any goroutine.
 type Upstream struct {
 	cfg      Config
 	shelf    shelf
 	standing standing
 	dialer   dialer
 	watches  watches
-	control  atomic.Pointer[control] // the present one; nil while there is none
+	control  atomic.Pointer[control] // the present control connection; nil while the server is not connected
 }
 
-// New returns an upstream that puts what it offers into reg when run.
+// New returns an upstream that puts what its server offers into reg once Run or Probe is called. It connects to nothing
+// yet.
 func New(cfg Config, reg *registry.Registry) *Upstream {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
@@ -77,9 +82,10 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	return u
 }
 
-// Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it ends the
-// connection or child. Before, between connections and afterwards the server is lost for the catalogue; whoever gives up
-// the server removes it there. Its error is always nil. It is called once.
+// Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it closes the
+// connection or ends the child. Before the first connection, between connections and after the last one, the catalogue
+// has the server as lost; whoever gives the server up removes it from the catalogue. The error is always nil. Run is
+// called once.
 func (u *Upstream) Run(ctx context.Context) error {
 	u.shelf.lose()
 	defer u.shelf.stopFading()
@@ -100,8 +106,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// Probe connects once, reads all lists into the catalogue and disconnects, for `validate -online`: what is in the
-// catalogue then can be named, not used.
+// Probe connects once, reads all lists into the catalogue and disconnects again. `validate -online` uses it. The items
+// that it leaves in the catalogue have names but no connection: a call of one is refused.
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.dialer.connect(ctx)
 	if err != nil {
@@ -117,7 +123,7 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
-// Load returns what the upstream costs now. It waits for nothing that the server does.
+// Load returns what the upstream costs at this moment. It never waits for the server.
 func (u *Upstream) Load() Load {
 	load := Load{Processes: int(u.dialer.children.Load())}
 	if c := u.control.Load(); c != nil {
@@ -126,14 +132,14 @@ func (u *Upstream) Load() Load {
 	return load
 }
 
-// serve keeps one connection from its start to its loss. The error says why it was lost.
+// serve keeps one connection from its start to its loss. Its error says why the connection was lost.
 func (u *Upstream) serve(ctx context.Context) error {
 	c, err := u.dialer.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
-	defer u.shelf.lose() // first, because the end of a child takes its time
+	defer u.shelf.lose() // runs before c.end: the end of a child takes time, and the catalogue must not wait for it
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
 	defer u.control.Store(nil)
@@ -147,11 +153,14 @@ func (u *Upstream) serve(ctx context.Context) error {
 	group.Go(func() error { return u.follow(ctx, l) })
 	group.Go(func() error { return u.dialer.reprobe(ctx, c) })
 	err = group.Wait()
-	c.gone.Store(true) // before the catalogue knows, so that no call begins on a dead connection
+	c.gone.Store(true) // set before the catalogue is told, so that no call begins on a dead connection
 	return err
 }
 
-// follow lists again whatever may have changed, and asks for a proof of life when calls fail or time has passed.
+// follow is the supervisor's loop on one connection. It reads the lists again that may have changed, and asks for a
+// proof of life when calls fail or enough time has passed. After each step it pauses, so that a server that announces
+// changes or fails calls without end does not keep the gateway busy. It ends with ctx or with the error that lost the
+// connection.
 func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	c := l.conn
 	ofLists, ofDoubts := pace.Pacer{Gap: listGap}, pace.Pacer{Gap: doubtGap}
@@ -186,8 +195,8 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	}
 }
 
-// check proves life: by the lists that are due, else by a small request. A child's death is seen by its pipes, and one
-// that is busy may be silent.
+// check proves that the server lives: by reading the lists that are due, or by a small request when none is due or a
+// call keeps the connection busy.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
 	if due := l.due(); due != 0 && !l.conn.peer.busy() {
 		return u.list(ctx, l, due, 0)
@@ -195,6 +204,8 @@ func (u *Upstream) check(ctx context.Context, l *lists) error {
 	return u.alive(ctx, l.conn)
 }
 
+// alive asks a server over HTTP for a proof of life. A child is not asked: its pipes show its death, and a child that
+// is busy with a call may rightly stay silent.
 func (u *Upstream) alive(ctx context.Context, c *control) error {
 	if u.cfg.URL == "" {
 		return nil
@@ -204,8 +215,9 @@ func (u *Upstream) alive(ctx context.Context, c *control) error {
 	return c.peer.alive(limited)
 }
 
-// list reads the lists of the topics and puts what there is into the catalogue. announced are those of which the server
-// said that they changed: who sees the items is told so even when they are the same.
+// list reads the lists of the topics in asked and puts what there is into the catalogue. announced are the topics of
+// which the server itself said that they changed. Who sees those items is told so even when the lists read the same as
+// before, because the server may mean a change that its list does not show.
 func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) error {
 	changed := topics(0)
 	err := l.read(ctx, asked, func() {

@@ -7,26 +7,27 @@ import (
 	"sync"
 )
 
-// watcher waits for changes of one resource of a session.
+// watcher is one who waits for changes of one resource in a session.
 type watcher struct {
 	uri     string
-	updated func(uri string) // must not wait
+	updated func(uri string) // must not block, because the reader of the connection calls it
 }
 
-// watchers are all who wait for changes of resources of one session. It is safe for concurrent use.
+// watchers are all watchers of one legacy session. The zero value has none. It is safe for concurrent use; updated of a
+// watcher is called without the lock.
 type watchers struct {
 	mu    sync.Mutex // guards the field below
 	byURI map[string][]*watcher
 }
 
-// uris returns which resources are watched.
+// uris returns the resources that are watched, in no order.
 func (s *watchers) uris() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.byURI))
 }
 
-// add tells whether the watcher is the first of its resource.
+// add adds a watcher. It returns whether it is the first of its resource, so that the server must be asked.
 func (s *watchers) add(w *watcher) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +38,7 @@ func (s *watchers) add(w *watcher) bool {
 	return len(s.byURI[w.uri]) == 1
 }
 
-// drop tells whether the watcher was the last of its resource.
+// drop removes a watcher. It returns whether nobody watches its resource any more, so that the server can be told.
 func (s *watchers) drop(w *watcher) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +50,7 @@ func (s *watchers) drop(w *watcher) bool {
 	return len(left) == 0
 }
 
-// updated tells all whose resource the changed one is, or is a part of.
+// updated tells a change to the watchers of the resource that changed and to those of a resource which it is a part of.
 func (s *watchers) updated(uri string) {
 	s.mu.Lock()
 	var concerned []*watcher
@@ -64,7 +65,7 @@ func (s *watchers) updated(uri string) {
 	}
 }
 
-// missed tells all that their resource may have changed.
+// missed tells all watchers that their resource may have changed, since an announcement may have been missed.
 func (s *watchers) missed() {
 	s.mu.Lock()
 	var all []*watcher
@@ -77,7 +78,8 @@ func (s *watchers) missed() {
 	}
 }
 
-// covers tells whether uri is the watched one or a part of it: behind a boundary of its path.
+// covers tells whether uri is the watched one, or lies below it at a boundary of the path: watching a:/b covers a:/b/c,
+// and not a:/bc.
 func covers(watched, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, watched)
 	if !ok || watched == "" {

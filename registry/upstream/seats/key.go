@@ -2,23 +2,23 @@ package seats
 
 import "github.com/drawbridge-mcp/drawbridge/auth"
 
-// Key says who may share a seat: calls with the same key.
+// Key says which calls may share a seat: those with the same key. Keys are compared with ==.
 type Key struct {
-	// Owner has every part where the seat is for one caller alone, the tenant where it is for all of that tenant, and none
-	// where it is for everyone.
+	// Owner has all its parts where the seat is for one owner alone, only the tenant where the seat is for all of that
+	// tenant, and none where it is for everyone.
 	auth.Owner
 
-	Traits  string // what else a session is opened with, in one spelling; "": nothing
-	Patient bool   // its calls may wait for a human, so that it can be busy for long without being forgotten
-	Alone   bool   // one call at a time
-	Kept    bool   // where seats are lent: its seats are lent to no other owner
-	Solo    bool   // where seats are lent: one call at a time, on a seat that calls of other keys may have next
+	Traits  string // what else a session is opened with, always spelled in the same way; "": nothing
+	Patient bool   // its calls may wait for a human, so it may be busy for long and is never retired
+	Alone   bool   // a seat runs one call at a time
+	Kept    bool   // in a room that lends: its seats are lent to no other owner
+	Solo    bool   // in a room that lends: like Alone, but the seat may run a call of another key next
 }
 
-// ofOne tells whether the seats of this key are for one user.
+// ofOne tells whether the seats of this key are for one user, and so count towards that user's share of the places.
 func (k Key) ofOne() bool { return k.Subject != "" }
 
-// sameUser tells whether two keys are of one user, in whichever client.
+// sameUser tells whether two keys are of the same user, whatever the client.
 func (k Key) sameUser(other Key) bool {
 	return k.User == other.User
 }
@@ -28,6 +28,6 @@ type Use int
 
 // The uses.
 const (
-	Call Use = iota // keeps its seat until it ends
-	Loan            // goes on beside calls, and loses its seat when no other can make room
+	Call Use = iota // keeps its seat until it ends: the seat is not closed meanwhile
+	Loan            // goes on beside calls; its seat may be closed when no better one can make room
 )

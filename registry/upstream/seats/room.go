@@ -1,5 +1,6 @@
-// Package seats shares a bounded number of sessions out among callers: who may use the same one, who waits while all places
-// are taken, and whose session makes room. It knows no protocol: a session is whatever opens, shows life and closes.
+// Package seats shares a bounded number of sessions out among callers. It decides who may use the same session, who
+// waits while all places are taken, and whose session is closed to make room. It knows no protocol: a session is
+// whatever can be opened, can prove that it lives, and can be closed.
 //
 // A seat is one place in a Room, with the session in it. Its life:
 //
@@ -17,17 +18,20 @@
 //	   │ shows no life, or says so itself                      │
 //	   └────────────────▶ Dead ─────── its last call ends ─────┘
 //
-// A seat that is Opening can be given up like an open one: it is then closed as soon as it is open. Only seats that are
-// Opening, Open or Examined take calls. All but those that are Gone have a place.
+// A seat that is Opening can be given up like an open one; it is then closed as soon as it is open. Only seats that are
+// Opening, Open or Examined take calls. All seats but those that are Gone have a place.
 //
-// Who gets a place: a call joins a seat of its key. Where there is none it opens one, if there is room; otherwise it queues.
-// One user has at most half of all places, and the users of one tenant leave a quarter to others, counted over the seats
-// that are for one user alone; beyond that only seats of their own make room. Each in the queue has one place made free, in
-// the order in which they came, so that who came first gets the next place, whatever its key.
+// Who gets a place: a call joins a seat of its key if one takes it. Otherwise it opens a new seat if there is room, and
+// if there is none, it queues. There is no room when all places are taken, and also in two cases where free places are
+// kept for others: one user has at most half of all places, and the users of one tenant together leave a quarter free.
+// Only seats that are for one user count there. A user or tenant at that limit gets another place only when one of
+// their own seats is closed. For each call in the queue one seat is closed, in the order in which the calls came, and
+// the first in the queue gets the next place, whatever its key. Otherwise a caller with many calls could keep all
+// others waiting.
 //
-// In a room with a session that is lent (Lend), a seat does not belong to one owner for good: whoever wants a seat for the
-// same traits gets one that runs no call, and gives it on in the same way. One user is behind all calls there, so nothing is
-// left to others.
+// In a room that lends (Lend), a seat does not belong to one owner for good: a call that wants a seat with the same
+// traits gets any such seat that runs no call, and leaves it for the next one in the same way. One user stands behind
+// all calls there, so no places are kept for others.
 package seats
 
 import (
@@ -42,57 +46,60 @@ import (
 
 // Limits of seats.
 const (
-	idleGrace  = time.Second      // before a seat makes room for who has one already
-	aliveLimit = 10 * time.Second // for a proof of life
+	idleGrace  = time.Second      // how long a seat is idle before it is closed for a key that has seats
+	aliveLimit = 10 * time.Second // for one proof of life
 )
 
-// Why there is no seat. Otherwise the error is that of Open, or what the context ended with.
+// Errors of Take. Otherwise its error is that of Open, or the one that the context ended with.
 var (
 	ErrNone  = errors.New("there are no seats at all")
-	ErrBusy  = errors.New("all seats are busy") // until the deadline came
+	ErrBusy  = errors.New("all seats are busy") // until the context's deadline passed
 	ErrEnded = errors.New("the room is closed")
 )
 
 // Config of a Room.
 type Config[S Session] struct {
-	Max     int           // seats at once; below one there are none
-	Opening time.Duration // that Open may take
-	// New makes the session of a seat for a key. lost may be called at any time to say that the session is dead. New does
-	// not wait, and does not call lost itself.
+	Max     int           // seats at the same time; below one there are none
+	Opening time.Duration // how long Open may take
+	// New makes the session of a seat for a key, without opening it. lost may be called at any time, from any
+	// goroutine, to say that the session is dead. New is called with the room's lock held: it must not block, and must
+	// not call lost itself.
 	New func(k Key, lost func()) S
-	// Alone tells whether patient calls must not share a seat for now, though their key does not say so. It does not wait.
+	// Alone tells whether, for now, a patient call gets a seat to itself although its key does not say so. It is called
+	// with the room's lock held and must not block.
 	Alone func() bool
-	// Lendable tells whether a session that runs no call may be lent to another owner. It is asked where sessions are lent
-	// alone, and does not wait.
+	// Lendable tells whether a session that runs no call may be lent to another owner. It is called only in a room that
+	// lends, with the room's lock held, and must not block.
 	Lendable func(s S, to auth.Owner) bool
 }
 
-// Room has the seats of one server. It is safe for concurrent use.
+// Room has the seats of one server. It is safe for concurrent use. Close must be called in the end.
 type Room[S Session] struct {
 	cfg   Config[S]
-	owned func() (context.Context, context.CancelFunc) // the context of what belongs to the room
-	end   context.CancelFunc                           // ends all these
-	work  sync.WaitGroup                               // all goroutines of the room
+	owned func() (context.Context, context.CancelFunc) // makes a context for a goroutine of the room
+	end   context.CancelFunc                           // ends all contexts that owned made
+	work  sync.WaitGroup                               // all goroutines of the room; Close waits for them
 
-	mu       sync.Mutex // guards the fields below and those of the seats; never held while a session does something
+	mu       sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
 	ended    bool
-	taking   map[Key][]*Seat[S]    // those that take calls, in the order in which they began
-	all      map[*Seat[S]]struct{} // those that have a place
-	closing  int                   // seats that make room
-	retiring int                   // those that will when their last call has ended
-	queue    []*ticket[S]          // those who wait for room, in the order in which they came
-	lent     *Seat[S]              // has no place, because its session belongs to somebody else; nil: nothing is lent
+	taking   map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
+	all      map[*Seat[S]]struct{} // the seats that have a place
+	closing  int                   // how many seats are Closing, each of which is a place for somebody in the queue
+	retiring int                   // how many seats are Retiring, which will be Closing when their last call has ended
+	queue    []*ticket[S]          // the calls and loans that wait for room, in the order in which they came
+	lent     *Seat[S]              // the seat that Lend added, which takes no place; nil: the room does not lend
 }
 
-// ticket is a place in the queue of those who want a seat.
+// ticket is one call or loan in the queue.
 type ticket[S Session] struct {
 	key    Key
 	use    Use
-	served chan struct{} // closed when seat is set, or the room has ended
+	served chan struct{} // closed when seat is set, or when the room is closed and seat stays nil
 	seat   *Seat[S]
 }
 
-// New returns an empty room. It has the values of ctx and outlives it: Close ends it.
+// New returns an empty room. The contexts of its sessions have the values of ctx but do not end with it: Close ends
+// them.
 func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 	return &Room[S]{
@@ -101,8 +108,8 @@ func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
 	}
 }
 
-// Go runs f, which uses seats, in a goroutine that Close waits for before it closes any. f ends with its context: when the
-// room is closed, or cancel called. ok is false when the room is closed already, and f is not run.
+// Go runs f in a goroutine that may use seats: Close waits for it before it closes any. The context of f ends when the
+// room is closed or cancel is called. When the room is closed already, ok is false and f does not run.
 func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	ctx, cancel := r.owned()
 	r.mu.Lock()
@@ -118,15 +125,16 @@ func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	return cancel, true
 }
 
-// Size returns how many places are taken.
+// Size returns how many places are taken, seats that are being opened or closed included.
 func (r *Room[S]) Size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.all)
 }
 
-// Lend adds a seat with a session that is open, and that somebody else closes and examines. It takes no place. It is called
-// before the first Take, and lets seats change their owners.
+// Lend adds a seat with a session that is open already, and that somebody else examines and closes. The seat takes no
+// place. From then on the room lends: its seats change their owners. Lend is called at most once, before the first
+// Take.
 func (r *Room[S]) Lend(session S, k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,14 +143,15 @@ func (r *Room[S]) Lend(session S, k Key) {
 	r.taking[k] = append(r.taking[k], r.lent)
 }
 
-// LentOut tells whether a call runs on the session that is lent.
+// LentOut tells whether a call runs on the session that Lend added.
 func (r *Room[S]) LentOut() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lent != nil && r.lent.calls > 0
 }
 
-// Take returns a seat for the key. Where there is no room it waits, first come, first served. Leave gives the seat back.
+// Take returns a seat for the key with its session open. When there is no room it waits in the queue, as long as ctx
+// lets it. Leave gives the seat back; after an error there is nothing to give back.
 func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 	if r.cfg.Max < 1 {
 		return nil, ErrNone
@@ -163,7 +172,8 @@ func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 	return r.wait(ctx, t)
 }
 
-// Rejoin adds a call to a seat that was taken before. It returns false when the seat takes no more calls.
+// Rejoin adds a call to a seat that was taken before, without any wait, and even if the key says Alone. It returns
+// false when the seat takes no more calls. Leave ends that call, too.
 func (r *Room[S]) Rejoin(s *Seat[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +184,8 @@ func (r *Room[S]) Rejoin(s *Seat[S]) bool {
 	return true
 }
 
-// Need keeps a seat that nobody uses until a time at least, unless the room needs its place more. A later time counts.
+// Need keeps an idle seat from being swept or retired before a time. It is closed all the same when its place is wanted
+// and no better one is idle. An earlier time than one that was given before changes nothing.
 func (r *Room[S]) Need(s *Seat[S], until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +194,8 @@ func (r *Room[S]) Need(s *Seat[S], until time.Time) {
 	}
 }
 
-// Leave ends one use of a seat.
+// Leave ends one use of a seat, the same as it was taken for. If the use was a call, it must have ended: after its last
+// call a seat may serve somebody else.
 func (r *Room[S]) Leave(s *Seat[S], u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +216,7 @@ func (r *Room[S]) Leave(s *Seat[S], u Use) {
 	r.serveLocked()
 }
 
-// Sweep closes the seats that nobody used for long. It is called from time to time.
+// Sweep closes the seats that have been idle for idleLimit. The owner of the room calls it from time to time.
 func (r *Room[S]) Sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +230,8 @@ func (r *Room[S]) Sweep() {
 	}
 }
 
-// Close ends all that goes on by itself, then closes all seats. It waits for all of it.
+// Close refuses everybody in the queue, ends all goroutines of the room and then closes all seats. It waits for all of
+// it. polite and ctx go to Session.Close. It is called once.
 func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	r.mu.Lock()
 	r.ended = true
@@ -230,13 +243,14 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	r.end()
 	r.work.Wait()
 	var open sync.WaitGroup
-	for s := range r.all { // nobody changes them any more
+	for s := range r.all { // needs no lock: all goroutines have ended, and ended keeps others from changing it
 		open.Go(func() { s.Session.Close(ctx, polite) })
 	}
 	open.Wait()
 }
 
-// wait waits for the ticket's turn, as long as ctx lets it.
+// wait waits until the ticket is served or ctx ends. Nothing tells when idleGrace is over for some seat, so it looks
+// again from time to time.
 func (r *Room[S]) wait(ctx context.Context, t *ticket[S]) (*Seat[S], error) {
 	again := time.NewTicker(idleGrace)
 	defer again.Stop()
@@ -258,7 +272,7 @@ func (r *Room[S]) wait(ctx context.Context, t *ticket[S]) (*Seat[S], error) {
 	}
 }
 
-// ready waits until a seat can be used.
+// ready waits until the session of a seat can be used. When that fails, it leaves the seat.
 func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error) {
 	var err error
 	select {
@@ -274,7 +288,8 @@ func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error
 	return s, nil
 }
 
-// late returns the error of a call whose time ended before it had a seat. One whose caller has gone is owed none.
+// late returns the error for a use whose context ended before it had a seat: ErrBusy after a deadline, otherwise the
+// context's own, because a caller who has gone is owed no other.
 func late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrBusy
@@ -282,7 +297,8 @@ func late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// look looks for seats that may make room by now. The first in the queue does so for all.
+// look serves the queue again, because seats may have been idle for long enough by now. Only the first in the queue
+// does it, on behalf of all.
 func (r *Room[S]) look(t *ticket[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +307,8 @@ func (r *Room[S]) look(t *ticket[S]) {
 	}
 }
 
-// quit takes a ticket out of the queue. It returns the seat that it got just now, nil when it has none.
+// quit takes a ticket out of the queue. If the ticket was served at the same moment, it returns the seat, which would
+// otherwise stay taken for ever; nil: it was not served.
 func (r *Room[S]) quit(t *ticket[S]) *Seat[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,7 +316,9 @@ func (r *Room[S]) quit(t *ticket[S]) *Seat[S] {
 	return t.seat
 }
 
-// serveLocked gives seats to those in the queue, or makes room for them: one seat for each, in their order.
+// serveLocked goes through the queue in order. Who can be served gets a seat. For each other one, a seat is closed to
+// make room, or retired when none is idle. Seats that are already Closing or Retiring count for the first ones, so that
+// no more seats are closed than uses wait.
 func (r *Room[S]) serveLocked() {
 	left := 0
 	r.queue = slices.DeleteFunc(r.queue, func(t *ticket[S]) bool {
@@ -314,8 +333,9 @@ func (r *Room[S]) serveLocked() {
 	})
 }
 
-// admitLocked returns a seat for one more use: one that is there, or another where there is room. It is nil when there is
-// neither. Whoever comes overtakes nobody by it: a place that is free has been offered to the queue.
+// admitLocked returns a seat for one more use: one that is there, or a new one if there is room; nil when there is
+// neither. Take may call it before the queue is looked at and yet overtakes nobody, because every place that became
+// free was offered to the queue first.
 func (r *Room[S]) admitLocked(k Key, u Use) *Seat[S] {
 	s := r.findLocked(k)
 	if s == nil && r.rivalsLocked(k) == nil {
@@ -335,7 +355,7 @@ func (s *Seat[S]) addLocked(u Use) {
 	s.calls++
 }
 
-// findLocked returns a seat that may take another call, nil when there is none.
+// findLocked returns a seat that takes another call of the key, nil when there is none.
 func (r *Room[S]) findLocked(k Key) *Seat[S] {
 	if r.lent != nil {
 		return r.borrowLocked(k)
@@ -349,11 +369,12 @@ func (r *Room[S]) findLocked(k Key) *Seat[S] {
 	return nil
 }
 
-// borrowLocked returns a seat on which calls of the key run, or one that no other owner uses: best the one that is lent, so
-// that the others become idle and end. It is nil when there is none.
+// borrowLocked is findLocked in a room that lends. It returns a seat on which calls of the same key run, or one that
+// runs no call and may change to this owner; nil when there is neither. Of the idle ones it prefers the seat that Lend
+// added, so that the others stay idle and are closed.
 func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
 	var free *Seat[S]
-	for other, seats := range r.taking { // one user has a few
+	for other, seats := range r.taking { // few keys: such a room has one user
 		if other != k && (other.Kept || k.Kept || other.Traits != k.Traits || other.Alone != k.Alone) {
 			continue
 		}
@@ -374,7 +395,7 @@ func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
 	return free
 }
 
-// lendableLocked tells whether no call of another owner runs on a session, nor may still run.
+// lendableLocked tells whether a session is open, runs no call, and may be lent to this owner.
 func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 	select {
 	case <-s.opened:
@@ -384,7 +405,9 @@ func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 	}
 }
 
-// rivalsLocked returns which seats may make room for another one for the key, nil when there is room.
+// rivalsLocked tells whether there is room for another seat of the key: nil means that there is. Otherwise it returns
+// which seats would have to make room: the user's own when the user has half of all places, the tenant's when its users
+// have three quarters, any seat when all places are taken. In a room that lends, the last case alone counts.
 func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
 	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.sameUser(k) }
@@ -409,9 +432,9 @@ func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	return nil
 }
 
-// makeRoomLocked closes the rival that makes room before all others. A caller that has seats already, whose calls keep them
-// busy, does not evict one used within idleGrace: the seats would change hands faster than they are of use. It returns false
-// when no rival is idle. There is no room for the key.
+// makeRoomLocked closes one idle rival, chosen by beforeLocked. It returns false when no rival may be closed. A key
+// that has seats already, all of them busy, does not get a seat closed that was used within idleGrace: otherwise seats
+// would change hands faster than they are of use. It is called only when there is no room for the key.
 func (r *Room[S]) makeRoomLocked(k Key) bool {
 	var grace time.Duration
 	if len(r.taking[k]) > 0 {
@@ -425,8 +448,8 @@ func (r *Room[S]) makeRoomLocked(k Key) bool {
 	return true
 }
 
-// retireLocked ends the turn of the rival that was opened first, for a key without seats, when none is ever idle. There is
-// no room for the key.
+// retireLocked retires the rival that was opened first, so that a key without any seat gets its turn even though no
+// rival is ever idle. It is called only when there is no room for the key.
 func (r *Room[S]) retireLocked(k Key) {
 	if len(r.taking[k]) > 0 {
 		return
@@ -438,7 +461,8 @@ func (r *Room[S]) retireLocked(k Key) {
 	}
 }
 
-// firstLocked returns the first of the key's rivals that take calls and meet the condition, nil when there is none.
+// firstLocked returns, of the key's rivals that take calls and meet the condition, the one before all others; nil when
+// there is none. It is called only when there is no room for the key.
 func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, other *Seat[S]) bool) (first *Seat[S]) {
 	rivals := r.rivalsLocked(k)
 	for _, seats := range r.taking {
@@ -451,7 +475,8 @@ func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, o
 	return first
 }
 
-// beginLocked opens another seat, for all who come to wait for it and not for the first alone.
+// beginLocked opens a new seat in a goroutine of the room. The opening does not end with the caller that wanted the
+// seat, because others may wait for it by then.
 func (r *Room[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
@@ -462,7 +487,7 @@ func (r *Room[S]) beginLocked(k Key) *Seat[S] {
 	return s
 }
 
-// open opens a seat.
+// open opens the session of a seat. When that fails, the place is free again.
 func (r *Room[S]) open(s *Seat[S]) {
 	defer close(s.opened)
 	ctx, cancel := r.owned()
@@ -476,14 +501,14 @@ func (r *Room[S]) open(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.state == Closing {
-		return // whoever closes it waits for this
+		return // closeLocked's goroutine waits for opened and frees the place
 	}
 	r.stopLocked(s, Gone)
 	delete(r.all, s)
 	r.serveLocked()
 }
 
-// opened records that there is a session. The seat may have been given up before.
+// opened is called by Session.Open when there is a session. The seat may be Closing by then, and stays so.
 func (r *Room[S]) opened(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -493,7 +518,8 @@ func (r *Room[S]) opened(s *Seat[S]) {
 	}
 }
 
-// doubtLocked has a seat examined on which a call failed so that its session may be dead, also when other calls go on.
+// doubtLocked has a seat examined if a call on it failed in such a way that its session may be dead. Other calls on it
+// go on meanwhile.
 func (r *Room[S]) doubtLocked(s *Seat[S]) {
 	if s.state != Open || r.ended {
 		return
@@ -506,7 +532,7 @@ func (r *Room[S]) doubtLocked(s *Seat[S]) {
 	}
 }
 
-// examine discards a seat whose session shows no life.
+// examine asks the session of a seat for a proof of life, and discards the seat when it gives none.
 func (r *Room[S]) examine(s *Seat[S]) {
 	ctx, cancel := r.owned()
 	defer cancel()
@@ -523,7 +549,8 @@ func (r *Room[S]) examine(s *Seat[S]) {
 	}
 }
 
-// discard takes a seat out of use whose session is dead. It is closed when its last call has ended.
+// discard takes a seat out of use whose session is dead. The seat is closed when its last call has ended. It may be
+// called again for the same seat.
 func (r *Room[S]) discard(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -535,7 +562,7 @@ func (r *Room[S]) discard(s *Seat[S]) {
 	}
 }
 
-// stopLocked makes a seat take no more calls.
+// stopLocked brings a seat into a state in which it takes no more calls.
 func (r *Room[S]) stopLocked(s *Seat[S], to State) {
 	if s.state == Retiring {
 		r.retiring--
@@ -544,6 +571,7 @@ func (r *Room[S]) stopLocked(s *Seat[S], to State) {
 	r.unlistLocked(s)
 }
 
+// unlistLocked takes a seat out of those of its key that take calls.
 func (r *Room[S]) unlistLocked(s *Seat[S]) {
 	left := slices.DeleteFunc(r.taking[s.key], func(other *Seat[S]) bool { return other == s })
 	if r.taking[s.key] = left; len(left) == 0 {
@@ -551,7 +579,9 @@ func (r *Room[S]) unlistLocked(s *Seat[S]) {
 	}
 }
 
-// closeLocked closes a seat that runs no call. Loans on it notice, and find another seat.
+// closeLocked closes a seat that runs no call, in a goroutine of the room; when that is done, its place goes to the
+// queue. Loans on the seat learn of it through their session, which ends. It does nothing when the seat is being closed
+// already, or when the room is, because Close then closes all seats.
 func (r *Room[S]) closeLocked(s *Seat[S]) {
 	if s.state == Closing || s.state == Gone || r.ended {
 		return

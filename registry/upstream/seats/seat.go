@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// Session is what a seat holds.
+// Session is what a seat holds. The room calls Open once, and Alive and Close only after Open has called opened.
 type Session interface {
-	// Open opens the session. It calls opened as soon as there is one, and returns when it can be used. After an error there
-	// is nothing to close.
+	// Open opens the session. It calls opened as soon as there is a session, and returns when the session can be used.
+	// After an error there is nothing to close.
 	Open(ctx context.Context, opened func()) error
-	// Doubts returns a channel on which something waits when a proof of life is called for.
+	// Doubts returns a channel on which a value waits when the session should prove that it lives. The room takes the
+	// value when a call ends. It is called with the room's lock held, once, before Open, and must not block.
 	Doubts() <-chan struct{}
-	// Alive asks for a proof of life.
+	// Alive asks the session for a proof of life; nil means that it lives.
 	Alive(ctx context.Context) error
-	// Close ends the session and waits for all that belongs to it; polite says good-bye. It is called once, and not before
-	// Open has returned without an error. No call uses the seat then, unless the whole room is closed: calls that go on
-	// must end with an error.
+	// Close ends the session and waits for all that belongs to it. polite: the server is still there, so it is told.
+	// Close is called once, after Open has returned without an error. No call uses the seat then, unless the whole room
+	// is closed: calls that still run must end with an error.
 	Close(ctx context.Context, polite bool)
 }
 
 const (
-	idleLimit = 5 * time.Minute // until a seat that nobody uses is closed
-	turnLimit = 2 * time.Second // before one that is never idle makes room for who has none
+	idleLimit = 5 * time.Minute // after which Sweep closes a seat that nobody uses
+	turnLimit = 2 * time.Second // how long a seat that is never idle is used before others get its place
 )
 
 // State is where a seat is between its opening and its end.
@@ -30,12 +31,12 @@ type State int
 
 // The states, in the order of a life.
 const (
-	Opening  State = iota // it takes calls, which wait until it is open
+	Opening  State = iota // it takes calls, which wait until the session can be used
 	Open                  // it takes calls
-	Examined              // it takes calls, and a proof of life is asked for
-	Retiring              // others wait for its place: it takes no more calls, and makes room when its last one has ended
-	Dead                  // it showed no life: it takes no more calls, and is closed when its last one has ended
-	Closing               // it is being closed, and still has its place
+	Examined              // it takes calls while its session is asked for a proof of life
+	Retiring              // others wait for its place: it takes no more calls; closed when its last one has ended
+	Dead                  // its session showed no life: it takes no more calls; closed when its last one has ended
+	Closing               // it is being closed and still has its place
 	Gone                  // its place is free
 )
 
@@ -46,29 +47,30 @@ func (s State) String() string {
 // taking tells whether a seat in this state takes calls.
 func (s State) taking() bool { return s <= Examined }
 
-// Seat is one place, and the session in it, which never changes.
+// Seat is one place in a Room and the session in it, which never changes. Whoever got it from Take may use Session
+// until Leave.
 type Seat[S Session] struct {
 	Session S
 	doubts  <-chan struct{}
-	opened  chan struct{} // closed when the session can be used, or err is set
+	opened  chan struct{} // closed when the session can be used, or after err was set
 	err     error         // why there is no session
 
 	// Guarded by the room's mutex.
-	key          Key // changes where seats are lent
+	key          Key // changes in a room that lends; otherwise never
 	state        State
 	calls, loans int
 	since        time.Time // when it was opened
-	idle         time.Time // since when there are no calls
-	needed       time.Time // until when it is kept although nobody uses it; zero: it is not
+	idle         time.Time // since when no call runs on it, or when its latest loan ended
+	needed       time.Time // until then an idle seat is kept; zero: it is not
 }
 
-// unusedLocked tells whether nobody would miss the seat, after it was idle for long.
+// unusedLocked tells whether the seat has been idle for idleLimit and nothing else keeps it.
 func (s *Seat[S]) unusedLocked() bool {
 	return s.calls == 0 && s.loans == 0 && s.needed.IsZero() && time.Since(s.idle) >= idleLimit
 }
 
-// beforeLocked tells whether s makes room before other does: those on which something goes on beside calls come last, those
-// that are needed late, and otherwise the one that has been idle longest comes first.
+// beforeLocked tells whether s is closed before other, of two idle seats: a seat without loans before one with, then
+// one that is not needed before one that is, then the one that has been idle longer.
 func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 	if (s.loans == 0) != (other.loans == 0) {
 		return s.loans == 0
@@ -79,8 +81,8 @@ func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 	return s.idle.Before(other.idle)
 }
 
-// hadTurnLocked tells whether a seat may retire. A patient one may not, as it could be busy long after that, and neither may
-// one that is needed.
+// hadTurnLocked tells whether a seat may be retired. A patient seat may not, because it would make no room for as long
+// as its caller thinks; neither may one that is needed.
 func (s *Seat[S]) hadTurnLocked() bool {
 	return !s.key.Patient && s.needed.IsZero() && (s.state == Open || s.state == Examined) && time.Since(s.since) >= turnLimit
 }

@@ -1,4 +1,4 @@
-// Package pace says how long to wait before something is tried again: after failures, and when it is asked for without
+// Package pace says how long to wait before something is tried again: after failures, and when requests for it never
 // end. It does not know what is tried.
 package pace
 
@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// MinGap is the least that a Pacer pauses.
+// MinGap is the shortest pause that a Pacer returns.
 const MinGap = 20 * time.Millisecond
 
 const (
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 30 * time.Second
-	gapsFree   = 10 // requests in a row that a Pacer does not space out
+	gapsFree   = 10 // how many requests in a row a Pacer serves without spacing them out
 )
 
-// Backoff returns how long to wait after that many failures in a row: doubling up to half a minute, with jitter of a half.
+// Backoff returns how long to wait after that many failures in a row, counted from zero: 100 ms, doubled by each
+// failure up to half a minute, and of that between half and all (Jitter).
 func Backoff(failures int) time.Duration {
 	d := backoffMax
 	if failures < 9 {
@@ -26,12 +27,12 @@ func Backoff(failures int) time.Duration {
 	return Jitter(d)
 }
 
-// Jitter returns between d/2 and d, so that many who wait for the same thing do not all come at once.
+// Jitter returns a random time between d/2 and d, so that many who wait for the same thing do not all come at once.
 func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load, guards nothing
 }
 
-// Wait tells whether d passed before ctx ended.
+// Wait waits for d and returns true. It returns false as soon as ctx ends.
 func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -43,16 +44,17 @@ func Wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Pacer spaces out what may be asked for without end: some requests in a row are served at once, an endless row one in a
-// gap. Otherwise a server, or whoever can call a tool that changes its lists, could keep the gateway listing. It is not
-// safe for concurrent use.
+// Pacer spaces out requests that somebody else may make without end: the first few in a row are served at once, the
+// rest one in each Gap. Without it a server, or whoever can call a tool that changes the server's lists, could keep the
+// gateway reading lists. The zero value with a Gap is ready. It is not safe for concurrent use.
 type Pacer struct {
 	Gap  time.Duration
-	debt time.Duration // a gap for each that was served, less the time that has passed
+	debt time.Duration // one Gap for each request that was served, less the time that has passed; never below zero
 	last time.Time
 }
 
-// Next returns how long to pause after one request was served: MinGap, or more.
+// Next is called when a request was served. It returns how long to pause before the next one: MinGap, or more when too
+// many came in a row.
 func (p *Pacer) Next() time.Duration {
 	now := time.Now()
 	p.debt = max(p.debt-now.Sub(p.last), 0) + p.Gap

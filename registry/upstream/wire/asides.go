@@ -8,23 +8,24 @@ import (
 
 // Limits of messages in the background.
 const (
-	asideLimit = 2 * time.Second // for one
-	asideMax   = 32              // at once
+	asideLimit = 2 * time.Second // for one message
+	asideMax   = 32              // messages at the same time
 )
 
-// asides runs small messages that nobody waits for, a bounded number at once, and can wait for all of them.
+// asides sends small messages that nobody waits for, a bounded number at the same time, and can wait for all of them.
+// It is safe for concurrent use.
 type asides struct {
 	slots chan struct{}
 	work  sync.WaitGroup
 
-	mu    sync.Mutex // guards the field below, and that no work begins after the wait for it
+	mu    sync.Mutex // guards the field below; held while work begins, so that none begins after close waits
 	ended bool
 }
 
 func newAsides() *asides { return &asides{slots: make(chan struct{}, asideMax)} }
 
-// run starts f with a time limit of its own, because whoever asked may leave. It returns false when too many run
-// already or close was called.
+// run starts f with a time limit of its own, because ctx may end with a caller who has left. It returns false when too
+// many messages are on their way already, or close was called.
 func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +46,7 @@ func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
 	return true
 }
 
-// close waits for what runs, which its time limit bounds. Nothing starts afterwards.
+// close waits for what is on its way, for asideLimit at most. Nothing starts afterwards.
 func (a *asides) close() {
 	a.mu.Lock()
 	a.ended = true

@@ -8,15 +8,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// duplex is what transports share on which everything that the server says comes in one stream: who waits for which
-// answer, and the loss of the connection. It is safe for concurrent use.
+// duplex is the common part of SSE and Child, the transports on which everything that the server says comes in one
+// stream: it knows who waits for which answer, and when the connection is lost. One goroutine reads the stream (take);
+// it never blocks on those who wait. It is safe for concurrent use.
 type duplex struct {
 	up      Events
 	read    reader
 	waiting pending
-	tellOut func(context.Context, []byte) // sends an answer in the background
+	tellOut func(context.Context, []byte) // sends the answer to a question in the background; set before reading begins
 
-	legacy atomic.Bool // a handshake was done
+	legacy atomic.Bool // a legacy handshake was done
 
 	gone  chan struct{} // closed when the connection is lost, after cause was set
 	lose  sync.Once
@@ -27,7 +28,8 @@ func newDuplex(up Events) duplex {
 	return duplex{up: up, read: reader{up.Count}, waiting: newPending(), gone: make(chan struct{})}
 }
 
-// lost records why the connection ended and wakes all who wait. Only the first cause counts.
+// lost records why the connection ended and wakes all who wait. Only the first cause counts, since later ones follow
+// from it.
 func (d *duplex) lost(cause error) {
 	d.lose.Do(func() {
 		d.cause = cause
@@ -35,7 +37,7 @@ func (d *duplex) lost(cause error) {
 	})
 }
 
-// exchange sends a request and waits for its answer. send returns when the request is on its way.
+// exchange sends a request and waits for its answer. send returns as soon as the request is on its way.
 func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx context.Context, body []byte) error) (mcp.Object, error) {
 	w := d.waiting.add(out)
 	defer d.waiting.remove(out.ID)
@@ -45,7 +47,8 @@ func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx conte
 	return d.await(ctx, out, w, nil)
 }
 
-// await waits for the answer to a request that is on its way. failed may tell that it did not get there; nil: it will.
+// await waits for the answer to a request that is on its way. failed brings an error when the request did not get
+// there; nil: that cannot happen. An answer that came just before the connection was lost still counts.
 func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
 	for {
 		select {
@@ -71,7 +74,7 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-ch
 	}
 }
 
-// finish delivers the notifications that came before the answer, then the answer.
+// finish delivers the notifications that came before the answer, so that their order is kept, and returns the answer.
 func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
 	for {
 		select {
@@ -90,13 +93,15 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 	}
 }
 
-// Begin is told of legacy handshakes only. Such a server tells changes of its lists without being asked.
+// Begin is called after a legacy handshake. Such a server announces changes of its lists on the one stream, without
+// being asked, so from now on the way for them is open.
 func (d *duplex) Begin(string, string) {
 	d.legacy.Store(true)
 	d.up.Following(true, false)
 }
 
-// Follow waits for the loss of the connection: what the server sends on its own arrives with the rest.
+// Follow waits for the loss of the connection. It reads nothing: what the server sends on its own comes in the one
+// stream.
 func (d *duplex) Follow(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -106,7 +111,8 @@ func (d *duplex) Follow(ctx context.Context) error {
 	}
 }
 
-// oversized accounts for a message that was dropped because of its size. When one request waits, it was its answer.
+// oversized counts a message that was dropped because of its size. Its id is unknown; when exactly one request waits,
+// the message is taken for its answer, so that its caller need not wait for the timeout.
 func (d *duplex) oversized() {
 	d.up.Count(Oversized, 1)
 	if id, one := d.waiting.only(); one {
@@ -114,7 +120,8 @@ func (d *duplex) oversized() {
 	}
 }
 
-// take takes one text that is not empty. Servers print all kinds of things; what is no message is dropped.
+// take takes one text that is not empty: a line, or the data of an event. Servers print all kinds of things; what is no
+// message is counted and dropped.
 func (d *duplex) take(ctx context.Context, text []byte) {
 	if text[0] != '{' && text[0] != '[' {
 		d.up.Count(Garbage, 1)
@@ -131,7 +138,8 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 	}
 }
 
-// badAnswer ends the request that a text answers, as far as that can be read: a bad answer is better than none.
+// badAnswer ends the request that an invalid text answers, as far as its id can be read: an error now is better for the
+// caller than a timeout later.
 func (d *duplex) badAnswer(text []byte, err error) {
 	envelope, parseErr := mcp.ParseObject(text)
 	if parseErr == nil && !envelope.Has("method") {
@@ -139,7 +147,7 @@ func (d *duplex) badAnswer(text []byte, err error) {
 	}
 }
 
-// dispatch brings a message to whom it belongs. It never waits.
+// dispatch brings a message to whom it belongs. It never blocks.
 func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
 	switch {
 	case m.IsResponse():
@@ -156,7 +164,8 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// deliver brings a notification to whom it belongs.
+// deliver brings a notification to the request it belongs to, or to Events when it belongs to none. Log messages of a
+// legacy server do not say whose they are; they go to the request with Logs set, if there is one.
 func (d *duplex) deliver(m *mcp.Message) {
 	id := owner(m)
 	if m.Method == mcp.NotifyMessage && d.legacy.Load() {
@@ -170,22 +179,22 @@ func (d *duplex) deliver(m *mcp.Message) {
 	}
 }
 
-// pending holds the requests that wait for an answer on a connection that all share.
+// pending holds the requests that wait for an answer on one connection. It is safe for concurrent use.
 type pending struct {
 	mu      sync.Mutex // guards the fields below
 	waiters map[mcp.ID]*waiter
-	logs    mcp.ID // of the request that log messages belong to; "": there is none
+	logs    mcp.ID // the request that log messages belong to; "": there is none
 }
 
-// waiter is one request that waits. The reader of the connection never waits for it: what does not fit is dropped.
+// waiter is one request that waits. The reader of the connection never blocks on it: what finds no room is dropped.
 type waiter struct {
 	notes  Notes
-	hear   func(*mcp.Message) // takes notifications in place of notes, at once; nil: notes has them
-	answer chan answer        // holds one
-	modern bool               // its server may end it without an answer
+	hear   func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
+	answer chan answer        // has room for the one answer
+	modern bool               // a modern server may end it with a cancellation in place of an answer
 }
 
-// answer is how a request ended.
+// answer is how a request ended: with a message, or with err.
 type answer struct {
 	message *mcp.Message
 	err     error
@@ -193,7 +202,7 @@ type answer struct {
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
-// add begins to wait for the answer to a request.
+// add begins to wait for the answer to a request. It is called before the request is sent; remove ends the wait.
 func (p *pending) add(out *Request) *waiter {
 	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil}
 	switch {
@@ -211,7 +220,7 @@ func (p *pending) add(out *Request) *waiter {
 	return w
 }
 
-// remove ends the wait.
+// remove ends the wait for a request, answered or not.
 func (p *pending) remove(id mcp.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +237,8 @@ func (p *pending) logging() mcp.ID {
 	return p.logs
 }
 
-// end ends a request without a result, as a modern server ends a subscription. It returns false for what is no request to
-// such a server.
+// end ends a request that a modern server has cancelled, as it does to end a subscription. It returns false when the id
+// is of no request to a modern server.
 func (p *pending) end(id mcp.ID) bool {
 	p.mu.Lock()
 	w := p.waiters[id]
@@ -237,19 +246,19 @@ func (p *pending) end(id mcp.ID) bool {
 	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
 }
 
-// resolve gives an answer to who waits for it, once. It returns false when nobody does.
+// resolve gives a request its answer, once. It returns false when no request with that id waits.
 func (p *pending) resolve(id mcp.ID, a answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.waiters[id]
 	if ok {
 		delete(p.waiters, id)
-		w.answer <- a // has room: an id is resolved once
+		w.answer <- a // never blocks: an id is resolved once, and there is room for one
 	}
 	return ok
 }
 
-// only returns the id that waits when exactly one does.
+// only returns the id of the request that waits, and true, if exactly one does.
 func (p *pending) only() (mcp.ID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +268,8 @@ func (p *pending) only() (mcp.ID, bool) {
 	return "", false
 }
 
-// note gives a notification to the request with that id. It returns false when the request's place is full.
+// note gives a notification to the request with that id. It returns false when the request has no room for it, and true
+// when it was taken or nobody wants it.
 func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	p.mu.Lock()
 	w := p.waiters[id]

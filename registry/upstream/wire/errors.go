@@ -12,9 +12,9 @@ var (
 	ErrEnded    = errors.New("stream ended without the answer")
 )
 
-// UnavailableError says that a server cannot be reached, or went away before it answered.
+// UnavailableError says that a server cannot be reached, or was lost before it answered.
 type UnavailableError struct {
-	Sent bool // the server may have received the message
+	Sent bool // the server may have received the message, so a call may have taken effect
 	Err  error
 }
 
@@ -24,7 +24,7 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 func unavailable(sent bool, err error) error { return &UnavailableError{sent, err} }
 
-// ProtocolError says that what a server sent is nothing that the protocol knows.
+// ProtocolError says that a server sent something that the protocol does not allow.
 type ProtocolError struct{ Err error }
 
 func (e *ProtocolError) Error() string { return "server broke the protocol: " + e.Err.Error() }
@@ -33,7 +33,8 @@ func (e *ProtocolError) Unwrap() error { return e.Err }
 
 func protocol(format string, args ...any) error { return &ProtocolError{fmt.Errorf(format, args...)} }
 
-// StatusError is the cause for an HTTP status that is no answer.
+// StatusError is the cause within an UnavailableError or ProtocolError when the server answered with an HTTP status
+// that carries no JSON-RPC answer.
 type StatusError struct{ Status int }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }

@@ -4,8 +4,8 @@ package wire
 
 import "syscall"
 
-// ownGroup lets a child lead a process group, so that all its descendants end with it, and lets it end with the
-// gateway, however that ends.
+// ownGroup makes a child lead a process group, so that all its descendants can be ended with it, and has the kernel end
+// the child when the gateway dies, however that happens.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

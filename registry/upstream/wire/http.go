@@ -14,38 +14,39 @@ import (
 
 // Limits of Streamable HTTP.
 const (
-	maxSessionID = 1024                   // bytes
-	resumeMax    = 5                      // attempts in a row that bring nothing
-	reconnectMin = 100 * time.Millisecond // between two streams
-	lasted       = 10 * time.Second       // a stream that lasted so long was good
+	maxSessionID = 1024                   // bytes of a session id
+	resumeMax    = 5                      // attempts in a row to resume a stream that bring nothing
+	reconnectMin = 100 * time.Millisecond // the least time between the end of a stream and its resumption
+	lasted       = 10 * time.Second       // a stream that lasted this long was good: the backoff begins anew
 )
 
-// HTTP is Streamable HTTP, under either era. It is safe for concurrent use.
+// HTTP is Streamable HTTP, of either era. It is safe for concurrent use. Without Begin it is a link to a modern server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 type HTTP struct {
 	up     Events
-	client http.RoundTripper // and not the client around it: no redirects, no cookies
+	client http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	target *url.URL
-	base   http.Header // of every request; shared
+	base   http.Header // the headers of every request; shared: not modified
 	state  atomic.Pointer[session]
 	read   reader
 	calls  underway
 	asides *asides
-	hasty  atomic.Bool // this server holds streams open after the answer, so nobody waits for their end
+	hasty  atomic.Bool // this server keeps streams open after the answer, so nobody waits for their end
 }
 
 var _ Link = (*HTTP)(nil)
 
-// session is what a legacy handshake agreed on. It is immutable.
+// session is what a legacy handshake agreed on. It is immutable; a new handshake makes another one.
 type session struct {
 	id       string
 	revision string
-	post     http.Header // of messages
-	get      http.Header // of streams
+	post     http.Header // the headers of a POST
+	get      http.Header // the headers of a GET
 }
 
-// SessionError is the error for a request that the server did not run, because it does not know the session.
+// SessionError is the error for a request that the server did not run because it does not know the session (any more).
+// The request may be sent again after another handshake.
 type SessionError struct {
 	link  *HTTP
 	stale *session
@@ -53,7 +54,7 @@ type SessionError struct {
 
 func (e *SessionError) Error() string { return "session is unknown to the server" }
 
-// Replaced tells whether another session was opened since then.
+// Replaced tells whether another session was opened since the request was sent, so that no further handshake is needed.
 func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
@@ -79,7 +80,8 @@ func (l *HTTP) SessionID() string {
 // Header returns the headers of all messages. They are shared: do not modify.
 func (l *HTTP) Header() http.Header { return l.base }
 
-// Begin makes the headers of all later requests. The revision is told where it is asked for, which is since 2025-06-18.
+// Begin sets the headers of all later requests. The revision is among them since 2025-06-18, which introduced that
+// header.
 func (l *HTTP) Begin(sessionID, revision string) {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {
@@ -92,14 +94,14 @@ func (l *HTTP) Begin(sessionID, revision string) {
 	l.state.Store(s)
 }
 
-// Streams is true: the answer to a POST is that request's alone.
+// Streams is true: what comes in the answer to a POST belongs to that request.
 func (l *HTTP) Streams() bool { return true }
 
 func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *response, sent bool, err error) {
 	return roundTrip(ctx, l.client, l.target, method, header, body)
 }
 
-// Exchange posts a request and reads its answer from the response: a JSON body or an event stream.
+// Exchange posts a request and reads its answer from the response, which is a JSON body or an event stream.
 func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	header, s := out.Header, (*session)(nil)
 	if header == nil {
@@ -135,7 +137,8 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return mcp.Object{}, protocol("answer of an unknown media type")
 }
 
-// validSessionID tells whether id may be sent in a header; "" is no session.
+// validSessionID tells whether id may be sent in a header: visible ASCII of bounded length. "" is valid and means that
+// the server opened no session.
 func validSessionID(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x21 || id[i] > 0x7E {
@@ -145,7 +148,7 @@ func validSessionID(id string) bool {
 	return len(id) <= maxSessionID
 }
 
-// readJSON reads the answer from a JSON body: one message, or in 2025-03-26 several.
+// readJSON reads the answer from a JSON body: one message, or several as 2025-03-26 allows.
 func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response) (mcp.Object, error) {
 	body, err := resp.read(maxMessage)
 	if errors.Is(err, ErrTooLarge) {
@@ -167,6 +170,7 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response) (mcp.
 	return mcp.Object{}, protocol("no answer to this request in the response")
 }
 
+// result returns what an answer holds: its result or its error.
 func result(answer *mcp.Message) (mcp.Object, error) {
 	if answer.Err != nil {
 		return mcp.Object{}, answer.Err
@@ -174,7 +178,7 @@ func result(answer *mcp.Message) (mcp.Object, error) {
 	return answer.Result, nil
 }
 
-// receive takes one message of a response and returns it when it is the answer.
+// receive takes one message of the response to out, and returns it when it is the answer.
 func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.Message {
 	switch {
 	case m.IsResponse() && m.ID == out.ID:
@@ -191,8 +195,8 @@ func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.M
 	return nil
 }
 
-// answer takes a request of the server; out is the request on whose stream it came, nil when it came on none. A modern
-// server must not ask, and has no session to answer under.
+// answer takes a request of the server. out is the request on whose stream it came, nil when it came on none. A modern
+// server must not send requests, and there would be no session in which to answer, so it gets no answer.
 func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	if l.state.Load() == nil {
 		l.up.Count(Garbage, 1)
@@ -203,7 +207,8 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	}
 }
 
-// refused turns an HTTP status that is no answer into an error.
+// refused turns an HTTP status that is no success into an error. The server is taken to have run nothing, unless the
+// status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
 	cause := &StatusError{resp.StatusCode}
@@ -224,14 +229,15 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-// refusal returns the JSON-RPC error in the body of a refusal. A legacy server's must carry the request's id, because
-// those without come from the transport and not from the server's own answer; a modern server's may carry none.
+// refusal returns the JSON-RPC error in the body of a refusal, nil when there is none. From a legacy server it must
+// carry the id of the request: an error without one comes from the server's HTTP layer and answers no call. From a
+// modern server it may carry none.
 func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	body, err := resp.read(maxRefusal)
 	if err != nil {
 		return nil //nolint:nilerr // then the status says it all
 	}
-	envelope, _ := mcp.ParseObject(body) // what is none has no code
+	envelope, _ := mcp.ParseObject(body) // what is no object has no code either
 	id := envelope.Value("id")
 	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
 		return nil
@@ -242,7 +248,7 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 		return nil
 	}
 	if out.Header == nil && resp.StatusCode == http.StatusBadRequest {
-		l.up.Doubt() // it may not know the session, and say so in its own way
+		l.up.Doubt() // some servers say so when they do not know the session
 	}
 	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 }
@@ -284,7 +290,8 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 	}
 }
 
-// resume opens a broken stream again, behind the last event that came.
+// resume opens a broken stream again behind the last event that came. idle is how many attempts in a row have brought
+// nothing.
 func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (*response, error) {
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
@@ -294,7 +301,7 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 		}
 		resp, _, err := l.do(ctx, http.MethodGet, header, nil)
 		if err != nil {
-			continue // it may be restarting
+			continue // the server may be restarting
 		}
 		if resp.StatusCode == http.StatusOK && resp.media == typeStream {
 			return resp, nil
@@ -305,8 +312,9 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 	return nil, unavailable(true, ErrEnded)
 }
 
-// Follow keeps a stream open on which a legacy server sends what belongs to no request. Changes may be missed between
-// two streams, so after each opening the list is asked for again.
+// Follow keeps the stream open on which a legacy server sends what belongs to no request. It returns nil when there is
+// no such stream, and a SessionError when the server does not know the session. Changes may be missed between two
+// streams, so Events is told of each opening after the first.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()
@@ -337,7 +345,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 	}
 }
 
-// followOnce opens one stream and reads it until it ends. offered is false for a server that has none.
+// followOnce opens one such stream and reads it until it ends. offered is false when the server has none.
 func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
 	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
 	if err != nil {
@@ -372,7 +380,8 @@ func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// drain reads what follows the answer. A server that does not end its streams is waited for once.
+// drain reads what follows the answer, so that the connection can be used again. A server that keeps its streams open
+// is waited for only once.
 func (l *HTTP) drain(resp *response) {
 	if l.hasty.Load() {
 		resp.discard()
@@ -383,7 +392,7 @@ func (l *HTTP) drain(resp *response) {
 	}
 }
 
-// Send posts a notification or an answer to a server's request.
+// Send posts a notification, or the answer to a server's request, and waits until the server has accepted it.
 func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	header := l.base
 	if s := l.state.Load(); s != nil {
@@ -400,14 +409,14 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// Tell posts a message in the background.
+// Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
 func (l *HTTP) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)
 	}
 }
 
-// Close ends the session.
+// Close waits for messages in the background. If polite, it also ends the session at the server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()

@@ -13,29 +13,29 @@ import (
 
 // Limits of what is kept of a child's standard error, to be shown when the child fails.
 const (
-	maxLastLines = 10      // of all that it wrote, the last ones
-	maxKeptLine  = 8 << 10 // bytes of a line, so that a long secret is known as one before the line is cut
+	maxLastLines = 10      // how many lines are kept, the last ones
+	maxKeptLine  = 8 << 10 // bytes of a line that is kept: a secret is found before a cut halves it
 	maxShownLine = 300     // bytes of a line that is shown
-	minSecret    = 4       // bytes of a value that is looked for
+	minSecret    = 4       // bytes of the shortest value that counts as a secret
 )
 
-// LastWords are the last lines that a child wrote to its standard error, as it wrote them. The zero value has none. It is
-// safe for concurrent use.
+// LastWords are the last lines that a child wrote to its standard error, kept as the child wrote them and cleaned when
+// they are shown. The zero value has none. It is safe for concurrent use.
 type LastWords struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
-	next  int               // counts all that were added; the place of the next is its remainder
-	hide  *strings.Replacer // of what the child was given in confidence; nil: there was no child
+	next  int               // how many lines were added; line n is at n % maxLastLines
+	hide  *strings.Replacer // replaces what the child was given in confidence; nil: there was no child, hence no line
 }
 
-// begin begins anew, for another child, of which hide replaces what it was given in confidence.
+// begin forgets the lines of the child before. hide replaces what the new child was given in confidence.
 func (w *LastWords) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next, w.hide = 0, hide
 }
 
-// add keeps a copy of a line, in the memory of the one that it takes the place of.
+// add keeps a copy of a line, in the memory of the line whose place it takes.
 func (w *LastWords) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +44,7 @@ func (w *LastWords) add(line []byte) {
 	w.next++
 }
 
-// Shown returns the lines for operators to read, the oldest first.
+// Shown returns the lines for operators to read, cleaned, the oldest first; nil when there are none.
 func (w *LastWords) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *LastWords) Shown() []string {
 	return out
 }
 
-// readable returns what operators may read of a line that the present child wrote, in limit bytes.
+// readable returns what operators may read of a line that the present child wrote, in at most limit bytes.
 func (w *LastWords) readable(line []byte, limit int) string {
 	w.mu.Lock()
 	hide := w.hide
@@ -65,13 +65,13 @@ func (w *LastWords) readable(line []byte, limit int) string {
 	return readable(line, hide, limit)
 }
 
-// readable returns what operators may read of a line that a child wrote: no secret that the child was given, no known form
-// of others, nothing that hides or commands a terminal, in limit bytes. Secrets go first, because a cut or a repair would
-// leave parts of them.
+// readable returns what operators may read of a line that a child wrote, in at most limit bytes. It removes the secrets
+// that the child was given, texts that look like secrets, and characters that hide text or command a terminal. Known
+// secrets are replaced first: a cut or a repair within one would leave the rest of it to be read.
 func readable(line []byte, hide *strings.Replacer, limit int) string {
 	text := hide.Replace(strings.ToValidUTF8(string(line), "\uFFFD"))
 	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
-	text = hide.Replace(cleaned.Message) // what control characters stood within
+	text = hide.Replace(cleaned.Message) // secrets that hidden characters had split
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r", " "))
 	if len(text) <= limit {
 		return text
@@ -83,9 +83,9 @@ func readable(line []byte, hide *strings.Replacer, limit int) string {
 	return text[:end] + "…"
 }
 
-// hider replaces the values that a child was given in confidence by the names under which it got them: every line of every
-// configured variable, and what a command line says after the name of a secret. Whether a variable is secret is not judged:
-// its name says as much as its value.
+// hider returns what replaces the values that a child was given in confidence by the names under which it got them.
+// Those values are every line of every configured variable, and the value of each command-line flag whose name says
+// that it is secret. All variables count, secret or not: a name tells an operator as much as the value.
 func hider(env map[string]string, args []string) *strings.Replacer {
 	type secret struct{ value, name string }
 	var secrets []secret
@@ -119,7 +119,7 @@ func hider(env map[string]string, args []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// secretFlag tells whether the name of a command-line flag is one of a secret.
+// secretFlag tells whether the value of a command-line flag with that name is taken for a secret.
 func secretFlag(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "pass", "pwd", "cookie", "credential", "header"}, func(word string) bool {

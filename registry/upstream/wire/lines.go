@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// maxSkip is how many bytes one line may have that is dropped. Beyond, the child is lost.
+// maxSkip is how many bytes of one oversized line are skipped. After that the child is given up, because the line may
+// never end.
 const maxSkip = 256 << 20
 
 var errEndless = errors.New("a line without end")
 
-// readLine returns the next line in memory of its own. A line over limit bytes is dropped and reported as ErrTooLarge;
-// reading can go on behind it.
+// readLine returns the next line, with its line feed, in memory of its own. A line of more than limit bytes is skipped
+// and reported as ErrTooLarge; reading may go on behind it. Any other error ends the reading.
 func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -29,7 +30,7 @@ func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// skipLine drops the rest of a line.
+// skipLine skips the rest of a line.
 func skipLine(in *bufio.Reader) error {
 	for skipped := 0; skipped < maxSkip; {
 		part, err := in.ReadSlice('\n')

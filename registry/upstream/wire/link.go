@@ -1,7 +1,8 @@
 // Package wire carries messages to one MCP server and back: over Streamable HTTP in both eras, over HTTP+SSE of
 // 2024-11-05, and over the standard input and output of a child process. It knows how messages are framed, which answer
-// belongs to which request, how long a transport is waited for and what a dying child said last. It does not know what a
-// message asks for, who calls, what a catalogue is, nor more of the eras than that a handshake opens a session in one.
+// belongs to which request, how long to wait for a transport, and what a dying child said last. It does not know what a
+// message asks for, who calls, or what a catalogue is; of the eras it knows only that in the legacy one a handshake
+// opens a session.
 //
 //	         Exchange, Send, Tell, Begin, Follow, Close         questions, notifications, doubts
 //	                          │                                              ▲
@@ -18,23 +19,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Link carries messages to one server, under either era. It is safe for concurrent use.
+// Link carries messages to one server, of either era. It is safe for concurrent use.
 type Link interface {
-	// Exchange sends a request and waits for its answer. Errors are *mcp.Error for an error that the server answered,
-	// *UnavailableError, *ProtocolError, *SessionError or what ctx ended with.
+	// Exchange sends a request and waits for its answer. The error is an *mcp.Error that the server answered, an
+	// *UnavailableError, a *ProtocolError, a *SessionError, or what ctx ended with.
 	Exchange(ctx context.Context, out *Request) (mcp.Object, error)
-	// Send sends a notification, or the answer to a question, and waits until it is accepted.
+	// Send sends a notification, or the answer to a question, and waits until the transport has accepted it.
 	Send(ctx context.Context, body []byte) error
-	// Tell does the same in the background, or not at all when too many messages wait already.
+	// Tell does the same in the background, without waiting. When too many messages are on their way, it drops this
+	// one.
 	Tell(ctx context.Context, body []byte)
-	// Begin tells what a legacy handshake agreed on; all later messages belong to it.
+	// Begin is told what a legacy handshake agreed on. All later messages belong to that session.
 	Begin(sessionID, revision string)
-	// Follow receives what the server sends on its own until ctx ends or the connection is lost; nil when it cannot.
+	// Follow receives what the server sends on its own, until ctx ends or the connection is lost. It returns nil when
+	// the server has no way to send anything on its own.
 	Follow(ctx context.Context) error
-	// Streams tells whether each exchange has a stream of its own: then what a server sends on it belongs to that request,
-	// and the end of the stream tells a modern server that the request was given up.
+	// Streams tells whether each exchange has a stream of its own. If so, what a server sends there belongs to that
+	// request, and to end the stream tells a modern server that the request was given up.
 	Streams() bool
-	// Close ends the connection and waits for all that belongs to it; polite says good-bye.
+	// Close ends the connection and waits for all that belongs to it. polite: the server is still there, so it is told.
 	Close(ctx context.Context, polite bool)
 }
 
@@ -43,25 +46,26 @@ type Anomaly string
 
 // The anomalies.
 const (
-	Mended    Anomaly = "mended"    // bytes that are no UTF-8, or lone surrogates, replaced by U+FFFD
-	Garbage   Anomaly = "garbage"   // a line or message that is none
-	Foreign   Anomaly = "foreign"   // an answer to nothing that waits for one
-	Oversized Anomaly = "oversized" // a message over the limit
-	Flooded   Anomaly = "flooded"   // a notification or request beyond what is taken at once
+	Mended    Anomaly = "mended"    // bytes that are not UTF-8, or lone surrogates; replaced by U+FFFD
+	Garbage   Anomaly = "garbage"   // text that is no message, or a message that has no place there
+	Foreign   Anomaly = "foreign"   // an answer for which no request waits
+	Oversized Anomaly = "oversized" // a message over the limit, dropped
+	Flooded   Anomaly = "flooded"   // a notification or question beyond what is kept at the same time, dropped
 )
 
-// Events is what a transport tells whoever uses it: what a server sends that answers no request, and what became of the
-// connection. Its methods are called from any goroutine and do not wait.
+// Events is how a transport tells whoever uses it what a server sends besides answers, and what became of the
+// connection. Its methods are called from any goroutine, also from the one that reads the connection; so they must not
+// block.
 type Events interface {
-	// Question takes a request of the server. It returns the answer when there is one at once, nil when it follows through
-	// Send. of is the request on whose stream the question came; nil: it came on none.
+	// Question takes a request of the server. of is the request on whose stream it came, nil when it came on none. It
+	// returns the answer when there is one at once, and nil when the answer follows through Send or Tell.
 	Question(m *mcp.Message, of *Request) (answer []byte)
 	// Notification takes a notification that does not say which request it belongs to.
 	Notification(m *mcp.Message)
-	// Following tells whether what the server sends on its own arrives from now on. again: it did before, and something may
-	// have been missed in between.
+	// Following tells whether what the server sends on its own arrives from now on. again: it arrived before, and
+	// something may have been missed in between.
 	Following(open, again bool)
-	// Doubt tells that the connection may be lost, which a proof of life would show.
+	// Doubt tells that the connection may be lost, so that a proof of life should be asked for.
 	Doubt()
 	// Count counts n things that no server should send.
 	Count(kind Anomaly, n int)

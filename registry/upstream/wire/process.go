@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// environment returns what a child sees: four variables of the gateway's own and what its config adds.
+// environment returns the environment of a child: four variables of the gateway's own, and what its config adds. Any
+// other variable of the gateway may hold a secret.
 func environment(own []string, added map[string]string) []string {
 	var env []string
 	for _, variable := range own {
@@ -24,10 +25,10 @@ func environment(own []string, added map[string]string) []string {
 	return env
 }
 
-// keepFiles makes sure that no open file passes to a child. Files that the gateway opens never do; those that it
-// inherited itself might.
+// keepFiles makes sure that a child inherits no open file. The files that the gateway opens never pass to a child;
+// those that it inherited itself might.
 func keepFiles() {
-	open, _ := os.ReadDir("/dev/fd") // where there is none, what the gateway opened is still safe
+	open, _ := os.ReadDir("/dev/fd") // where /dev/fd is missing, the gateway's own files are still safe
 	for _, file := range open {
 		if fd, err := strconv.Atoi(file.Name()); err == nil && fd > 2 {
 			syscall.CloseOnExec(fd)
@@ -35,17 +36,18 @@ func keepFiles() {
 	}
 }
 
-// termGroup asks the group of the process to end, unless the process is reaped already.
+// termGroup asks the process group of a child to end. It does nothing once the process is reaped, because its number
+// may then belong to another process.
 func termGroup(pid int, exited <-chan struct{}) {
 	select {
 	case <-exited:
 	default:
-		_ = syscall.Kill(-pid, syscall.SIGTERM) // it may just have ended
+		_ = syscall.Kill(-pid, syscall.SIGTERM) // fails only when the process has just ended
 	}
 }
 
-// killGroup ends the group of a process at once. The group's number cannot belong to anyone else yet: it is free only
-// when the last member is gone, and then not handed out again until all others were.
+// killGroup ends a process group at once. Its number cannot belong to another group yet: it becomes free only when the
+// last member is gone, and is then not handed out again until all other numbers were.
 func killGroup(pid int) {
 	_ = syscall.Kill(-pid, syscall.SIGKILL) // usually nobody is left
 }

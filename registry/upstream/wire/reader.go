@@ -10,17 +10,17 @@ import (
 
 // Limits of messages.
 const (
-	maxMessage = 16 << 20 // bytes of one, after any decoding
-	maxBatch   = 1000     // in one text
+	maxMessage = 16 << 20 // bytes of one message, after any decoding
+	maxBatch   = 1000     // messages in one text
 )
 
-// reader takes messages out of what a server sends.
+// reader turns the texts that a server sends into messages.
 type reader struct {
 	count func(Anomaly, int)
 }
 
-// message reads one message. The message beside an error holds the id as far as it could be read. The message aliases
-// data.
+// message reads one message, which shares memory with data. Beside an error, the message holds the id as far as that
+// could be read.
 func (r reader) message(data []byte) (*mcp.Message, error) {
 	m, err := mcp.Decode(data)
 	if err == nil || m.ID != "" {
@@ -37,7 +37,7 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 	return m, err
 }
 
-// messages reads a text of one message, or an array of them as servers of 2025-03-26 may send.
+// messages reads a text of one message, or of an array of messages as servers of 2025-03-26 may send.
 func (r reader) messages(data []byte) ([]*mcp.Message, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		m, err := r.message(data)

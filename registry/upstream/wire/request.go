@@ -8,17 +8,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Request is one request on its way.
+// Request is one request on its way. Its fields are set before Exchange and not changed meanwhile. A request may be
+// sent again after Exchange has returned. Hear and Ask must not block.
 type Request struct {
 	ID     mcp.ID
 	Method string
 	Body   []byte      // the whole message; shared with the transport until Exchange returns
-	Header http.Header // of a request to a modern server, which says all about itself; nil: those of the session. Shared: do not modify
+	Header http.Header // of a request to a modern server; nil: the session's. Shared: do not modify
 
-	Notify func(context.Context, *mcp.Message) // nil: notifications that belong to the request are dropped
-	Hear   func(*mcp.Message)                  // takes notifications at once, so that they come in one order with questions; nil: Notify does
-	Ask    func(*mcp.Message) *mcp.Error       // takes the questions that belong to the request, or says why not; nil: there are none
-	Logs   bool                                // log messages are this request's where nothing says whose they are
+	Notify func(context.Context, *mcp.Message) // takes its notifications; nil: they are dropped
+	Hear   func(*mcp.Message)                  // replaces Notify on SSE and Child, in one order with questions
+	Ask    func(*mcp.Message) *mcp.Error       // takes its questions, or returns why not; nil: it can be asked none
+	Logs   bool                                // log messages that do not say whose they are belong to this request
 
 	SessionID string // set by Exchange when the answer opened a session
 
@@ -26,7 +27,7 @@ type Request struct {
 	finished bool
 }
 
-// deliver hands on a notification that belongs to the request, one after the other and none after finish.
+// deliver hands a notification on, one at a time, and none after finish.
 func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	if o.Notify == nil {
 		return
@@ -38,24 +39,26 @@ func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// begin hands on notifications again: a request is sent once more when its session was forgotten.
+// begin lets notifications be handed on again, for a request that is sent once more because its session was forgotten.
 func (o *Request) begin() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = false
 }
 
-// finish waits for a notification that is being handed on, and hands on no other.
+// finish waits for a notification that is just being handed on. None is handed on afterwards, because the caller may be
+// gone.
 func (o *Request) finish() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = true
 }
 
-// owns tells whether the notification belongs to this request: by its progress token or its subscription.
+// owns tells whether a notification belongs to this request, by its progress token or subscription id.
 func (o *Request) owns(m *mcp.Message) bool { return owner(m) == o.ID }
 
-// owner returns the id of the request that a notification belongs to, "" when it belongs to none.
+// owner returns the id of the request that a notification belongs to, "" when it does not say. Progress tokens and
+// subscription ids are the ids of requests.
 func owner(m *mcp.Message) mcp.ID {
 	if m.Method == mcp.NotifyProgress {
 		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
@@ -63,15 +66,15 @@ func owner(m *mcp.Message) mcp.ID {
 	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
 }
 
-// underway are the requests of one session over HTTP that wait for their answers and want to be told of their progress. A
-// server may tell it on another stream of the session than theirs, as mcp-go does on whichever is free; the progress token
-// says whose it is. The zero value is empty. It is safe for concurrent use.
+// underway are the requests of one HTTP session that wait for their answers and want notifications. A server may send
+// the progress of a request on another stream than the request's own, as mcp-go does on whichever is free; the progress
+// token says whose it is. The zero value is empty. It is safe for concurrent use.
 type underway struct {
 	mu  sync.Mutex // guards the field below
 	all map[mcp.ID]func(*mcp.Message)
 }
 
-// add makes a request known until end is called, after which its notify is not called any more.
+// add makes a request known until end is called. After that its Notify is not called any more.
 func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	out.begin()
 	u.mu.Lock()
@@ -88,7 +91,7 @@ func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	}
 }
 
-// tell gives a notification to the request that it names. It returns false when there is none.
+// tell gives a progress notification to the request that it names. It returns false when there is no such request.
 func (u *underway) tell(m *mcp.Message) bool {
 	if m.Method != mcp.NotifyProgress {
 		return false

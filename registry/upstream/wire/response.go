@@ -14,17 +14,18 @@ import (
 
 // Limits of responses.
 const (
-	maxRefusal = 64 << 10              // bytes read of an answer that is a refusal
-	drainLimit = 20 * time.Millisecond // for what follows the answer
+	maxRefusal = 64 << 10              // bytes read of a refusal, and of what follows an answer
+	drainLimit = 20 * time.Millisecond // how long to wait for the end of a stream after its answer
 )
 
-// response is what a server answers to one HTTP request.
+// response is a server's answer to one HTTP request. Whoever gets it reads or discards it, or its connection is lost.
 type response struct {
 	*http.Response
 	media media
 }
 
-// roundTrip sends one HTTP request. sent tells whether the server may have received it.
+// roundTrip sends one HTTP request. sent tells, beside an error, whether the server may have received the request: if
+// its headers were written, it may.
 func roundTrip(
 	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
@@ -55,7 +56,7 @@ const (
 	typeStream
 )
 
-// mediaType returns what an answer is. One that is compressed is unknown: nobody asked for that.
+// mediaType returns the type of an answer's body. A compressed body is unknown, because nobody asked for compression.
 func mediaType(header http.Header) media {
 	if header.Get("Content-Encoding") != "" {
 		return typeUnknown
@@ -75,10 +76,10 @@ func mediaType(header http.Header) media {
 	return typeUnknown
 }
 
-// read reads the body to its end, which lets its connection be used again, and closes it. It gives up beyond limit bytes,
-// whatever length was announced.
+// read reads the body to its end, so that its connection can be used again, and closes it. A body of more than limit
+// bytes is ErrTooLarge, whatever length was announced.
 func (r *response) read(limit int) ([]byte, error) {
-	const trusted = 1 << 20 // bytes made room for because a server announces them
+	const trusted = 1 << 20 // bytes that are allocated on a server's word
 	defer r.discard()
 	if r.ContentLength > int64(limit) {
 		return nil, ErrTooLarge
@@ -99,7 +100,7 @@ func (r *response) read(limit int) ([]byte, error) {
 }
 
 // drain reads what follows the answer, so that the connection can be used again, and closes the body. It returns false
-// when that did not end in time.
+// when the body did not end within drainLimit.
 func (r *response) drain() (ended bool) {
 	defer r.discard()
 	var late atomic.Bool
@@ -108,11 +109,11 @@ func (r *response) drain() (ended bool) {
 		r.discard()
 	})
 	defer timer.Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxRefusal)) // only the end matters
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxRefusal)) // only the end of the body matters
 	return !late.Load()
 }
 
-// discard closes the body, which nobody reads on.
+// discard closes the body unread. It may be called more than once.
 func (r *response) discard() {
-	_ = r.Body.Close() // nothing depends on it
+	_ = r.Body.Close() // nothing depends on its success
 }

@@ -6,15 +6,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Site is a server over HTTP.
+// Site says where a server over HTTP is and how it is reached.
 type Site struct {
 	URL     string
-	Client  http.RoundTripper // and not a client around it: no redirects, no cookies
-	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
-	Version string            // of the gateway
+	Client  http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
+	Headers map[string]string // sent with every request; the protocol's own cannot be set
+	Version string            // of the gateway, for User-Agent
 }
 
-// baseHeader makes the headers of messages: the operator's and our own.
+// baseHeader returns the headers of messages: the operator's and our own. Those of the protocol cannot be the
+// operator's.
 func baseHeader(at Site) http.Header {
 	base := http.Header{}
 	for name, value := range at.Headers {
@@ -29,7 +30,7 @@ func baseHeader(at Site) http.Header {
 	return base
 }
 
-// streamHeader makes the headers of streams out of those of messages.
+// streamHeader returns the headers of a GET for a stream, made from those of a POST.
 func streamHeader(post http.Header) http.Header {
 	get := post.Clone()
 	get.Del("Content-Type")

@@ -18,8 +18,8 @@ import (
 
 // Limits of HTTP+SSE.
 const (
-	maxEndpoint = 4 << 10                // bytes of the address for messages
-	postGrace   = 100 * time.Millisecond // that a POST may go on after its answer came over the stream
+	maxEndpoint = 4 << 10                // bytes of the address to which messages are posted
+	postGrace   = 100 * time.Millisecond // how long a POST may go on after its answer came over the stream
 )
 
 var (
@@ -27,25 +27,25 @@ var (
 	errStreamDone = errors.New("event stream ended")
 )
 
-// SSE is HTTP+SSE: one event stream brings everything that the server says, and its first event tells where
-// messages are posted to. The session is the stream; it cannot be resumed. It is safe for concurrent use.
+// SSE is HTTP+SSE: one event stream brings everything that the server says, and its first event says where messages are
+// posted to. The stream is the session; it cannot be resumed. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 type SSE struct {
 	duplex
-	client http.RoundTripper // and not the client around it: no redirects, no cookies
-	source *url.URL          // of the stream
-	base   http.Header       // of messages; shared
+	client http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
+	source *url.URL          // the address of the stream
+	base   http.Header       // the headers of messages; shared: not modified
 	asides *asides
 
 	end    context.CancelFunc // ends the stream
 	work   sync.WaitGroup     // the goroutine that reads it
 	ready  chan struct{}      // closed when target is known
-	target *url.URL           // where messages go
+	target *url.URL           // where messages are posted; not changed once ready is closed
 }
 
 var _ Link = (*SSE)(nil)
 
-// OpenSSE opens the stream and waits for the address. ctx bounds the opening only; close ends the stream.
+// OpenSSE opens the stream and waits for the address of messages. ctx bounds the opening only; Close ends the stream.
 func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	source, err := url.Parse(at.URL)
 	if err != nil {
@@ -58,7 +58,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	l.tellOut = l.Tell
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
-	defer context.AfterFunc(ctx, end)() // the opening ends with ctx, the stream does not
+	defer context.AfterFunc(ctx, end)() // deferred, so that ctx ends the opening but not the open stream
 	resp, err := l.openStream(life)
 	if err == nil {
 		l.work.Go(func() { l.readAll(life, resp) })
@@ -74,6 +74,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	return l, nil
 }
 
+// openStream asks for the event stream.
 func (l *SSE) openStream(ctx context.Context) (*response, error) {
 	resp, sent, err := roundTrip(ctx, l.client, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
@@ -89,6 +90,7 @@ func (l *SSE) openStream(ctx context.Context) (*response, error) {
 	return resp, nil
 }
 
+// awaitEndpoint waits until the server has said where messages are posted to.
 func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -103,13 +105,15 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	}
 }
 
-// readAll takes all that the server says until the stream ends, and with it the connection.
+// readAll takes all that the server says until the stream ends, and with it the connection. It is the goroutine in
+// work.
 func (l *SSE) readAll(ctx context.Context, resp *response) {
 	defer resp.discard()
 	l.lost(l.receive(ctx, resp.Body))
 }
 
-// receive reads the stream. Nothing counts before the address is known, and nothing changes it afterwards.
+// receive reads the stream to its end. Messages before the address are dropped, and a second address is ignored:
+// otherwise a server could redirect messages at any time.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {
@@ -135,8 +139,8 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	return errStreamDone
 }
 
-// endpoint returns where messages go. The address may be relative to that of the stream and must be on its origin: the
-// operator's headers, which hold credentials, go there.
+// endpoint returns where messages are posted to. The address may be relative to that of the stream, and must be on its
+// origin, because the operator's headers, which hold credentials, are sent there.
 func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 	if len(data) == 0 || len(data) > maxEndpoint || bytes.ContainsAny(data, "\\\n\r\t ") {
 		return nil, errEndpoint
@@ -149,7 +153,7 @@ func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 	return target, nil
 }
 
-// origin is scheme, host and port in one spelling.
+// origin returns scheme, host and port in one spelling, for comparison.
 // https://datatracker.ietf.org/doc/html/rfc6454#section-4
 func origin(u *url.URL) string {
 	port := u.Port()
@@ -159,11 +163,11 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
-// Streams is false: there is one stream for all.
+// Streams is false: all requests share one stream.
 func (l *SSE) Streams() bool { return false }
 
-// Exchange posts a request and waits for its answer on the stream. A server may accept the message only after it has
-// answered it, so both are waited for at once.
+// Exchange posts a request and waits for its answer on the stream. Some servers end the POST only after they have sent
+// the answer, so both are waited for at the same time.
 func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	w := l.waiting.add(out)
 	defer l.waiting.remove(out.ID)
@@ -179,7 +183,7 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return result, err
 }
 
-// Send posts one message. Any status of success accepts it; what the response holds besides means nothing.
+// Send posts one message. Any status of success accepts it; the body of the response has no meaning.
 func (l *SSE) Send(ctx context.Context, body []byte) error {
 	select {
 	case <-l.gone:
@@ -202,14 +206,14 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-// Tell posts a message in the background.
+// Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
 func (l *SSE) Tell(ctx context.Context, body []byte) {
 	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
 		l.up.Count(Flooded, 1)
 	}
 }
 
-// Close ends the stream, and with it the session.
+// Close ends the stream and with it the session; there is nothing else to tell the server.
 func (l *SSE) Close(context.Context, bool) {
 	l.lost(ErrGone)
 	l.end()

@@ -20,18 +20,18 @@ import (
 
 // Limits of children.
 const (
-	writeLimit = 10 * time.Second       // for one message; a child that does not read so long is lost
-	queueMax   = 64                     // messages that wait to be written
-	eofGrace   = time.Second            // from the end of its input until a child is told to end
+	writeLimit = 10 * time.Second       // for one message; a child that does not read for so long is lost
+	queueMax   = 64                     // messages that wait to be written to the child
+	eofGrace   = time.Second            // from the end of a child's input until it is told to end
 	termGrace  = 2 * time.Second        // from there until it is killed
-	tailLimit  = 500 * time.Millisecond // for the rest of what a dead child wrote
+	tailLimit  = 500 * time.Millisecond // for reading the rest of what a dead child wrote
 
-	maxErrorLine = 1 << 10 // bytes of a line on standard error that reach the log
-	maxErrors    = 20      // such lines a second
+	maxErrorLine = 1 << 10 // bytes of a line on standard error that are logged
+	maxErrors    = 20      // such lines that are logged in a second
 )
 
-// Child is one server that runs as a process of its own and speaks on its standard input and output. It is safe for
-// concurrent use.
+// Child is one server that runs as a process of its own and is spoken to over its standard input and output. Start
+// makes it, Close ends it; between the two it may end by itself (Loss). It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
 type Child struct {
 	duplex
@@ -45,15 +45,15 @@ type Child struct {
 
 	work    sync.WaitGroup // the four goroutines that Start starts
 	exited  chan struct{}  // closed when the process is reaped
-	drained chan struct{}  // closed when all of its output was read
+	drained chan struct{}  // closed when all of its standard output was read
 	silent  chan struct{}  // closed when all of its standard error was read
 	reaped  func()
 }
 
 var _ Link = (*Child)(nil)
 
-// CheckCommand tells why the program of a command that runs in dir, as Config.Dir, cannot be started: it is not in PATH,
-// or not at its path.
+// CheckCommand tells why the program of a command that runs in dir (as Program.Dir) cannot be started: it is not in
+// PATH, or not at its path. nil: it can be started.
 func CheckCommand(command, dir string) error {
 	if dir != "" && strings.Contains(command, "/") && !filepath.IsAbs(command) {
 		command = dir + "/" + command // not joined: "./x" must not become a name that is looked up in PATH
@@ -62,7 +62,7 @@ func CheckCommand(command, dir string) error {
 	return err
 }
 
-// input is what a child reads: a pipe.
+// input is the gateway's end of the pipe from which a child reads.
 type input interface {
 	io.WriteCloser
 	SetWriteDeadline(t time.Time) error
@@ -72,14 +72,14 @@ type input interface {
 type Program struct {
 	Command string
 	Args    []string
-	Dir     string            // where it runs, and what a relative path in Command starts from; "": where the gateway runs
+	Dir     string            // where it runs, and a relative path in Command starts; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 	Said    *LastWords        // takes what it writes to standard error
 	Ended   func()            // called once, when a process that was started is reaped
 	Logger  *slog.Logger
 }
 
-// Start starts the process. ctx does not end it; Close does.
+// Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	// Nothing of a client's reaches this command line: it is the operator's own.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), of.Command, of.Args...) //nolint:gosec // see above
@@ -103,7 +103,7 @@ func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 }
 
 // start connects the pipes and starts the process. The pipes are our own and not exec's, so that reaping waits for the
-// process alone and not for whoever inherited its output.
+// process alone, and not for its descendants, which may have inherited its output.
 func (k *Child) start() error {
 	var ends []*os.File
 	closeAll := func() {
@@ -133,7 +133,8 @@ func (k *Child) start() error {
 	return nil
 }
 
-// reap waits for the process, then ends whatever it left behind in its group, and with it the readers.
+// reap waits for the process to end, ends whatever the process left behind in its group, and with it the readers of its
+// output. Then it records the loss.
 func (k *Child) reap() {
 	err := k.cmd.Wait()
 	killGroup(k.cmd.Process.Pid)
@@ -146,13 +147,13 @@ func (k *Child) reap() {
 	if err == nil {
 		err = errors.New("exit status 0")
 	}
-	<-k.drained // so that answers in the pipe are not lost
-	<-k.silent  // so that whoever learns of the end can tell what it said
+	<-k.drained // so that answers which are still in the pipe are not lost
+	<-k.silent  // so that whoever learns of the loss finds the child's last words
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes what is queued, one message a line. A child that does not read for long is lost; one that ended is for reap
-// to name, since a broken pipe says less than its exit status.
+// write writes what is queued, one message a line. A child that does not read for writeLimit is lost. When a write
+// fails because the child has ended, reap names the cause, since its exit status says more than a broken pipe.
 func (k *Child) write() {
 	for {
 		select {
@@ -173,7 +174,8 @@ func (k *Child) write() {
 	}
 }
 
-// readOutput takes all that the child says. A child that stops talking is lost; one that ends is for reap to name.
+// readOutput takes all that the child says. A child that closes its output without ending is lost; the end of one that
+// ends is for reap to name.
 func (k *Child) readOutput(ctx context.Context) {
 	err := k.receive(ctx)
 	close(k.drained)
@@ -182,7 +184,7 @@ func (k *Child) readOutput(ctx context.Context) {
 	}
 }
 
-// receive reads the child's standard output, line by line, until it ends.
+// receive reads the child's standard output to its end, line by line.
 func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
 	for {
@@ -200,8 +202,8 @@ func (k *Child) receive(ctx context.Context) error {
 	}
 }
 
-// readErrors reads the child's standard error until it ends, so that the child never waits for a reader. It keeps the last
-// lines for when the child fails, and logs the beginnings of some at the lowest level.
+// readErrors reads the child's standard error to its end, because a child whose pipe is full would wait for ever. It
+// keeps the last lines for when the child fails, and logs the beginnings of some at the level debug.
 func (k *Child) readErrors(ctx context.Context) {
 	defer close(k.silent)
 	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
@@ -226,7 +228,7 @@ func (k *Child) readErrors(ctx context.Context) {
 	}
 }
 
-// Streams is false: there is one pipe for all.
+// Streams is false: all requests share one pipe.
 func (k *Child) Streams() bool { return false }
 
 // Exchange queues a request and waits for its answer.
@@ -234,6 +236,8 @@ func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) 
 	return k.exchange(ctx, out, k.enqueue)
 }
 
+// enqueue waits until a message has a place in the queue. body is not used by anybody else meanwhile: a line feed is
+// appended to it.
 func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:
@@ -250,10 +254,10 @@ func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	}
 }
 
-// Send queues a message.
+// Send queues a message, and waits for a place in the queue.
 func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
-// Tell queues a message if there is room.
+// Tell queues a message if there is a place; otherwise it is dropped and counted.
 func (k *Child) Tell(_ context.Context, body []byte) {
 	select {
 	case k.queue <- append(body, '\n'):
@@ -262,7 +266,7 @@ func (k *Child) Tell(_ context.Context, body []byte) {
 	}
 }
 
-// Loss tells why the child is lost, nil while it is not. Before Close is called, nothing but the child itself is why.
+// Loss returns why the child is lost, nil while it is not. Before Close is called, a loss is the child's own doing.
 func (k *Child) Loss() error {
 	select {
 	case <-k.gone:
@@ -272,11 +276,12 @@ func (k *Child) Loss() error {
 	}
 }
 
-// Close ends the child: first by the end of its input, then by asking, then by force. It returns when the process is
-// reaped and nothing of it is left. ctx does not shorten it, because the steps have limits of their own.
+// Close ends the child. It closes the child's input and, if polite, gives it time to end; then it asks the process
+// group to end, and finally kills it. It returns when the process is reaped and its output read. ctx does not shorten
+// that, because each step has a limit of its own.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
 func (k *Child) Close(_ context.Context, polite bool) {
-	_ = k.stdin.Close() // also ends a write that hangs
+	_ = k.stdin.Close() // also ends a write that hangs; the usual way to tell a child to end
 	if !polite || !k.ended(eofGrace) {
 		termGroup(k.cmd.Process.Pid, k.exited)
 		if !k.ended(termGrace) {
@@ -290,7 +295,7 @@ func (k *Child) Close(_ context.Context, polite bool) {
 	_ = k.stderr.Close()
 }
 
-// ended tells whether the process ends within the time.
+// ended waits for the process to end, no longer than within. It returns whether it did.
 func (k *Child) ended(within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()

@@ -11,15 +11,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// progress is how far an event stream was read.
+// progress is how far an event stream was read, so that it can be resumed.
 type progress struct {
-	id    string        // of the last event, "" when none had one
-	retry time.Duration // how long the server wants to be left alone
-	news  bool          // something came since news was last cleared
+	id    string        // the last event id; "": no event had one, so the stream cannot be resumed
+	retry time.Duration // how long the server wants clients to wait before they reconnect; zero: it did not say
+	news  bool          // an event came since news was last cleared
 }
 
-// stream reads the messages of an event stream until take has enough, and tells how far it came. The error is nil when the
-// stream just ended.
+// stream reads the messages of an event stream until take returns true, and keeps in at how far it came. The error is
+// nil when take had enough, or the stream just ended.
 func (r reader) stream(body io.Reader, at *progress, take func(*mcp.Message) (enough bool)) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {

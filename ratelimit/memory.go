@@ -27,8 +27,8 @@ const (
 //	lock the shards of all buckets, in ascending order
 //	find or make each bucket            shard.claim, which may forget others to make room
 //	add up what goes to the same bucket mergeClaims
-//	look whether all have enough        settle
-//	take from all, or from none         settle
+//	look whether all have enough        takeAll
+//	take from all, or from none         takeAll
 //	unlock
 //
 // The locks are held from the look to the taking. The other way, to reserve in each bucket and to cancel if one
@@ -113,7 +113,7 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 		c := &claims[i]
 		c.bucket = m.shards[c.shard].claim(&buckets[c.index], now, m.perShard)
 	}
-	return settle(mergeClaims(claims), now)
+	return takeAll(mergeClaims(claims), now)
 }
 
 // lock locks the shards whose bits are in set, in ascending order. All calls lock in the same order, so two of them
@@ -131,7 +131,7 @@ func (m *Memory) unlock(set uint64) {
 	}
 }
 
-// mergeClaims adds up claims on the same bucket, in place. Otherwise settle would compare each of them alone with the
+// mergeClaims adds up claims on the same bucket, in place. Otherwise takeAll would compare each of them alone with the
 // tokens that there are, and together they could take more.
 func mergeClaims(claims []claim) []claim {
 	merged := claims[:0]
@@ -148,9 +148,9 @@ next:
 	return merged
 }
 
-// settle takes the tokens of all claims if every bucket has enough of them, and otherwise returns an *ExceededError for
+// takeAll takes the tokens of all claims if every bucket has enough of them, and otherwise returns an *ExceededError for
 // the bucket that takes longest. Either way the buckets are no longer claimed. The shards must be locked.
-func settle(claims []claim, now time.Time) error {
+func takeAll(claims []claim, now time.Time) error {
 	var exceeded *ExceededError
 	for i := range claims {
 		c := &claims[i]

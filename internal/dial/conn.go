@@ -152,12 +152,12 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 // body is the body of a response. It gives the connection back, once, as soon as it was read to its end, failed or was
 // closed. Read and Close may be called at the same time.
 type body struct {
-	in      io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
-	conn    *conn
-	request *http.Request
-	keep    bool        // the connection can be used again after the end
-	closed  atomic.Bool // Close was called
-	settled atomic.Bool // the connection was given back
+	in       io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
+	conn     *conn
+	request  *http.Request
+	keep     bool        // the connection can be used again after the end
+	closed   atomic.Bool // Close was called
+	returned atomic.Bool // the connection was given back
 }
 
 // Read implements io.Reader. Its error is that of the context if that has ended, since that is what cut the connection.
@@ -169,7 +169,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	b.settle(b.keep && err == io.EOF) //nolint:errorlint // a reader's end is this value
+	b.giveBack(b.keep && err == io.EOF) //nolint:errorlint // a reader's end is this value
 	switch {
 	case err == io.EOF: //nolint:errorlint // as above
 	case b.request.Context().Err() != nil:
@@ -184,13 +184,13 @@ func (b *body) Read(p []byte) (int, error) {
 // waits: to read the rest could take for ever, as with an event stream.
 func (b *body) Close() error {
 	b.closed.Store(true)
-	b.settle(false)
+	b.giveBack(false)
 	return nil
 }
 
-// settle gives the connection back unless that has happened. Only the first of several calls has an effect.
-func (b *body) settle(keep bool) {
-	if !b.settled.Swap(true) {
+// giveBack gives the connection back unless that has happened. Only the first of several calls has an effect.
+func (b *body) giveBack(keep bool) {
+	if !b.returned.Swap(true) {
 		b.conn.release(keep)
 	}
 }

@@ -86,12 +86,12 @@ type Room[S Session] struct {
 	all      map[*Seat[S]]struct{} // the seats that have a place
 	closing  int                   // how many seats are Closing, each of which is a place for somebody in the queue
 	retiring int                   // how many seats are Retiring, which will be Closing when their last call has ended
-	queue    []*ticket[S]          // the calls and loans that wait for room, in the order in which they came
+	queue    []*waiter[S]          // the calls and loans that wait for room, in the order in which they came
 	lent     *Seat[S]              // the seat that Lend added, which takes no place; nil: the room does not lend
 }
 
-// ticket is one call or loan in the queue.
-type ticket[S Session] struct {
+// waiter is one call or loan in the queue.
+type waiter[S Session] struct {
 	key    Key
 	use    Use
 	served chan struct{} // closed when seat is set, or when the room is closed and seat stays nil
@@ -165,7 +165,7 @@ func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 		r.mu.Unlock()
 		return r.ready(ctx, s, u)
 	}
-	t := &ticket[S]{key: k, use: u, served: make(chan struct{})}
+	t := &waiter[S]{key: k, use: u, served: make(chan struct{})}
 	r.queue = append(r.queue, t)
 	r.serveLocked()
 	r.mu.Unlock()
@@ -249,9 +249,9 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	open.Wait()
 }
 
-// wait waits until the ticket is served or ctx ends. Nothing tells when idleGrace is over for some seat, so it looks
+// wait waits until the waiter is served or ctx ends. Nothing tells when idleGrace is over for some seat, so it looks
 // again from time to time.
-func (r *Room[S]) wait(ctx context.Context, t *ticket[S]) (*Seat[S], error) {
+func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
 	again := time.NewTicker(idleGrace)
 	defer again.Stop()
 	for {
@@ -299,7 +299,7 @@ func late(ctx context.Context) error {
 
 // look serves the queue again, because seats may have been idle for long enough by now. Only the first in the queue
 // does it, on behalf of all.
-func (r *Room[S]) look(t *ticket[S]) {
+func (r *Room[S]) look(t *waiter[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) > 0 && r.queue[0] == t {
@@ -307,12 +307,12 @@ func (r *Room[S]) look(t *ticket[S]) {
 	}
 }
 
-// quit takes a ticket out of the queue. If the ticket was served at the same moment, it returns the seat, which would
+// quit takes a waiter out of the queue. If the waiter was served at the same moment, it returns the seat, which would
 // otherwise stay taken for ever; nil: it was not served.
-func (r *Room[S]) quit(t *ticket[S]) *Seat[S] {
+func (r *Room[S]) quit(t *waiter[S]) *Seat[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = slices.DeleteFunc(r.queue, func(other *ticket[S]) bool { return other == t })
+	r.queue = slices.DeleteFunc(r.queue, func(other *waiter[S]) bool { return other == t })
 	return t.seat
 }
 
@@ -321,7 +321,7 @@ func (r *Room[S]) quit(t *ticket[S]) *Seat[S] {
 // no more seats are closed than uses wait.
 func (r *Room[S]) serveLocked() {
 	left := 0
-	r.queue = slices.DeleteFunc(r.queue, func(t *ticket[S]) bool {
+	r.queue = slices.DeleteFunc(r.queue, func(t *waiter[S]) bool {
 		if t.seat = r.admitLocked(t.key, t.use); t.seat != nil {
 			close(t.served)
 			return true

@@ -15,6 +15,7 @@ const (
 // asides sends small messages that nobody waits for, a bounded number at the same time, and can wait for all of them.
 // It is safe for concurrent use.
 type asides struct {
+	count func(Anomaly, int)
 	slots chan struct{}
 	work  sync.WaitGroup
 
@@ -22,7 +23,16 @@ type asides struct {
 	ended bool
 }
 
-func newAsides() *asides { return &asides{slots: make(chan struct{}, asideMax)} }
+func newAsides(count func(Anomaly, int)) *asides {
+	return &asides{count: count, slots: make(chan struct{}, asideMax)}
+}
+
+// tell sends a message in the background, or drops and counts it. Nobody waits for it, so that its error is of no use.
+func (a *asides) tell(ctx context.Context, body []byte, send func(context.Context, []byte) error) {
+	if !a.run(ctx, func(ctx context.Context) { _ = send(ctx, body) }) {
+		a.count(Flooded, 1)
+	}
+}
 
 // run starts f with a time limit of its own, because ctx may end with a caller who has left. It returns false when too
 // many messages are on their way already, or close was called.

@@ -65,7 +65,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		up: up, client: at.Client, target: target, base: baseHeader(at),
-		read: reader{up.Count}, asides: newAsides(),
+		read: reader{up.Count}, asides: newAsides(up.Count),
 	}, nil
 }
 
@@ -410,11 +410,7 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
-func (l *HTTP) Tell(ctx context.Context, body []byte) {
-	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
-		l.up.Count(Flooded, 1)
-	}
-}
+func (l *HTTP) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
 
 // Close waits for messages in the background. If polite, it also ends the session at the server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management

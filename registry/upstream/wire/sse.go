@@ -52,7 +52,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(),
+		duplex: newDuplex(up), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
 		ready: make(chan struct{}),
 	}
 	l.tellOut = l.Tell
@@ -207,11 +207,7 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
-func (l *SSE) Tell(ctx context.Context, body []byte) {
-	if !l.asides.run(ctx, func(ctx context.Context) { _ = l.Send(ctx, body) }) { // nobody waits for it
-		l.up.Count(Flooded, 1)
-	}
-}
+func (l *SSE) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
 
 // Close ends the stream and with it the session; there is nothing else to tell the server.
 func (l *SSE) Close(context.Context, bool) {

@@ -127,15 +127,7 @@ func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
 		_ = json.NewEncoder(w).Encode(message) // the agent may be gone
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	event := func(kind string, fields map[string]any) {
-		fields["type"] = kind
-		data, err := json.Marshal(fields)
-		if err != nil {
-			panic(err) // plain values always encode
-		}
-		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the agent may be gone
-	}
+	event := eventsTo(w)
 	// A stream starts with what is empty, and fills it with deltas.
 	delta := map[string]any{"type": "text_delta", "text": said.text}
 	if said.tool != "" {

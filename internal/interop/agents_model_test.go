@@ -157,3 +157,16 @@ func (s talk) result() toolAnswer {
 	}
 	return s.answers[len(s.answers)-1]
 }
+
+// eventsTo begins a stream, and returns what writes an event to it, with its kind as the type of what it holds.
+func eventsTo(w http.ResponseWriter) func(kind string, fields map[string]any) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	return func(kind string, fields map[string]any) {
+		fields["type"] = kind
+		data, err := json.Marshal(fields)
+		if err != nil {
+			panic(err) // plain values always encode
+		}
+		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the agent may be gone
+	}
+}

@@ -102,15 +102,7 @@ func (openai) write(w http.ResponseWriter, body []byte, said reply) {
 		}
 	}
 	response := map[string]any{"id": fmt.Sprintf("resp_%d", unique)}
-	w.Header().Set("Content-Type", "text/event-stream")
-	event := func(kind string, fields map[string]any) {
-		fields["type"] = kind
-		data, err := json.Marshal(fields)
-		if err != nil {
-			panic(err) // plain values always encode
-		}
-		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the agent may be gone
-	}
+	event := eventsTo(w)
 	event("response.created", map[string]any{"response": response})
 	event("response.output_item.done", map[string]any{"output_index": 0, "item": item})
 	response["usage"] = map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}

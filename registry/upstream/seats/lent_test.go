@@ -83,21 +83,7 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 					r.Leave(s, Call)
 				})
 			}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				callers.Wait()
-			}()
-			for checking := true; checking; {
-				select {
-				case <-done:
-					checking = false
-				case <-time.After(97 * time.Millisecond):
-				}
-				r.bound.Store(random.IntN(10) == 0)
-				r.Sweep()
-				r.check(seed)
-			}
+			r.watch(&callers, seed, func() { r.bound.Store(random.IntN(10) == 0) })
 			if len(r.queue) > 0 || r.LentOut() {
 				t.Errorf("seed %d: %d wait in vain, lent out %t", seed, len(r.queue), r.LentOut())
 			}

@@ -594,20 +594,7 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 					r.Leave(s, u)
 				})
 			}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				callers.Wait()
-			}()
-			for checking := true; checking; {
-				select {
-				case <-done:
-					checking = false
-				case <-time.After(97 * time.Millisecond):
-				}
-				r.Sweep()
-				r.check(seed)
-			}
+			r.watch(&callers, seed, func() {})
 			if len(r.queue) > 0 {
 				t.Errorf("seed %d: %d wait in vain", seed, len(r.queue))
 			}
@@ -617,6 +604,26 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// watch sweeps and checks the room again and again, each time after what may change, until all callers have left.
+func (r *stage) watch(callers *sync.WaitGroup, seed uint64, change func()) {
+	r.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		callers.Wait()
+	}()
+	for checking := true; checking; {
+		select {
+		case <-done:
+			checking = false
+		case <-time.After(97 * time.Millisecond):
+		}
+		change()
+		r.Sweep()
+		r.check(seed)
 	}
 }
 

@@ -4,14 +4,15 @@
 //	Verify ──▶ cache: was this very token verified before, and does that still hold?
 //	   │ no
 //	   ▼
-//	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal
-//	form only    keys: source   signature        claims
+//	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal ─▶ Judge, at any later time:
+//	form only    keys: source   signature        claims             proof       does what was found still hold?
 //
 // auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
 // is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
 // configured for their issuer. Keys come from a source: keyset.go for those that do not change, remote.go for a set
 // that is fetched. keys.go, secret.go and jwks.go read keys and refuse weak ones. cache.go remembers verified tokens,
-// principal.go says who a caller is, and sign.go makes tokens for trials.
+// principal.go says who a caller is, judge.go whether its token would still be accepted, and sign.go makes tokens for
+// trials.
 package auth
 
 import (
@@ -63,6 +64,10 @@ type Config struct {
 	Now       func() time.Time // nil: time.Now
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
 	Logger    *slog.Logger     // told of key sets that could not be fetched; nil: nobody is
+	// Changed is called when an issuer has other keys than before, or none any more, because its set was fetched and is
+	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by the goroutines of Run,
+	// perhaps by several at once, and must return soon. Nil: nobody is called.
+	Changed func()
 }
 
 // Error says why a token was refused. Its text is for operators, not for the caller. The text and the cause hold no
@@ -141,6 +146,9 @@ func New(cfg Config) (*Verifier, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
 	v := &Verifier{
 		issuers:  make(map[string]*issuer, len(cfg.Issuers)),
 		now:      cfg.Now,
@@ -173,6 +181,21 @@ func (v *Verifier) add(cfg Config) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// Adopt takes over the key set that from has fetched for the named issuer, so that whoever calls while the first fetch
+// is under way need not wait, and Judge knows the issuer's keys at once. It is called before Run and before anybody else
+// uses v. The caller says thereby that the issuer is the same in both, and that its set may be fetched from the same
+// place; if the address is not the same, nothing is taken over.
+func (v *Verifier) Adopt(from *Verifier, issuer string) {
+	before, after := from.issuers[issuer], v.issuers[issuer]
+	if before == nil || after == nil {
+		return
+	}
+	old, ok := before.keys.(*remote)
+	if made, both := after.keys.(*remote); ok && both && old.url == made.url {
+		made.set.Store(old.set.Load())
+	}
 }
 
 // Run keeps key sets fresh that are fetched, until ctx ends. Then it waits for the fetches under way. It is called
@@ -218,8 +241,9 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 		return nil, &Error{Reason: "issuer", Claimed: address(p.claims.issuer)}
 	}
 	set, keys, err := from.find(ctx, p, v.now)
+	var signer verifying
 	if err == nil {
-		err = p.signed(keys)
+		signer, err = p.signed(keys)
 	}
 	if err != nil {
 		return nil, claiming(err, p.claims.issuer)
@@ -228,5 +252,6 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	if err != nil {
 		return nil, from.attributed(err, &p.claims)
 	}
+	principal.proof = from.proof(p, signer)
 	return &entry{principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys, generation: set.generation}, nil
 }

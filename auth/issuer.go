@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"net/url"
@@ -125,7 +124,7 @@ func checkAddress(address string) error {
 // find returns the keys that may have signed p, and the set that they are from. If the set does not know p's key id,
 // the keys may have changed: it is fetched again, if it can be and the last time is long enough ago. The reason of the
 // error is unavailable if it is not known whether the key exists, because the set could not be fetched.
-func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*keySet, []crypto.PublicKey, error) {
+func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*keySet, []verifying, error) {
 	if !slices.Contains(i.algorithms, p.algorithm) {
 		return nil, nil, &Error{Reason: "algorithm"}
 	}
@@ -183,7 +182,7 @@ func (i *issuer) principal(c *claims) (Principal, error) {
 	tenant := i.tenant
 	if i.tenantClaim != "" {
 		value, ok := text(c.member(i.tenantClaim))
-		if !ok || !slices.Contains(i.tenantsAllowed, value) {
+		if !ok || !i.speaksFor(value) {
 			return Principal{}, &Error{Reason: "tenant"}
 		}
 		tenant = value

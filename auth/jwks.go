@@ -90,18 +90,17 @@ func (k *jwk) verifying() (verifying, bool) {
 	if k.Use != "" && k.Use != "sig" || k.Operations != nil && !slices.Contains(k.Operations, "verify") || len(k.ID) > maxName {
 		return verifying{}, false
 	}
-	public := k.public()
-	served, err := algorithms(public)
+	key, err := newVerifying(k.ID, k.public())
 	if err != nil {
 		return verifying{}, false
 	}
 	if k.Algorithm != "" {
-		if !slices.Contains(served, k.Algorithm) {
+		if !slices.Contains(key.algorithms, k.Algorithm) {
 			return verifying{}, false
 		}
-		served = []string{k.Algorithm}
+		key.algorithms = []string{k.Algorithm}
 	}
-	return verifying{id: k.ID, public: public, algorithms: served}, true
+	return key, true
 }
 
 // public returns the key itself, nil if it cannot be read.

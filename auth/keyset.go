@@ -35,14 +35,24 @@ type keySet struct {
 
 // verifying is one public key or secret with the algorithms that it serves.
 type verifying struct {
-	id         string // as in Key
-	public     crypto.PublicKey
-	algorithms []string
+	id          string // as in Key
+	public      crypto.PublicKey
+	algorithms  []string
+	fingerprint fingerprint
+}
+
+// newVerifying returns a key ready for use, or says why it serves no algorithm.
+func newVerifying(id string, public crypto.PublicKey) (verifying, error) {
+	served, err := algorithms(public)
+	if err != nil {
+		return verifying{}, err
+	}
+	return verifying{id: id, public: public, algorithms: served, fingerprint: fingerprintOf(public)}, nil
 }
 
 // find returns the keys that go by that id and serve the algorithm. known tells whether any key goes by that id,
 // whatever it serves. A nil set has no keys.
-func (s *keySet) find(id, algorithm string) (keys []crypto.PublicKey, known bool) {
+func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 	if s == nil {
 		return nil, false
 	}
@@ -52,7 +62,7 @@ func (s *keySet) find(id, algorithm string) (keys []crypto.PublicKey, known bool
 		}
 		known = true
 		if slices.Contains(key.algorithms, algorithm) {
-			keys = append(keys, key.public)
+			keys = append(keys, key)
 		}
 	}
 	return keys, known
@@ -95,14 +105,13 @@ func (f fixed) refresh(context.Context, string) error { return nil }
 func newFixed(keys []Key, allowed []string) (source, error) {
 	set := &keySet{}
 	for i, key := range keys {
-		served, err := algorithms(key.Public)
+		added, err := newVerifying(key.ID, key.Public)
 		if err != nil {
 			return nil, fmt.Errorf("key %d: %w", i+1, err)
 		}
 		if key.Private != nil && !pairs(key) {
 			return nil, fmt.Errorf("key %d: its private part belongs to another key", i+1)
 		}
-		added := verifying{id: key.ID, public: key.Public, algorithms: served}
 		if !added.serves(allowed) {
 			return nil, fmt.Errorf("key %d: serves none of the allowed algorithms", i+1)
 		}

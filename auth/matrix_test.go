@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
@@ -227,7 +228,7 @@ func TestPrincipal(t *testing.T) {
 				t.Error(diff)
 			}
 			got.Expiry = want.Expiry
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(auth.Principal{})); diff != "" {
 				t.Errorf("principal (-want +got):\n%s", diff)
 			}
 		})

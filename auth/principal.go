@@ -14,6 +14,8 @@ type Principal struct {
 	TenantID string   // from the issuer's configuration, or from a claim whose value the configuration allows
 	Scopes   []string // shared: do not modify
 	Expiry   time.Time
+
+	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
 }
 
 // User is the person or program behind a principal, whatever client it uses. Limits are per user: the client id is the

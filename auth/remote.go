@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -50,6 +51,7 @@ type remote struct {
 	client *http.Client
 	now    func() time.Time
 	logger *slog.Logger
+	change func()                 // as Config.Changed
 	wake   chan struct{}          // holds one request for a fetch
 	set    atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
 
@@ -76,6 +78,7 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 		client: &client,
 		now:    all.Now,
 		logger: all.Logger,
+		change: all.Changed,
 		wake:   make(chan struct{}, 1),
 		absent: make(map[string]time.Time),
 	}
@@ -84,7 +87,7 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 // current implements source.
 func (r *remote) current(now time.Time) *keySet {
 	set := r.set.Load()
-	if set == nil || now.After(set.until) {
+	if set == nil || !now.Before(set.until) {
 		return nil
 	}
 	return set
@@ -176,20 +179,33 @@ func (r *remote) outcome(keyID string) error {
 }
 
 // run is the goroutine of the source. It fetches the set at once, whenever a request asks for it, and every now and
-// then, until ctx ends.
+// then, until ctx ends. It also tells when the set has become too old to be used.
 func (r *remote) run(ctx context.Context) {
 	defer r.stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	next, end := time.NewTimer(0), time.NewTimer(r.left())
+	defer next.Stop()
+	defer end.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
+		case <-end.C:
+			r.change()
+			continue
 		case <-r.wake:
-		case <-timer.C:
+		case <-next.C:
 		}
-		timer.Reset(r.renew(ctx))
+		next.Reset(r.renew(ctx))
+		end.Reset(r.left())
 	}
+}
+
+// left returns for how long the set may still be used. If there is none it is a time at which nothing happens.
+func (r *remote) left() time.Duration {
+	if set := r.current(r.now()); set != nil {
+		return set.until.Sub(r.now())
+	}
+	return math.MaxInt64
 }
 
 // renew fetches the set if a request wants it or its time has come. It returns how long to wait before the next time.
@@ -228,27 +244,39 @@ func (r *remote) begin() bool {
 // land ends a flight: it publishes the set that was fetched, or keeps the old one after an error, and lets all who wait
 // go on. Keys that are not in a new set are no longer used from then on.
 func (r *remote) land(set *keySet, err error) {
+	if r.settle(set, err) {
+		r.change()
+	}
+}
+
+// settle does what land says under the mutex. It tells whether other keys are in use than before.
+func (r *remote) settle(set *keySet, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
 	if err == nil {
-		r.publishLocked(set)
+		changed = r.publishLocked(set)
 	}
 	r.closeLocked()
+	return changed
 }
 
-// publishLocked replaces the set. The generation changes only if the text has, so that verified tokens are not
-// forgotten at every fetch.
-func (r *remote) publishLocked(set *keySet) {
-	set.until = r.now().Add(staleFor)
+// publishLocked replaces the set, and tells whether other keys are in use than before. The generation changes only if
+// the text has, so that verified tokens are not forgotten at every fetch.
+func (r *remote) publishLocked(set *keySet) (changed bool) {
+	now := r.now()
+	set.until = now.Add(staleFor)
 	set.generation = 1
+	changed = r.current(now) == nil
 	if old := r.set.Load(); old != nil {
 		set.generation = old.generation
 		if old.digest != set.digest {
 			set.generation++
+			changed = true
 		}
 	}
 	r.set.Store(set)
+	return changed
 }
 
 // closeLocked ends the flight if there is one.

@@ -139,18 +139,18 @@ func members(data []byte, known ...string) ([]strictjson.Member, error) {
 	return list, nil
 }
 
-// signed returns nil if one of keys made the signature.
-func (p *parsed) signed(keys []crypto.PublicKey) error {
+// signed returns the one of keys that made the signature, or an error if none did.
+func (p *parsed) signed(keys []verifying) (verifying, error) {
 	m := method(p.algorithm)
 	if m == nil || len(p.signature) == 0 {
-		return &Error{Reason: "signature"}
+		return verifying{}, &Error{Reason: "signature"}
 	}
 	for _, key := range keys {
-		if m.Verify(p.input, p.signature, key) == nil {
-			return nil
+		if m.Verify(p.input, p.signature, key.public) == nil {
+			return key, nil
 		}
 	}
-	return &Error{Reason: "signature"}
+	return verifying{}, &Error{Reason: "signature"}
 }
 
 // sign returns the signature of input. The algorithm must be one that method knows and fit the key.

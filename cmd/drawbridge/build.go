@@ -74,7 +74,7 @@ func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listene
 		return nil, err
 	}
 	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
-	if p.issuers, err = newVerifiers(cfg.Issuers, log); err != nil {
+	if p.issuers, err = newVerifiers(cfg.Issuers, log, p.loginsChanged); err != nil {
 		return nil, err
 	}
 	catalogue := registry.New()
@@ -96,6 +96,12 @@ func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listene
 	p.server = server.New(p.serverConfig(cfg, ring))
 	p.status = newStatus(p)
 	return p, nil
+}
+
+// loginsChanged is called when other keys or issuers count than before. Whatever is open for a caller then has to be
+// judged again. It may be called before build has returned, but not before the verifiers are started.
+func (p *parts) loginsChanged() {
+	p.log.DebugContext(context.Background(), "other keys or issuers count than before")
 }
 
 // auditChanged is called by the audit log when its records cannot be written any more, with the problem, and when they

@@ -84,7 +84,7 @@ func (p *parts) reload(ctx, work context.Context, env config.Environment) config
 // replace puts a checked config in force. Everything that can fail comes first, and is undone if a later step fails, so
 // that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
-	verifier, err := newVerifier(cfg.Issuers, p.log)
+	verifier, err := p.issuers.verifier(cfg.Issuers)
 	if err != nil {
 		return err
 	}

@@ -69,13 +69,14 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
-			v, err := newVerifiers([]config.Issuer{issuer}, log)
+			var told int
+			v, err := newVerifiers([]config.Issuer{issuer}, log, func() { told++ })
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := v.current.Load()
 			v.start(t.Context())
-			next, err := newVerifier([]config.Issuer{test.next}, log)
+			next, err := v.verifier([]config.Issuer{test.next})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +84,9 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 			v.wait()
 			if got := v.current.Load() != before; got != test.replaced {
 				t.Errorf("another verifier: got %v, want %v", got, test.replaced)
+			}
+			if got := told > 0; got != test.replaced {
+				t.Errorf("told of a change: got %v, want %v", got, test.replaced)
 			}
 		})
 	}

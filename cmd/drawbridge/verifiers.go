@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,16 +21,19 @@ import (
 // It is safe for concurrent use: verify takes no lock, so that callers do not wait for a reload.
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
+	log     *slog.Logger
+	changed func() // called when judge may judge otherwise than before, by any goroutine; returns soon
 
 	changing sync.Mutex      // guards the fields below; held while one verifier takes the place of another
 	known    []config.Issuer // the issuers of the present verifier
 	running  *task           // the Run of the present verifier; nil before start
 }
 
-// newVerifiers returns verifiers with one for these issuers. Key sets are fetched only after start.
-func newVerifiers(issuers []config.Issuer, log *slog.Logger) (*verifiers, error) {
-	v := &verifiers{known: issuers}
-	verifier, err := newVerifier(issuers, log)
+// newVerifiers returns verifiers with one for these issuers. Key sets are fetched only after start. The function changed
+// is called whenever other keys or other issuers count than before; see judge.
+func newVerifiers(issuers []config.Issuer, log *slog.Logger, changed func()) (*verifiers, error) {
+	v := &verifiers{known: issuers, log: log, changed: changed}
+	verifier, err := v.verifier(issuers)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +44,12 @@ func newVerifiers(issuers []config.Issuer, log *slog.Logger) (*verifiers, error)
 // verify checks a token with the present verifier, and returns who the caller is.
 func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, error) {
 	return v.current.Load().Verify(ctx, token)
+}
+
+// judge returns nil if the token from which p was made, by this verifier or by one before it, would be accepted now.
+// Otherwise the error is an *auth.Error that says why not. It does not wait.
+func (v *verifiers) judge(p auth.Principal) error { //nolint:gocritic // a copy, as verify returns it
+	return v.current.Load().Judge(p)
 }
 
 // start runs the present verifier until ctx ends, another takes its place, or wait is called. It is called once, before
@@ -58,10 +68,29 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	if reflect.DeepEqual(issuers, v.known) {
 		return
 	}
+	for _, name := range keptSets(v.known, issuers) {
+		next.Adopt(v.current.Load(), name)
+	}
 	before := v.running
 	v.current.Store(next)
 	v.known, v.running = issuers, startTask(ctx, next.Run)
 	before.stop()
+	v.changed()
+}
+
+// keptSets names the issuers whose key set is fetched from the same place as before. With other private_addresses it is
+// not the same place: what an address in the internal network has said must not count once that is forbidden.
+func keptSets(before, after []config.Issuer) []string {
+	var names []string
+	for i := range after {
+		same := func(old config.Issuer) bool {
+			return old.Issuer.Issuer == after[i].Issuer.Issuer && old.JWKSURL == after[i].JWKSURL && old.PrivateAddresses == after[i].PrivateAddresses
+		}
+		if slices.ContainsFunc(before, same) {
+			names = append(names, after[i].Issuer.Issuer)
+		}
+	}
+	return names
 }
 
 // wait ends the present verifier and waits for it. Its caller has ended the context given to start and replace, so that
@@ -72,9 +101,9 @@ func (v *verifiers) wait() {
 	v.running.stop()
 }
 
-// newVerifier returns a verifier for the issuers, whose client connects to private addresses only for the key sets that
-// may be there.
-func newVerifier(issuers []config.Issuer, log *slog.Logger) (*auth.Verifier, error) {
+// verifier returns a verifier for the issuers, for replace. Its client connects to private addresses only for the key
+// sets that may be there.
+func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	private := map[string]bool{}
 	plain := make([]auth.Issuer, 0, len(issuers))
 	for _, iss := range issuers {
@@ -87,7 +116,7 @@ func newVerifier(issuers []config.Issuer, log *slog.Logger) (*auth.Verifier, err
 	client.Transport = keySetTransport{
 		public: client.Transport, private: dial.Client(dial.Config{PrivateAddresses: true}).Transport, allowed: private,
 	}
-	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: log})
+	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: v.log, Changed: v.changed})
 }
 
 // keySetTransport lets exactly the named key sets be fetched from loopback or private addresses. A verifier has one

@@ -53,6 +53,12 @@ type Issuer struct {
 	Keys    []Key  // from a file: public keys, or one shared secret
 	JWKS    []byte // the text of a key set from a file
 	JWKSURL string // the address of a key set, which is fetched while Run runs, and again when keys change
+
+	// How long a key that the provider at JWKSURL has removed may still verify. KeysRefresh is that bound while the
+	// provider answers: the set is fetched at least that often; zero: 5 minutes. KeysStale is the bound while it does
+	// not: for that long the last set serves, and then tokens are refused as unavailable; zero: 1 hour, or KeysRefresh
+	// if that is longer. CheckKeyTimes has their bounds.
+	KeysRefresh, KeysStale time.Duration
 }
 
 // Config is what a Verifier needs.
@@ -65,8 +71,8 @@ type Config struct {
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
 	Logger    *slog.Logger     // told of key sets that could not be fetched; nil: nobody is
 	// Changed is called when an issuer has other keys than before, or none any more, because its set was fetched and is
-	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by the goroutines of Run,
-	// perhaps by several at once, and must return soon. Nil: nobody is called.
+	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by goroutines that Run
+	// begins, perhaps by several at once, and must return soon. Nil: nobody is called.
 	Changed func()
 }
 
@@ -194,7 +200,16 @@ func (v *Verifier) Adopt(from *Verifier, issuer string) {
 	}
 	old, ok := before.keys.(*remote)
 	if made, both := after.keys.(*remote); ok && both && old.url == made.url {
-		made.set.Store(old.set.Load())
+		made.adopt(old)
+	}
+}
+
+// Refresh has all key sets fetched at once that are fetched at all, however short a time ago they were, and returns
+// without waiting for that. It is for the operator alone: unlike what callers can cause, it is not bounded. Without Run
+// it does nothing.
+func (v *Verifier) Refresh() {
+	for _, r := range v.remotes {
+		r.wakeUp()
 	}
 }
 

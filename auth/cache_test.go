@@ -57,7 +57,7 @@ func TestAbsentKeysAreBounded(t *testing.T) {
 type changing struct{ set *keySet }
 
 func (c *changing) current(time.Time) *keySet             { return c.set }
-func (c *changing) refresh(context.Context, string) error { return nil }
+func (c *changing) lookFor(context.Context, string) error { return nil }
 
 func TestEntryHolds(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

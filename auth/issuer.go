@@ -103,7 +103,7 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	if all.Client == nil {
 		return nil, errors.New("no client to fetch the key set with")
 	}
-	if err := checkAddress(cfg.JWKSURL); err != nil {
+	if err := errors.Join(checkAddress(cfg.JWKSURL), CheckKeyTimes(cfg.KeysRefresh, cfg.KeysStale)); err != nil {
 		return nil, err
 	}
 	return newRemote(cfg, all), nil
@@ -131,7 +131,7 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	set := i.keys.current(now())
 	keys, known := set.find(p.keyID, p.algorithm)
 	if !known {
-		err := i.keys.refresh(ctx, p.keyID)
+		err := i.keys.lookFor(ctx, p.keyID)
 		set = i.keys.current(now())
 		keys, known = set.find(p.keyID, p.algorithm)
 		if !known && (err != nil || set == nil) {

@@ -20,9 +20,9 @@ const (
 type source interface {
 	// current returns the keys to use now, nil if there are none, or none that may still be used. It does not wait.
 	current(now time.Time) *keySet
-	// refresh looks anew for a key with that id, if there is anywhere to look. It may wait. An error means that it
+	// lookFor looks anew for a key with that id, if there is anywhere to look. It may wait. An error means that it
 	// could not look, so that it is not known whether there is such a key.
-	refresh(ctx context.Context, keyID string) error
+	lookFor(ctx context.Context, keyID string) error
 }
 
 // keySet is the keys of an issuer at one time. It is never changed once others can see it.
@@ -30,6 +30,7 @@ type keySet struct {
 	keys       []verifying
 	generation uint64    // differs when the keys differ, within one source
 	digest     [32]byte  // SHA-256 of the text that it was read from; zero: it was not read from a text
+	fetched    time.Time // when it was asked for; zero: it was not fetched
 	until      time.Time // when it may no longer be used; only remote looks at it
 }
 
@@ -98,7 +99,7 @@ type fixed struct{ set *keySet }
 var _ source = fixed{}
 
 func (f fixed) current(time.Time) *keySet             { return f.set }
-func (f fixed) refresh(context.Context, string) error { return nil }
+func (f fixed) lookFor(context.Context, string) error { return nil }
 
 // newFixed returns a source of keys. Each of them must serve one of the allowed algorithms, since a key that the
 // operator gives and that is never used is a mistake.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -16,12 +15,10 @@ import (
 )
 
 const (
-	minPause     = 30 * time.Second // between two fetches of one set, whoever asks
-	freshFor     = 10 * time.Minute // after which a set is fetched again without being asked for
-	staleFor     = 24 * time.Hour   // how long the last set serves while no other can be had
+	minPause     = 30 * time.Second // between two fetches that callers cause, and after one that failed
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
 	maxAbsent    = 1024             // key ids that are remembered as absent
-	fetchTimeout = 5 * time.Second  // of one fetch
+	fetchTimeout = 5 * time.Second  // of one fetch; less than minRefresh
 	waitTimeout  = 10 * time.Second // how long a request waits for a fetch
 
 	// maxWaiting is how many requests may wait for one set at the same time. It needs no good token to make a request
@@ -38,27 +35,36 @@ var (
 // remote is a source whose key set is at an address. Its goroutine, run, makes all fetches, so there is never more than
 // one at a time; requests ask for a fetch and wait for it. A fetch that is wanted or under way is a flight:
 //
-//	         request: join, or timer: begin              land, stop
+//	         request: join, if minPause has passed
+//	         timer or operator: begin                    land, stop
 //	no flight ───────────────────────▶ flight ─────────────────────▶ no flight
-//	         if minPause has passed      │  run fetches              set or failure is new,
+//	                                     │  run fetches              set or failure is new,
 //	                                     └─ further requests join    all who wait go on
+//
+// A set that was asked for at some time serves until that time and stale. The next fetch begins so early that it has
+// ended, well or not, before that time and refresh. So a key that the provider removes is gone here after refresh while
+// the provider answers, and after stale while it does not.
 //
 // Anybody can send a token with an unknown key id, so everything that such a token can cause is bounded: fetches by
 // minPause, those who wait by maxWaiting, and the key ids that are remembered by maxAbsent.
 type remote struct {
-	issuer string
-	url    string
-	client *http.Client
-	now    func() time.Time
-	logger *slog.Logger
-	change func()                 // as Config.Changed
-	wake   chan struct{}          // holds one request for a fetch
-	set    atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
+	issuer  string
+	url     string
+	refresh time.Duration // as Issuer.KeysRefresh, never zero
+	stale   time.Duration // as Issuer.KeysStale, never zero
+	client  *http.Client
+	now     func() time.Time
+	logger  *slog.Logger
+	change  func()                 // as Config.Changed
+	wake    chan struct{}          // holds one request for a fetch, of callers or of the operator
+	set     atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
 
 	mu      sync.Mutex           // guards the fields below; not held while fetching
 	flight  chan struct{}        // closed when the fetch that is wanted or under way has ended; nil: none is
 	tried   time.Time            // when the last flight began; zero: none has
 	failure error                // of the last fetch; nil: it succeeded, or there was none
+	failing time.Time            // when the first of the fetches that have failed in a row ended; zero: the last one succeeded
+	end     *time.Timer          // fires when the set becomes too old to be used; nil: there is no set, or run has not begun
 	waiting int                  // how many requests wait for a flight
 	absent  map[string]time.Time // key ids that the set did not have, and when they were looked for
 	stopped bool                 // run has ended, so nothing is fetched any more
@@ -73,14 +79,16 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 	client.Jar = nil
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &remote{
-		issuer: cfg.Issuer,
-		url:    cfg.JWKSURL,
-		client: &client,
-		now:    all.Now,
-		logger: all.Logger,
-		change: all.Changed,
-		wake:   make(chan struct{}, 1),
-		absent: make(map[string]time.Time),
+		issuer:  cfg.Issuer,
+		url:     cfg.JWKSURL,
+		refresh: keysRefresh(cfg),
+		stale:   keysStale(cfg),
+		client:  &client,
+		now:     all.Now,
+		logger:  all.Logger,
+		change:  all.Changed,
+		wake:    make(chan struct{}, 1),
+		absent:  make(map[string]time.Time),
 	}
 }
 
@@ -93,10 +101,10 @@ func (r *remote) current(now time.Time) *keySet {
 	return set
 }
 
-// refresh implements source. It asks for a fetch, or joins the one under way, and waits for it. It returns at once if
+// lookFor implements source. It asks for a fetch, or joins the one under way, and waits for it. It returns at once if
 // the key was looked for a moment ago, if the last fetch is too recent, if the last fetch failed and an older set
 // serves, or if too many wait already.
-func (r *remote) refresh(ctx context.Context, keyID string) error {
+func (r *remote) lookFor(ctx context.Context, keyID string) error {
 	flight, err := r.join(keyID)
 	if flight == nil {
 		return err
@@ -128,10 +136,7 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 			return nil, r.failure
 		}
 		r.openLocked()
-		select {
-		case r.wake <- struct{}{}:
-		default: // run has a request already
-		}
+		r.wakeUp()
 	}
 	switch {
 	case r.failure != nil && r.current(r.now()) != nil:
@@ -150,7 +155,15 @@ func (r *remote) leave() {
 	r.waiting--
 }
 
-// dueLocked tells whether the set may be fetched now.
+// wakeUp makes run fetch the set once more. It does not wait.
+func (r *remote) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // run has a request already
+	}
+}
+
+// dueLocked tells whether a caller may cause a fetch now.
 func (r *remote) dueLocked() bool {
 	return !r.stopped && (r.tried.IsZero() || r.now().Sub(r.tried) >= minPause)
 }
@@ -179,53 +192,58 @@ func (r *remote) outcome(keyID string) error {
 }
 
 // run is the goroutine of the source. It fetches the set at once, whenever a request asks for it, and every now and
-// then, until ctx ends. It also tells when the set has become too old to be used.
+// then, until ctx ends.
 func (r *remote) run(ctx context.Context) {
 	defer r.stop()
-	next, end := time.NewTimer(0), time.NewTimer(r.left())
-	defer next.Stop()
-	defer end.Stop()
+	r.start()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
-		case <-end.C:
-			r.change()
-			continue
 		case <-r.wake:
-		case <-next.C:
+		case <-timer.C:
 		}
-		next.Reset(r.renew(ctx))
-		end.Reset(r.left())
+		timer.Reset(r.renew(ctx))
 	}
 }
 
-// left returns for how long the set may still be used. If there is none it is a time at which nothing happens.
-func (r *remote) left() time.Duration {
-	if set := r.current(r.now()); set != nil {
-		return set.until.Sub(r.now())
+// start watches the age of a set that was adopted.
+func (r *remote) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if set := r.set.Load(); set != nil {
+		r.watchLocked(set)
 	}
-	return math.MaxInt64
 }
 
-// renew fetches the set if a request wants it or its time has come. It returns how long to wait before the next time.
+// watchLocked has it told when the set becomes too old to be used. It does not leave that to run, which may be waiting
+// for the provider at that moment.
+func (r *remote) watchLocked(set *keySet) {
+	if r.end != nil {
+		r.end.Stop()
+	}
+	r.end = time.AfterFunc(set.until.Sub(r.now()), r.change)
+}
+
+// renew fetches the set. It returns how long to wait before the next time.
 func (r *remote) renew(ctx context.Context) time.Duration {
-	if !r.begin() {
-		return jittered(minPause)
-	}
+	begun := r.begin()
 	set, err := r.fetch(ctx)
-	r.land(set, err)
+	r.land(set, err, begun)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.logger.WarnContext(ctx, "key set not fetched", "issuer", r.issuer, "error", err)
 		}
-		return jittered(minPause)
+		return min(minPause, r.refresh-fetchTimeout) + spread(minPause)
 	}
-	return jittered(freshFor)
+	return begun.Add(r.refresh - fetchTimeout - spread(r.refresh)).Sub(r.now())
 }
 
-// begin tells whether to fetch now. All requests that came until now are served by this one fetch.
-func (r *remote) begin() bool {
+// begin begins a flight if none is wanted yet, and returns the time. All requests that came until now are served by this
+// one fetch.
+func (r *remote) begin() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -233,29 +251,30 @@ func (r *remote) begin() bool {
 	default:
 	}
 	if r.flight == nil {
-		if !r.dueLocked() {
-			return false
-		}
 		r.openLocked()
 	}
-	return true
+	return r.now()
 }
 
-// land ends a flight: it publishes the set that was fetched, or keeps the old one after an error, and lets all who wait
-// go on. Keys that are not in a new set are no longer used from then on.
-func (r *remote) land(set *keySet, err error) {
-	if r.settle(set, err) {
+// land ends a flight: it publishes the set that was asked for at the time begun, or keeps the old one after an error,
+// and lets all who wait go on. Keys that are not in a new set are no longer used from then on.
+func (r *remote) land(set *keySet, err error, begun time.Time) {
+	if r.settle(set, err, begun) {
 		r.change()
 	}
 }
 
 // settle does what land says under the mutex. It tells whether other keys are in use than before.
-func (r *remote) settle(set *keySet, err error) (changed bool) {
+func (r *remote) settle(set *keySet, err error, begun time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
-	if err == nil {
-		changed = r.publishLocked(set)
+	switch {
+	case err == nil:
+		r.failing = time.Time{}
+		changed = r.publishLocked(set, begun)
+	case r.failing.IsZero():
+		r.failing = r.now()
 	}
 	r.closeLocked()
 	return changed
@@ -263,11 +282,10 @@ func (r *remote) settle(set *keySet, err error) (changed bool) {
 
 // publishLocked replaces the set, and tells whether other keys are in use than before. The generation changes only if
 // the text has, so that verified tokens are not forgotten at every fetch.
-func (r *remote) publishLocked(set *keySet) (changed bool) {
-	now := r.now()
-	set.until = now.Add(staleFor)
+func (r *remote) publishLocked(set *keySet, begun time.Time) (changed bool) {
+	set.fetched, set.until = begun, begun.Add(r.stale)
 	set.generation = 1
-	changed = r.current(now) == nil
+	changed = r.current(r.now()) == nil
 	if old := r.set.Load(); old != nil {
 		set.generation = old.generation
 		if old.digest != set.digest {
@@ -276,6 +294,7 @@ func (r *remote) publishLocked(set *keySet) (changed bool) {
 		}
 	}
 	r.set.Store(set)
+	r.watchLocked(set)
 	return changed
 }
 
@@ -293,6 +312,9 @@ func (r *remote) stop() {
 	defer r.mu.Unlock()
 	r.stopped = true
 	r.failure = errStopped
+	if r.end != nil {
+		r.end.Stop()
+	}
 	r.closeLocked()
 }
 
@@ -327,7 +349,8 @@ func (r *remote) fetch(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// jittered returns d and up to a fifth more, at random, so that replicas which started together do not fetch together.
-func jittered(d time.Duration) time.Duration {
-	return d + rand.N(d/5) //nolint:gosec // spreading needs no secrecy
+// spread returns up to a fifth of d, at random, by which a fetch is moved, so that replicas which started together do
+// not fetch together.
+func spread(d time.Duration) time.Duration {
+	return rand.N(d / 5) //nolint:gosec // spreading needs no secrecy
 }

@@ -1,0 +1,94 @@
+package auth
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	minRefresh     = 10 * time.Second
+	maxStale       = 24 * time.Hour // a token lives no longer, see MaxLifetime
+	defaultRefresh = 5 * time.Minute
+	defaultStale   = time.Hour
+)
+
+// CheckKeyTimes returns what is wrong with a KeysRefresh and a KeysStale of an Issuer. A zero one is replaced by its
+// default first.
+func CheckKeyTimes(refresh, stale time.Duration) error {
+	issuer := Issuer{KeysRefresh: refresh, KeysStale: stale}
+	refresh, stale = keysRefresh(&issuer), keysStale(&issuer)
+	if refresh < minRefresh || refresh > maxStale {
+		return fmt.Errorf("keys are fetched every 10s to 24h, not every %s", refresh)
+	}
+	if stale < refresh || stale > maxStale {
+		return fmt.Errorf("keys serve for at least as long as the time between two fetches, here %s, and at most 24h, not for %s", refresh, stale)
+	}
+	return nil
+}
+
+// keysRefresh returns how often the issuer's key set is fetched at least.
+func keysRefresh(cfg *Issuer) time.Duration {
+	if cfg.KeysRefresh == 0 {
+		return defaultRefresh
+	}
+	return cfg.KeysRefresh
+}
+
+// keysStale returns how long the issuer's last key set serves.
+func keysStale(cfg *Issuer) time.Duration {
+	if cfg.KeysStale == 0 {
+		return max(defaultStale, keysRefresh(cfg))
+	}
+	return cfg.KeysStale
+}
+
+// KeySet is how it fares to fetch the key set of one issuer.
+type KeySet struct {
+	Issuer  string
+	Fetched time.Time // when the set in use was asked for; zero: there is none
+	Until   time.Time // when it is used no longer, unless another is fetched; zero: there is none
+	Failing time.Time // since when all fetches have failed; zero: the last one succeeded, or none has ended yet
+	Problem error     // of the last fetch; nil if Failing is zero
+}
+
+// KeySets tells how it fares to fetch the key sets of all issuers that have an address for it, in the order of
+// Config.Issuers. It is cheap, and safe for concurrent use.
+func (v *Verifier) KeySets() []KeySet {
+	all := make([]KeySet, 0, len(v.remotes))
+	now := v.now()
+	for _, r := range v.remotes {
+		all = append(all, r.state(now))
+	}
+	return all
+}
+
+// state returns how it fares to fetch the set.
+func (r *remote) state(now time.Time) KeySet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := KeySet{Issuer: r.issuer, Failing: r.failing}
+	if !r.failing.IsZero() {
+		told.Problem = r.failure
+	}
+	if set := r.current(now); set != nil {
+		told.Fetched, told.Until = set.fetched, set.until
+	}
+	return told
+}
+
+// adopt takes over the set that another source has fetched from the same address, and since when it could not be
+// fetched. It is called before anybody uses r.
+func (r *remote) adopt(from *remote) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if !from.failing.IsZero() {
+		r.failing, r.failure = from.failing, from.failure
+	}
+	set := from.set.Load()
+	if set == nil {
+		return
+	}
+	adopted := *set
+	adopted.generation, adopted.until = 1, set.fetched.Add(r.stale)
+	r.set.Store(&adopted)
+}

@@ -10,9 +10,9 @@
 // auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
 // is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
 // configured for their issuer. Keys come from a source: keyset.go for those that do not change, remote.go for a set
-// that is fetched. keys.go, secret.go and jwks.go read keys and refuse weak ones. cache.go remembers verified tokens,
-// principal.go says who a caller is, judge.go whether its token would still be accepted, and sign.go makes tokens for
-// trials.
+// that is fetched, and keytimes.go for how long it serves. keys.go, secret.go and jwks.go read keys and refuse weak
+// ones, of which roca.go knows one kind. cache.go remembers verified tokens, principal.go says who a caller is, judge.go
+// whether its token would still be accepted, and sign.go makes tokens for trials.
 package auth
 
 import (
@@ -69,7 +69,7 @@ type Config struct {
 	Client    *http.Client
 	Now       func() time.Time // nil: time.Now
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
-	Logger    *slog.Logger     // told of key sets that could not be fetched; nil: nobody is
+	Logger    *slog.Logger     // told of key sets that could not be fetched, and of refused keys in them; nil: nobody is
 	// Changed is called when an issuer has other keys than before, or none any more, because its set was fetched and is
 	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by goroutines that Run
 	// begins, perhaps by several at once, and must return soon. Nil: nobody is called.

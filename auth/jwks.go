@@ -38,8 +38,9 @@ type jwk struct {
 }
 
 // parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit for it, are left out, as RFC
-// 7517 section 5 asks. Shared secrets are read only if secrets is true, which it is for a file of our own: from an
-// address, everybody could read them.
+// 7517 section 5 asks. Those that are a danger are refused: they are left out too, and stand in the set's refused.
+// Shared secrets are read only if secrets is true, which it is for a file of our own: from an address, everybody could
+// read them.
 func parseSet(data []byte, secrets bool) (*keySet, error) {
 	elements, err := setElements(data)
 	if err != nil {
@@ -48,13 +49,22 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 	set := &keySet{digest: sha256.Sum256(data)}
 	for _, element := range elements {
 		var key jwk
-		if strictjson.Unmarshal(element, &key) != nil || key.Type == "oct" && !secrets {
+		if strictjson.Unmarshal(element, &key) != nil || !key.verifies() {
 			continue
 		}
-		if added, ok := key.verifying(); ok {
+		if key.Type == "oct" && !secrets {
+			set.refuse(key.ID, "a shared secret where others can read it; whoever has read it can make tokens wherever it is in use")
+			continue
+		}
+		added, err := key.verifying()
+		if err == nil {
 			set.keys = append(set.keys, added)
+		} else if errors.Is(err, errROCA) {
+			set.refuse(key.ID, errROCA.Error())
 		}
 	}
+	set.unite()
+	set.refuseMixture()
 	return set, set.check()
 }
 
@@ -84,23 +94,26 @@ func setElements(data []byte) ([][]byte, error) {
 	return elements, nil
 }
 
-// verifying returns the key ready for use. It is false if the key is declared for something else than verifying
-// signatures, or is not fit for that. A key that names an algorithm serves that one alone.
-func (k *jwk) verifying() (verifying, bool) {
-	if k.Use != "" && k.Use != "sig" || k.Operations != nil && !slices.Contains(k.Operations, "verify") || len(k.ID) > maxName {
-		return verifying{}, false
-	}
+// verifies tells whether the key is declared for verifying signatures and not for something else, and its id is one
+// that a token can name.
+func (k *jwk) verifies() bool {
+	return (k.Use == "" || k.Use == "sig") && (k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= maxName
+}
+
+// verifying returns the key ready for use, or says why it is not fit for that. A key that names an algorithm serves
+// that one alone.
+func (k *jwk) verifying() (verifying, error) {
 	key, err := newVerifying(k.ID, k.public())
 	if err != nil {
-		return verifying{}, false
+		return verifying{}, err
 	}
 	if k.Algorithm != "" {
 		if !slices.Contains(key.algorithms, k.Algorithm) {
-			return verifying{}, false
+			return verifying{}, errors.New("an algorithm that a key of this type does not serve")
 		}
 		key.algorithms = []string{k.Algorithm}
 	}
-	return key, true
+	return key, nil
 }
 
 // public returns the key itself, nil if it cannot be read.

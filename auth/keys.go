@@ -54,6 +54,9 @@ func algorithms(public crypto.PublicKey) ([]string, error) {
 	return nil, fmt.Errorf("a key of a kind that signs no tokens: %T", public)
 }
 
+// errROCA says that the private part of an RSA key can be computed from the public one.
+var errROCA = errors.New("an RSA key with the weakness CVE-2017-15361 (ROCA): whoever has the public part can compute the private one; make a new key")
+
 // checkRSA returns an error if the key is too weak, too large or impossible: a modulus is odd, and so is the exponent.
 func checkRSA(key *rsa.PublicKey) error {
 	if key == nil || key.N == nil || key.N.Sign() <= 0 {
@@ -64,6 +67,9 @@ func checkRSA(key *rsa.PublicKey) error {
 	}
 	if key.N.Bit(0) == 0 || key.E < 3 || key.E&1 == 0 {
 		return errors.New("an RSA key that cannot be one")
+	}
+	if rocaWeak(key.N) {
+		return errROCA
 	}
 	return nil
 }

@@ -100,7 +100,6 @@ func TestKeyNames(t *testing.T) {
 		{"only key with name, no kid", []auth.Key{keyOf("a", one)}, "", "key"},
 		{"one of two without names, no kid", []auth.Key{keyOf("", two), keyOf("", one)}, "", ""},
 		{"one of two without names, a kid", []auth.Key{keyOf("", two), keyOf("", one)}, `"a"`, "key"},
-		{"one of two of one name", []auth.Key{keyOf("a", two), keyOf("a", one)}, `"a"`, ""},
 		{"key of another name", []auth.Key{keyOf("a", two), keyOf("b", one)}, `"a"`, "signature"},
 		{"key of that name is another", []auth.Key{keyOf("a", two), keyOf("", one)}, `"a"`, "signature"},
 		{"kid of a key of another type", []auth.Key{keyOf("a", newEC()), keyOf("b", one)}, `"a"`, "algorithm"},
@@ -154,7 +153,11 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 		}, "signs no tokens"},
 		{"a weak secret", func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: bytes.Repeat([]byte("k"), 64)}} }, "repeats"},
 		{"two halves that do not match", func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: newEd().Public(), Private: newEd()}} }, "another key"},
-		{"five keys of one name", func(i *auth.Issuer) { i.Keys = slices.Repeat([]auth.Key{keyOf("a", newEd())}, 5) }, "of one name"},
+		{"two keys of one name", func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("a", newEd()), keyOf("a", newEd())} }, `key "a": different keys`},
+		{"a key and a secret", func(i *auth.Issuer) { i.Keys = append(i.Keys[:1:1], auth.Key{ID: "b", Public: secret}) }, "none of the allowed"},
+		{"a key and a secret, both allowed", func(i *auth.Issuer) {
+			i.Algorithms, i.Keys = []string{"EdDSA", "HS256"}, append(i.Keys[:1:1], auth.Key{ID: "b", Public: secret})
+		}, "in one set with public keys"},
 		{"51 keys", func(i *auth.Issuer) {
 			i.Keys = nil
 			for n := range 51 {

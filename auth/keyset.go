@@ -2,17 +2,20 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
 const (
 	maxKeys     = 50 // of a set
-	maxSameName = 4  // of one key id; a token that names it is tried with each of them
+	maxNameless = 4  // without a key id; a token that names none is tried with each of them
 )
 
 // source is where the keys of an issuer come from: the config (fixed) or an address (remote). Implementations are safe
@@ -27,11 +30,12 @@ type source interface {
 
 // keySet is the keys of an issuer at one time. It is never changed once others can see it.
 type keySet struct {
-	keys       []verifying
-	generation uint64    // differs when the keys differ, within one source
-	digest     [32]byte  // SHA-256 of the text that it was read from; zero: it was not read from a text
-	fetched    time.Time // when it was asked for; zero: it was not fetched
-	until      time.Time // when it may no longer be used; only remote looks at it
+	keys       []verifying // no two have the same id, unless they have none
+	refused    []string    // of which keys were refused, and why; safe to show to operators
+	generation uint64      // differs when the keys differ, within one source
+	digest     [32]byte    // SHA-256 of the text that it was read from; zero: it was not read from a text
+	fetched    time.Time   // when it was asked for; zero: it was not fetched
+	until      time.Time   // when it may no longer be used; only remote looks at it
 }
 
 // verifying is one public key or secret with the algorithms that it serves.
@@ -69,18 +73,88 @@ func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 	return keys, known
 }
 
+// refuse notes that a key with that id was refused.
+func (s *keySet) refuse(id, why string) {
+	name := "a key without kid"
+	if id != "" {
+		name = fmt.Sprintf("key %q", id)
+	}
+	s.refused = append(s.refused, name+": "+why)
+}
+
+// unite makes one key of all that have the same id and are the same key, as issuers write it that name one algorithm in
+// each: it serves all of these. Different keys of one id are refused, every one of them. An id is how a token says
+// which key is meant, and whoever can add a key to a set must not be able to speak for one that is there. RFC 7517
+// section 4.5 allows it for keys of different types; no issuer is known that needs it.
+func (s *keySet) unite() {
+	var united []verifying
+	twice := make(map[string]bool)
+	for _, key := range s.keys {
+		same := func(k verifying) bool { return k.id == key.id && k.fingerprint == key.fingerprint }
+		other := func(k verifying) bool { return k.id == key.id && k.id != "" }
+		if i := slices.IndexFunc(united, same); i >= 0 {
+			united[i].algorithms = joined(united[i].algorithms, key.algorithms)
+			continue
+		}
+		if slices.ContainsFunc(united, other) {
+			twice[key.id] = true
+		}
+		united = append(united, key)
+	}
+	s.keys = slices.DeleteFunc(united, func(k verifying) bool { return twice[k.id] })
+	for _, id := range slices.Sorted(maps.Keys(twice)) {
+		s.refuse(id, "different keys of that kid; none of them is used")
+	}
+}
+
+// joined returns the texts of both lists, each once.
+func joined(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// refuseMixture refuses the shared secrets of a set that also has public keys. A set is either given to others or kept
+// from them, so one of the two is at the wrong place; and a secret where public keys are expected is how an attacker
+// would begin who wants a public key to be taken for one.
+func (s *keySet) refuseMixture() {
+	isSecret := func(k verifying) bool { _, is := k.public.([]byte); return is }
+	isPublic := func(k verifying) bool { return !isSecret(k) }
+	if !slices.ContainsFunc(s.keys, isSecret) || !slices.ContainsFunc(s.keys, isPublic) {
+		return
+	}
+	for _, key := range s.keys {
+		if isSecret(key) {
+			s.refuse(key.id, "a shared secret in one set with public keys")
+		}
+	}
+	s.keys = slices.DeleteFunc(s.keys, isSecret)
+}
+
 // check returns an error if the set costs too much to use.
 func (s *keySet) check() error {
 	if len(s.keys) > maxKeys {
 		return fmt.Errorf("more than %d keys", maxKeys)
 	}
-	names := make(map[string]int, len(s.keys))
+	nameless := 0
 	for _, key := range s.keys {
-		if names[key.id]++; names[key.id] > maxSameName {
-			return fmt.Errorf("more than %d keys of one name, or without", maxSameName)
+		if key.id == "" {
+			nameless++
 		}
 	}
+	if nameless > maxNameless {
+		return fmt.Errorf("more than %d keys without a name", maxNameless)
+	}
 	return nil
+}
+
+// whole returns an error that names all keys which were refused, nil if none was. The operator's own file is refused as
+// a whole: then it is mended before anything depends on it.
+func (s *keySet) whole() error {
+	if len(s.refused) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(s.refused, "; "))
 }
 
 // serves tells whether a key of the set serves one of the algorithms.
@@ -118,16 +192,21 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 		}
 		set.keys = append(set.keys, added)
 	}
-	if err := set.check(); err != nil {
+	set.unite()
+	set.refuseMixture()
+	if err := cmp.Or(set.check(), set.whole()); err != nil {
 		return nil, err
 	}
 	return fixed{set}, nil
 }
 
-// newFixedSet returns a source of the key set in a file. At least one key must serve one of the allowed algorithms: the
-// set is made by the issuer and may have keys for other purposes.
+// newFixedSet returns a source of the key set in a file. No key in it may be refused, and at least one must serve one of
+// the allowed algorithms: the set is made by the issuer and may have keys for other purposes.
 func newFixedSet(data []byte, allowed []string) (source, error) {
 	set, err := parseSet(data, true)
+	if err == nil {
+		err = set.whole()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key set: %w", err)
 	}

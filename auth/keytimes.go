@@ -49,6 +49,7 @@ type KeySet struct {
 	Until   time.Time // when it is used no longer, unless another is fetched; zero: there is none
 	Failing time.Time // since when all fetches have failed; zero: the last one succeeded, or none has ended yet
 	Problem error     // of the last fetch; nil if Failing is zero
+	Refused []string  // which keys of the set in use are refused, and why; shared: do not modify
 }
 
 // KeySets tells how it fares to fetch the key sets of all issuers that have an address for it, in the order of
@@ -71,7 +72,7 @@ func (r *remote) state(now time.Time) KeySet {
 		told.Problem = r.failure
 	}
 	if set := r.current(now); set != nil {
-		told.Fetched, told.Until = set.fetched, set.until
+		told.Fetched, told.Until, told.Refused = set.fetched, set.until, set.refused
 	}
 	return told
 }

@@ -229,7 +229,7 @@ func (r *remote) watchLocked(set *keySet) {
 
 // renew fetches the set. It returns how long to wait before the next time.
 func (r *remote) renew(ctx context.Context) time.Duration {
-	begun := r.begin()
+	begun, before := r.begin(), r.set.Load()
 	set, err := r.fetch(ctx)
 	r.land(set, err, begun)
 	if err != nil {
@@ -238,6 +238,7 @@ func (r *remote) renew(ctx context.Context) time.Duration {
 		}
 		return min(minPause, r.refresh-fetchTimeout) + spread(minPause)
 	}
+	r.tellRefused(ctx, before, set)
 	return begun.Add(r.refresh - fetchTimeout - spread(r.refresh)).Sub(r.now())
 }
 
@@ -261,6 +262,16 @@ func (r *remote) begin() time.Time {
 func (r *remote) land(set *keySet, err error, begun time.Time) {
 	if r.settle(set, err, begun) {
 		r.change()
+	}
+}
+
+// tellRefused logs which keys of a set were refused, unless the set before had the same text: then it was told already.
+func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
+	if before != nil && before.digest == set.digest {
+		return
+	}
+	for _, key := range set.refused {
+		r.logger.WarnContext(ctx, "key refused", "issuer", r.issuer, "key", key)
 	}
 }
 

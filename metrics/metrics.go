@@ -8,7 +8,7 @@
 // as many as they like.
 //
 // metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
-// loads.go the metrics that are not recorded but asked for when somebody reads them.
+// loads.go and keys.go the metrics that are not recorded but asked for when somebody reads them.
 package metrics
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost and UpstreamLoads take a function instead, which is called at every reading of the metrics: it must be quick
+// LogLost, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the metrics: it must be quick
 // and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
@@ -45,6 +45,7 @@ type Metrics struct {
 	restarts        *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
 	upstreamLoads   *loads
+	issuerKeys      *keys
 	reloads         *prometheus.CounterVec
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
@@ -67,7 +68,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.traffic(f)
 	m.refused(f)
 	m.upstreams(f)
-	registerer.MustRegister(m.upstreamLoads)
+	m.issuerKeys = newKeys()
+	registerer.MustRegister(m.upstreamLoads, m.issuerKeys)
 	m.process(f)
 	return m
 }
@@ -315,6 +317,10 @@ func (m *Metrics) UpstreamMisbehaved(server, kind string, n int) {
 func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
 	m.upstreamLoads.read.Store(&read)
 }
+
+// IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer of the config that has an
+// address for them, by its name. It is called whenever metrics are read. Until it is set, there are no such series.
+func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
 // until the process ends, and an upstream that was down when it was removed would raise an alert for ever.

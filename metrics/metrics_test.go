@@ -56,6 +56,9 @@ func record(m *metrics.Metrics) {
 	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
+	m.IssuerKeys(func() map[string]metrics.IssuerKeys {
+		return map[string]metrics.IssuerKeys{"https://login.example/": {Usable: true}, "robots": {Failing: time.Now().Add(-time.Hour)}}
+	})
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
 	m.ConfigWarnings("no-command", 1)
@@ -72,6 +75,10 @@ func TestEveryMetric(t *testing.T) {
 	for _, want := range []string{
 		`drawbridge_http_requests_total{era="modern",method="POST",route="/mcp",status="2xx"} 1`,
 		`drawbridge_http_request_duration_seconds_bucket{era="modern",route="/mcp",le="0.001"} 1`,
+		`drawbridge_issuer_keys_usable{issuer="https://login.example/"} 1`,
+		`drawbridge_issuer_keys_usable{issuer="robots"} 0`,
+		`drawbridge_issuer_keys_failing_seconds{issuer="https://login.example/"} 0`,
+		`drawbridge_issuer_keys_failing_seconds{issuer="robots"} 3600`,
 		`drawbridge_calls_total{item="files__read",outcome="ok",server="files",tenant="acme"} 1`,
 		`drawbridge_call_duration_seconds_bucket{item="files__read",server="files",le="0.0025"} 0`,
 		`drawbridge_call_duration_seconds_bucket{item="files__read",server="files",le="0.005"} 1`,

@@ -77,6 +77,7 @@ func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listene
 	if p.issuers, err = newVerifiers(cfg.Issuers, log, p.loginsChanged); err != nil {
 		return nil, err
 	}
+	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.gateway = gateway.New(gateway.Config{

@@ -138,6 +138,8 @@ func issuerChanges(a, b *config.Issuer) []string {
 	return differing(map[string]bool{
 		"keys":              reflect.DeepEqual(a.Keys, b.Keys) && slices.Equal(a.JWKS, b.JWKS),
 		"jwks_url":          a.JWKSURL == b.JWKSURL,
+		"keys_refresh":      a.KeysRefresh == b.KeysRefresh,
+		"keys_stale":        a.KeysStale == b.KeysStale,
 		"algorithms":        slices.Equal(a.Algorithms, b.Algorithms),
 		"audiences":         slices.Equal(a.Audiences, b.Audiences),
 		"tenant":            a.Tenant == b.Tenant && a.TenantClaim == b.TenantClaim && slices.Equal(a.TenantsAllowed, b.TenantsAllowed),

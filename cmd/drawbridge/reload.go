@@ -65,6 +65,7 @@ func (p *parts) reload(ctx, work context.Context, env config.Environment) config
 	}
 	p.metrics.Reloaded(err == nil)
 	if err != nil {
+		p.issuers.refresh() // a fault elsewhere in the config must not keep a removed key alive
 		p.status.setRefused(firstLine(err))
 		p.log.ErrorContext(ctx, "config refused; the one before it stays in force", slog.String("file", p.started.File), slog.String("problems", err.Error()))
 		return read

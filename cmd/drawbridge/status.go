@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -46,9 +48,36 @@ func (s *status) view() admin.View {
 		view.Warnings = append(view.Warnings, "restart to change "+name)
 	}
 	s.judgeAudit(&view)
+	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)
 	return view
+}
+
+// viewKeys returns how it fares to fetch the issuers' keys, and the warnings with those that follow from it: keys that
+// could not be fetched, with the time until which the last ones serve, and keys that are refused.
+func viewKeys(sets []auth.KeySet, warnings []string) (map[string]admin.Issuer, []string) {
+	issuers := make(map[string]admin.Issuer, len(sets))
+	for _, set := range sets {
+		whole := func(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+		issuers[set.Issuer] = admin.Issuer{Fetched: whole(set.Fetched), Until: whole(set.Until), Failing: whole(set.Failing)}
+		if set.Problem != nil {
+			warnings = append(warnings, fmt.Sprintf("issuer %s: its keys cannot be fetched: %s (since %s); %s",
+				set.Issuer, set.Problem, set.Failing.UTC().Format(time.RFC3339), meanwhile(set)))
+		}
+		for _, key := range set.Refused {
+			warnings = append(warnings, fmt.Sprintf("issuer %s: refused %s", set.Issuer, key))
+		}
+	}
+	return issuers, warnings
+}
+
+// meanwhile says what it means that the keys of an issuer cannot be fetched.
+func meanwhile(set auth.KeySet) string {
+	if set.Until.IsZero() {
+		return "there are none, so its tokens are refused"
+	}
+	return "the last ones serve until " + set.Until.UTC().Format(time.RFC3339) + ", also those that it has removed"
 }
 
 // judgeAudit adds what it means that audit records cannot be written. By default every call is then refused, and a

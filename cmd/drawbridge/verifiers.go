@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
 // verifiers holds the verifier of the config in force, which checks the tokens of callers. A reload that does not touch
@@ -60,12 +61,30 @@ func (v *verifiers) start(ctx context.Context) {
 	v.running = startTask(ctx, v.current.Load().Run)
 }
 
+// refresh has the key sets of all issuers fetched anew. It does not wait for that.
+func (v *verifiers) refresh() { v.current.Load().Refresh() }
+
+// keySets tells how it fares to fetch the key sets of the issuers in force.
+func (v *verifiers) keySets() []auth.KeySet { return v.current.Load().KeySets() }
+
+// keysForMetrics is keySets in the type of the metrics.
+func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
+	out := map[string]metrics.IssuerKeys{}
+	for _, set := range v.keySets() {
+		out[set.Issuer] = metrics.IssuerKeys{Usable: !set.Until.IsZero(), Failing: set.Failing}
+	}
+	return out
+}
+
 // replace puts next in the place of the present verifier, unless the issuers are the same; then next is dropped. The
-// new one is in use before the old one stops, so that no caller finds none. It is called after start.
+// new one is in use before the old one stops, so that no caller finds none. In both cases all key sets are fetched at
+// once, and nobody waits for that: a reload is how an operator says that something has changed. It is called after
+// start.
 func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	if reflect.DeepEqual(issuers, v.known) {
+		v.refresh()
 		return
 	}
 	for _, name := range keptSets(v.known, issuers) {

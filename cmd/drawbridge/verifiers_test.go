@@ -3,16 +3,22 @@ package main
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // login is an issuer on loopback that serves a set of one Ed25519 key, until it is told to fail.
@@ -128,4 +134,140 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 			t.Errorf("%s: nobody was told", test.name)
 		}
 	}
+}
+
+// TestAReloadFetchesKeysAtOnce removes a key and reloads: with the same issuers and with others, and while the login
+// does not answer, when a reload must neither fail nor wait.
+func TestAReloadFetchesKeysAtOnce(t *testing.T) {
+	l := newLogin(t)
+	seldom := l.issuer()
+	seldom.KeysRefresh = 24 * time.Hour
+	var told atomic.Int64
+	v := started(t, func() { told.Add(1) }, seldom)
+	other := seldom
+	other.Audiences = []string{"us", "them"}
+	for _, next := range []config.Issuer{seldom, other, other, seldom} {
+		token := l.token(t)
+		p, err := v.verify(t.Context(), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.rotate()
+		reloaded(t, v, next)
+		eventually(t, "the principal of a removed key is refused", func() bool { return v.judge(p) != nil })
+		if _, err := v.verify(t.Context(), token); err == nil {
+			t.Error("the token of a removed key is accepted")
+		}
+	}
+	if told.Load() < 5 {
+		t.Errorf("told %d times, want once at least of each set", told.Load())
+	}
+	token := l.token(t)
+	l.failing.Store(true)
+	l.rotate()
+	fetches := l.fetches.Load()
+	reloaded(t, v, seldom)
+	if _, err := v.verify(t.Context(), token); err != nil {
+		t.Errorf("while the login does not answer: %v", err)
+	}
+	eventually(t, "the login is asked", func() bool { return l.fetches.Load() > fetches })
+}
+
+// TestReadyzTellsOfKeys shows what the operator reads while an issuer does not answer, before and after its keys are
+// too old, and when it publishes a key that is refused.
+func TestReadyzTellsOfKeys(t *testing.T) {
+	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		name string
+		set  auth.KeySet
+		want []string
+	}{
+		{"all is well", auth.KeySet{Fetched: since, Until: since.Add(time.Hour)}, nil},
+		{"it is fetched for the first time", auth.KeySet{}, nil},
+		{
+			"failing",
+			auth.KeySet{Fetched: since, Until: since.Add(time.Hour), Failing: since.Add(time.Minute), Problem: errors.New("status 502")},
+			[]string{"issuer a: its keys cannot be fetched: status 502 (since 2026-11-22T12:01:00Z); the last ones serve until 2026-11-22T13:00:00Z, also those that it has removed"},
+		},
+		{
+			"no keys",
+			auth.KeySet{Failing: since, Problem: errors.New("status 502")},
+			[]string{"issuer a: its keys cannot be fetched: status 502 (since 2026-11-22T12:00:00Z); there are none, so its tokens are refused"},
+		},
+		{"a key refused", auth.KeySet{Fetched: since, Until: since.Add(time.Hour), Refused: []string{`key "k": why`}}, []string{`issuer a: refused key "k": why`}},
+	} {
+		test.set.Issuer = "a"
+		issuers, warnings := viewKeys([]auth.KeySet{test.set}, nil)
+		if !slices.Equal(warnings, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, warnings, test.want)
+		}
+		if got := issuers["a"]; got.Until != test.set.Until || got.Fetched != test.set.Fetched || got.Failing != test.set.Failing {
+			t.Errorf("%s: got %+v, want the times of %+v", test.name, got, test.set)
+		}
+	}
+}
+
+// TestHangupFetchesKeys runs the program: a token whose key was removed is refused after SIGHUP, although keys are
+// fetched once a day, and also when the config is broken; and /readyz tells of a login that does not answer.
+func TestHangupFetchesKeys(t *testing.T) {
+	l := newLogin(t)
+	r := &recorder{directory: t.TempDir()}
+	addresses := [2]string{}
+	for i := range addresses {
+		address, err := freeport.Address()
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses[i] = address
+	}
+	r.url, r.operator = "http://"+addresses[0]+"/mcp", addresses[1]
+	text := fmt.Sprintf(`listen: %s
+operator: %s
+issuers:
+  - {issuer: "https://login.example/", jwks_url: %q, private_addresses: true, keys_refresh: 24h, algorithms: [EdDSA], audiences: [us], tenant: acme}
+tenants:
+  acme: {servers: [toolbox], rules: [{allow: ["*"]}]}
+servers:
+  toolbox: {builtin: [calculate]}
+`, addresses[0], addresses[1], l.server.URL)
+	write := func(text string) {
+		if err := os.WriteFile(r.path("drawbridge.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(text)
+	r.start(t, nil)
+	r.ready(t, http.StatusOK, `"issuers":{"https://login.example/":{"fetched":"`)
+	refused := func(token string) bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusUnauthorized
+	}
+	for _, broken := range []string{"", "nonsense: true\n"} {
+		token := l.token(t)
+		if refused(token) {
+			t.Fatal("a good token is refused")
+		}
+		l.rotate()
+		if broken != "" {
+			write(text + broken)
+		}
+		if err := r.process.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the token of a removed key is refused", func() bool { return refused(token) })
+	}
+	l.failing.Store(true)
+	if err := r.process.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	r.ready(t, http.StatusOK, "issuer https://login.example/: its keys cannot be fetched: fetch key set: status 502")
 }

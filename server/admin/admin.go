@@ -6,6 +6,7 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 )
 
 // View is what /readyz shows, as JSON. It is made anew for every request.
@@ -20,6 +21,16 @@ type View struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
+	Issuers map[string]Issuer `json:"issuers,omitempty"` // the issuers whose keys are fetched, by name
+}
+
+// Issuer is how it fares to fetch the keys of an issuer.
+type Issuer struct {
+	Fetched time.Time `json:"fetched,omitzero"` // when the keys in use were asked for; zero: there are none
+	// Until is when the keys in use are used no longer, unless others are fetched before; zero: there are none. Until
+	// then a key that the issuer has removed may still verify tokens.
+	Until   time.Time `json:"until,omitzero"`
+	Failing time.Time `json:"failing,omitzero"` // since when all fetches have failed; zero: the last one succeeded
 }
 
 // Server is what a server behind the gateway costs at the moment.

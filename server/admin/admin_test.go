@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -24,6 +25,11 @@ func TestHandler(t *testing.T) {
 			"with servers", "GET", "/readyz",
 			admin.View{Ready: true, Servers: map[string]admin.Server{"files": {Processes: 2, Sessions: 1}, "far": {}}},
 			200, `{"ready":true,"servers":{"far":{"processes":0,"sessions":0},"files":{"processes":2,"sessions":1}}}`,
+		},
+		{
+			"with issuers", "GET", "/readyz",
+			admin.View{Ready: true, Issuers: map[string]admin.Issuer{"a": {}, "b": {Fetched: time.Unix(0, 0).UTC(), Until: time.Unix(60, 0).UTC()}}},
+			200, `{"ready":true,"issuers":{"a":{},"b":{"fetched":"1970-01-01T00:00:00Z","until":"1970-01-01T00:01:00Z"}}}`,
 		},
 		{"not ready", "GET", "/readyz", admin.View{}, 503, `{"ready":false}`},
 		{"a problem is not ready", "GET", "/readyz", admin.View{Ready: true, Problems: []string{"no record"}}, 503, `{"ready":false,"problems":["no record"]}`},

@@ -66,6 +66,8 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 		"scope_claim":       func(n *node) { iss.ScopeClaim = r.text(n) },
 		"private_addresses": func(n *node) { iss.PrivateAddresses = r.boolean(n) },
 		"jwks_url":          func(n *node) { iss.JWKSURL = r.text(n) },
+		"keys_refresh":      func(n *node) { iss.KeysRefresh = r.duration(n) },
+		"keys_stale":        func(n *node) { iss.KeysStale = r.duration(n) },
 		"jwks_file":         func(n *node) { iss.JWKS = r.read(n) },
 		"public_key_file":   func(n *node) { iss.Keys = r.keys(n) },
 		"hmac_secret_file":  func(n *node) { iss.Keys = r.secret(n) },
@@ -81,6 +83,7 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	source := r.oneOf(n, "the issuer", "jwks_url", "jwks_file", "public_key_file", "hmac_secret_file")
 	if value := n.member(source); source != "" && value != nil {
 		r.checkSource(&iss, source, value, n.member("algorithms"))
+		r.checkKeyTimes(&iss, source, n)
 	}
 	r.checkTenantSource(n)
 	return iss, at
@@ -152,6 +155,25 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 		r.fault(value, "jwks_url must be https; plain http is only for an issuer with private_addresses: true")
 	default:
 		r.checkReachable(value, iss.PrivateAddresses)
+	}
+}
+
+// checkKeyTimes checks how often an issuer's keys are fetched and how long they serve, at the one of the two settings
+// that the file has.
+func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
+	refresh, stale := n.member("keys_refresh"), n.member("keys_stale")
+	if source != "jwks_url" {
+		for name, at := range map[string]*node{"keys_refresh": refresh, "keys_stale": stale} {
+			if at != nil {
+				r.fault(at, "%s goes with jwks_url; the keys of this issuer are in a file, and a reload reads it again", name)
+			}
+		}
+		return
+	}
+	if refresh != nil && auth.CheckKeyTimes(iss.KeysRefresh, 0) != nil {
+		r.fault(refresh, "keys_refresh: %s", auth.CheckKeyTimes(iss.KeysRefresh, 0))
+	} else if err := auth.CheckKeyTimes(iss.KeysRefresh, iss.KeysStale); stale != nil && err != nil {
+		r.fault(stale, "keys_stale: %s", err)
 	}
 }
 

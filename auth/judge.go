@@ -46,7 +46,7 @@ func fingerprintOf(public crypto.PublicKey) fingerprint {
 //
 // Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use. Config.Changed tells when it is
 // worth asking again; that a token has expired, which p.Expiry says, is told by nobody.
-func (v *Verifier) Judge(p Principal) error { //nolint:gocritic // a copy, as Verify returns it
+func (v *Verifier) Judge(p Principal) error {
 	if p.proof == nil {
 		return &Error{Reason: "missing"}
 	}

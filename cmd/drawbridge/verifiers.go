@@ -49,7 +49,7 @@ func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, e
 
 // judge returns nil if the token from which p was made, by this verifier or by one before it, would be accepted now.
 // Otherwise the error is an *auth.Error that says why not. It does not wait.
-func (v *verifiers) judge(p auth.Principal) error { //nolint:gocritic // a copy, as verify returns it
+func (v *verifiers) judge(p auth.Principal) error {
 	return v.current.Load().Judge(p)
 }
 

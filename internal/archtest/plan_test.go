@@ -35,7 +35,7 @@ func floors() [][]string {
 			"server/session", // what legacy sessions must remember
 			"server/admin",   // the operator's page
 		},
-		{"internal/strictjson", "internal/seal", "internal/dial", "registry/upstream/pace"},
+		{"internal/strictjson", "internal/seal", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
 }
 
@@ -72,7 +72,7 @@ func doors() []door {
 		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
-		{"os/exec", []string{"registry/upstream/wire"}, "only the operator's config starts programs"},
+		{"os/exec", []string{"registry/upstream/process"}, "only the operator's config starts programs"},
 		{"testing", nil, "for tests"},
 		{"unsafe", []string{"internal/strictjson"}, "names are cut from texts that do not change any more"},
 		{"plugin", nil, "no"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -107,4 +108,4 @@ const (
 
 // CheckCommand tells why the program of a command that runs in dir (as Config.Dir) cannot be started: it is not in
 // PATH, or not at its path. nil: it can be started.
-func CheckCommand(command, dir string) error { return wire.CheckCommand(command, dir) }
+func CheckCommand(command, dir string) error { return process.Check(command, dir) }

@@ -9,13 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // Limits of children.
@@ -37,7 +35,7 @@ type Child struct {
 	duplex
 	logger *slog.Logger
 	said   *LastWords
-	cmd    *exec.Cmd
+	tree   *process.Tree
 	stdin  input
 	stdout *os.File
 	stderr *os.File
@@ -51,16 +49,6 @@ type Child struct {
 }
 
 var _ Link = (*Child)(nil)
-
-// CheckCommand tells why the program of a command that runs in dir (as Program.Dir) cannot be started: it is not in
-// PATH, or not at its path. nil: it can be started.
-func CheckCommand(command, dir string) error {
-	if dir != "" && strings.Contains(command, "/") && !filepath.IsAbs(command) {
-		command = dir + "/" + command // not joined: "./x" must not become a name that is looked up in PATH
-	}
-	_, err := exec.LookPath(command)
-	return err
-}
 
 // input is the gateway's end of the pipe from which a child reads.
 type input interface {
@@ -81,18 +69,13 @@ type Program struct {
 
 // Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
-	// Nothing of a client's reaches this command line: it is the operator's own.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), of.Command, of.Args...) //nolint:gosec // see above
-	cmd.Dir = of.Dir
-	cmd.Env = environment(os.Environ(), of.Env)
-	cmd.SysProcAttr = ownGroup()
 	k := &Child{
-		duplex: newDuplex(up), logger: of.Logger, said: of.Said, reaped: of.Ended, cmd: cmd, queue: make(chan []byte, queueMax),
+		duplex: newDuplex(up), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut = k.Tell
 	k.said.begin(hider(of.Env, of.Args))
-	if err := k.start(); err != nil {
+	if err := k.start(ctx, of); err != nil {
 		return nil, unavailable(false, err)
 	}
 	k.work.Go(k.reap)
@@ -102,9 +85,9 @@ func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	return k, nil
 }
 
-// start connects the pipes and starts the process. The pipes are our own and not exec's, so that reaping waits for the
-// process alone, and not for its descendants, which may have inherited its output.
-func (k *Child) start() error {
+// start connects the pipes and starts the process. The pipes are our own and not package process's, so that reaping
+// waits for the processes alone, and not for whoever else has inherited their output.
+func (k *Child) start(ctx context.Context, of Program) error {
 	var ends []*os.File
 	closeAll := func() {
 		for _, f := range ends {
@@ -119,11 +102,14 @@ func (k *Child) start() error {
 		}
 		ends = append(ends, r, w)
 	}
-	k.cmd.Stdin, k.stdin = ends[0], ends[1]
-	k.stdout, k.cmd.Stdout = ends[2], ends[3]
-	k.stderr, k.cmd.Stderr = ends[4], ends[5]
+	k.stdin, k.stdout, k.stderr = ends[1], ends[2], ends[4]
 	keepFiles()
-	if err := k.cmd.Start(); err != nil {
+	var err error
+	k.tree, err = process.Start(ctx, process.Program{
+		Command: of.Command, Args: of.Args, Dir: of.Dir, Env: environment(os.Environ(), of.Env),
+		Stdin: ends[0], Stdout: ends[3], Stderr: ends[5],
+	})
+	if err != nil {
 		closeAll()
 		return fmt.Errorf("start: %w", err)
 	}
@@ -133,20 +119,16 @@ func (k *Child) start() error {
 	return nil
 }
 
-// reap waits for the process to end, ends whatever the process left behind in its group, and with it the readers of its
-// output. Then it records the loss.
+// reap waits for the process to end with whatever it left behind, and ends the readers of its output. Then it records
+// the loss.
 func (k *Child) reap() {
-	err := k.cmd.Wait()
-	killGroup(k.cmd.Process.Pid)
+	err := k.tree.Wait()
 	close(k.exited)
 	k.reaped()
-	// What left the group may still hold the pipes.
+	// What could not be ended may still hold the pipes.
 	deadline := time.Now().Add(tailLimit)
 	_ = k.stdout.SetReadDeadline(deadline) // a closed pipe is as good
 	_ = k.stderr.SetReadDeadline(deadline)
-	if err == nil {
-		err = errors.New("exit status 0")
-	}
 	<-k.drained // so that answers which are still in the pipe are not lost
 	<-k.silent  // so that whoever learns of the loss finds the child's last words
 	k.lost(fmt.Errorf("child ended: %w", err))
@@ -283,9 +265,9 @@ func (k *Child) Loss() error {
 func (k *Child) Close(_ context.Context, polite bool) {
 	_ = k.stdin.Close() // also ends a write that hangs; the usual way to tell a child to end
 	if !polite || !k.ended(eofGrace) {
-		termGroup(k.cmd.Process.Pid, k.exited)
+		k.tree.Terminate()
 		if !k.ended(termGrace) {
-			killGroup(k.cmd.Process.Pid)
+			k.tree.Kill()
 		}
 	}
 	<-k.exited

@@ -35,19 +35,3 @@ func keepFiles() {
 		}
 	}
 }
-
-// termGroup asks the process group of a child to end. It does nothing once the process is reaped, because its number
-// may then belong to another process.
-func termGroup(pid int, exited <-chan struct{}) {
-	select {
-	case <-exited:
-	default:
-		_ = syscall.Kill(-pid, syscall.SIGTERM) // fails only when the process has just ended
-	}
-}
-
-// killGroup ends a process group at once. Its number cannot belong to another group yet: it becomes free only when the
-// last member is gone, and is then not handed out again until all other numbers were.
-func killGroup(pid int) {
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // usually nobody is left
-}

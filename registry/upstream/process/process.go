@@ -1,0 +1,100 @@
+// Package process runs a program together with everything that it starts, and answers how all of that ends: when the
+// program ends, when its owner wants it to end, and when its owner dies. It deliberately does not know what the program
+// says.
+//
+// The program leads a process group, which is killed when the program ends.
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Program is what is run.
+type Program struct {
+	Command string // a name that is looked up in PATH, or a path
+	Args    []string
+	Dir     string   // where it runs, and a relative path in Command starts; "": where its owner runs
+	Env     []string // its whole environment
+
+	// Stdin, Stdout and Stderr pass to the program. The caller closes its own when Start has returned.
+	Stdin, Stdout, Stderr *os.File
+}
+
+// Check tells why the program of a command that runs in dir (as Program.Dir) cannot be started: it is not in PATH, or
+// not at its path. nil: it can be started.
+func Check(command, dir string) error {
+	if dir != "" && strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		command = dir + "/" + command // not joined: "./x" must not become a name that is looked up in PATH
+	}
+	_, err := exec.LookPath(command)
+	return err
+}
+
+// Tree is a program that was started, and all that descends from it. Wait must be called once; Terminate and Kill may
+// be called at any time.
+type Tree struct {
+	cmd    *exec.Cmd
+	leader int           // the process group of the program
+	ended  chan struct{} // closed when cmd is reaped
+}
+
+// Start starts a program. ctx bounds the start alone. An error means that nothing runs.
+func Start(ctx context.Context, p Program) (*Tree, error) {
+	// Nothing of a client's reaches this command line: it is the operator's own.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.Command, p.Args...) //nolint:gosec // see above
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	cmd.Dir, cmd.Env = p.Dir, p.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Stdin, p.Stdout, p.Stderr
+	cmd.SysProcAttr = ownGroup()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Tree{cmd: cmd, leader: cmd.Process.Pid, ended: make(chan struct{})}, nil
+}
+
+// Wait waits for the program to end, and ends what it left behind in its process group. The error says how the program
+// ended, and is never nil.
+func (t *Tree) Wait() error {
+	err := t.cmd.Wait()
+	defer close(t.ended)
+	killGroup(t.leader)
+	return orZero(err)
+}
+
+// orZero returns the error of a process that ended, and one that says so where there was none.
+func orZero(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// Terminate asks the program and its process group to end. It does nothing once the program is reaped, because its
+// number may then belong to another process.
+func (t *Tree) Terminate() {
+	select {
+	case <-t.ended:
+		return
+	default:
+	}
+	_ = syscall.Kill(-t.leader, syscall.SIGTERM) // fails only when the program has just ended
+}
+
+// Kill ends everything at once. It does not wait for that; Wait does.
+func (t *Tree) Kill() {
+	killGroup(t.leader)
+}
+
+// killGroup ends a process group at once. Its number cannot belong to another group yet: it becomes free only when the
+// last member is gone, and is then not handed out again until all other numbers were.
+func killGroup(leader int) {
+	_ = syscall.Kill(-leader, syscall.SIGKILL) // usually nobody is left
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -210,6 +211,7 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		Args:         s.Args,
 		Dir:          s.Dir,
 		Env:          s.Env,
+		Keeper:       keeper(),
 		StartTimeout: s.StartTimeout,
 		MaxChildren:  s.MaxChildren,
 		URL:          s.URL,
@@ -226,6 +228,14 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		Version:      thisBuild().version,
 		Logger:       log,
 	}
+}
+
+// keeper returns how the command line of a child's keeper begins, nil where the system has none.
+func keeper() []string {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	return []string{"drawbridge", keepCommand}
 }
 
 // note keeps the newest status of a server, and tells metrics and log what changed. The upstreams call it from their

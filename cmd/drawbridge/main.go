@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // Exit codes.
@@ -32,7 +33,14 @@ const (
 // defaultConfigFile is read when -config is not given.
 const defaultConfigFile = "drawbridge.yaml"
 
+// keepCommand is the command by which the gateway starts itself as the keeper of a child. It is not for people, and so
+// not in the list of commands.
+const keepCommand = "keep"
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == keepCommand {
+		process.Keep(os.Args[2:]) // does not return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal begins an orderly stop. Then signals have their default effect again, so that a second one ends
 	// a process whose stop takes too long.

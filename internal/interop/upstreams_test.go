@@ -108,7 +108,7 @@ func TestUpstreamKilledWhileIdleLeavesAndReturns(t *testing.T) {
 }
 
 // TestStdioChildKilledMidCallIsSaidAndReplaced kills a child while a call is in work: the one that runs it, and the one that
-// lists and watches, with which all sessions of the server end.
+// lists and watches, with which all sessions of the server end. It also kills the keeper of the child in its place.
 func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
 	t.Parallel()
 	binary, err := os.Executable()
@@ -116,9 +116,14 @@ func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		name    string
-		listing bool
-	}{{"the child of the call", false}, {"the child that lists", true}} {
+		name            string
+		listing, keeper bool
+	}{
+		{"the child of the call", false, false},
+		{"the child that lists", true, false},
+		{"the keeper of the call's", false, true},
+		{"the keeper of the one that lists", true, true},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			notes := t.TempDir()
@@ -134,6 +139,9 @@ func TestStdioChildKilledMidCallIsSaidAndReplaced(t *testing.T) {
 			victim := lister
 			if !test.listing {
 				victim = childOf(t, g.cmd.Process.Pid, lister)
+			}
+			if !test.keeper {
+				victim = childOf(t, victim, 0)
 			}
 			if victim == 0 {
 				t.Fatal("there is no such child")

@@ -21,6 +21,11 @@ type Config struct {
 	Dir     string            // where the command runs, and a relative path in it starts; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
+	// Keeper is how the command line of this executable begins, its name included, when it is to call process.Keep.
+	// Then nothing that a child starts outlives the child or the gateway. nil: what leaves the child's process group
+	// may do so.
+	Keeper []string
+
 	// StartTimeout is how long a child may take from its start until its era is known. A program that is downloaded
 	// before it runs, as by npx, takes long the first time. Zero: a minute.
 	StartTimeout time.Duration
@@ -88,7 +93,7 @@ func (c *Config) site() wire.Site {
 
 // program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
-	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Said: said, Logger: c.Logger}
+	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Keeper: c.Keeper, Said: said, Logger: c.Logger}
 }
 
 // named returns the era of the revision that the operator named, and 0 when the operator named none.

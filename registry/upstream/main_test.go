@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -17,12 +18,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // fakeServer is the variable that turns the test binary into a stdio server.
 const fakeServer = "DRAWBRIDGE_FAKE_SERVER"
 
+// keepWord makes the test binary the keeper of a child, as the program's command of that name does.
+const keepWord = "keep"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == keepWord {
+		process.Keep(os.Args[2:])
+	}
 	if kind := os.Getenv(fakeServer); kind != "" {
 		serveFake(kind)
 		return
@@ -54,8 +62,12 @@ type rig struct {
 }
 
 func command(kind string, args ...string) upstream.Config {
+	var keeper []string
+	if runtime.GOOS == "linux" {
+		keeper = []string{os.Args[0], keepWord}
+	}
 	return upstream.Config{
-		Command: os.Args[0], Args: args,
+		Command: os.Args[0], Args: args, Keeper: keeper,
 		Env: map[string]string{fakeServer: kind, "GORACE": "atexit_sleep_ms=0"}, // else with -race each end takes a second
 	}
 }

@@ -210,11 +210,13 @@ func TestSessionsHaveALimit(t *testing.T) {
 	})
 }
 
-// children returns how many processes run with that variable.
+// children returns how many processes run with that variable, without their keepers.
 func children(marker string) (n int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
-		if env, err := os.ReadFile(path); err == nil && strings.Contains(string(env), "MARKER="+marker) {
+		line, _ := os.ReadFile(filepath.Dir(path) + "/cmdline") // none when it has just ended
+		keeper := strings.Contains(string(line), "\x00"+keepWord+"\x00")
+		if env, err := os.ReadFile(path); err == nil && strings.Contains(string(env), "MARKER="+marker) && !keeper {
 			n++
 		}
 	}

@@ -2,8 +2,28 @@
 
 package process
 
-import "syscall"
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
 
 // ownGroup makes a program lead a process group, so that its descendants can be ended with it. Unlike on Linux, the
 // program may outlive an owner that is killed.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+var errLinux = errors.New("keepers need Linux")
+
+// line is the line to a keeper, which only Linux has.
+type line struct{}
+
+func startKept(context.Context, Program, *exec.Cmd) (*Tree, error) { return nil, errLinux }
+
+func (*line) last() (string, bool) { return "", false }
+func (*line) letGo(p *os.Process)  { _ = p.Kill() } // it has ended
+func (*line) close()               {}
+
+// Keep ends the process: there are no keepers here.
+func Keep([]string) { os.Exit(1) }

@@ -2,12 +2,28 @@
 // program ends, when its owner wants it to end, and when its owner dies. It deliberately does not know what the program
 // says.
 //
-// The program leads a process group, which is killed when the program ends.
+// On Linux a keeper stands between the owner and the program. It is this very executable, started anew, and it has no
+// other task than to outlive both of them for a moment:
+//
+//	owner (the gateway)
+//	  |  line: a pair of sockets; its end tells the keeper that the owner is gone or lets go
+//	  v
+//	keeper ------ is told SIGTERM, passes it on to the program's group
+//	  |  subreaper: a descendant whose parent ends becomes a child of the keeper, whatever its group or session is
+//	  v
+//	program --- what it starts --- what that starts
+//
+// The keeper kills every descendant when the program has ended or the line has, and ends when none is left. Neither a
+// process group nor a signal on the death of the parent would do: setsid leaves the one, and the other is not inherited.
+// A control group needs rights that a gateway should not have, and nobody would empty it once the gateway was killed.
+//
+// Without a keeper, and so on other systems, the program leads a process group that is killed when the program ends.
 package process
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +40,10 @@ type Program struct {
 
 	// Stdin, Stdout and Stderr pass to the program. The caller closes its own when Start has returned.
 	Stdin, Stdout, Stderr *os.File
+
+	// Keeper is how the command line of this executable begins, its name included, when it is to call Keep with the
+	// arguments that follow. nil: there is no keeper.
+	Keeper []string
 }
 
 // Check tells why the program of a command that runs in dir (as Program.Dir) cannot be started: it is not in PATH, or
@@ -39,8 +59,9 @@ func Check(command, dir string) error {
 // Tree is a program that was started, and all that descends from it. Wait must be called once; Terminate and Kill may
 // be called at any time.
 type Tree struct {
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd     // the program, or its keeper
 	leader int           // the process group of the program
+	line   *line         // to the keeper; nil without one
 	ended  chan struct{} // closed when cmd is reaped
 }
 
@@ -51,6 +72,9 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
 	}
+	if p.Keeper != nil {
+		return startKept(ctx, p, cmd)
+	}
 	cmd.Dir, cmd.Env = p.Dir, p.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Stdin, p.Stdout, p.Stderr
 	cmd.SysProcAttr = ownGroup()
@@ -60,11 +84,19 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 	return &Tree{cmd: cmd, leader: cmd.Process.Pid, ended: make(chan struct{})}, nil
 }
 
-// Wait waits for the program to end, and ends what it left behind in its process group. The error says how the program
-// ended, and is never nil.
+// Wait waits for the program to end, and ends what it left behind: with a keeper everything, otherwise its process
+// group. The error says how the program ended, and is never nil.
 func (t *Tree) Wait() error {
 	err := t.cmd.Wait()
 	defer close(t.ended)
+	if t.line != nil {
+		defer t.line.close()
+		said, known := t.line.last()
+		if known {
+			return errors.New(said)
+		}
+		err = fmt.Errorf("its keeper ended: %w", orZero(err)) // killed, so that it could not end the rest
+	}
 	killGroup(t.leader)
 	return orZero(err)
 }
@@ -85,11 +117,19 @@ func (t *Tree) Terminate() {
 		return
 	default:
 	}
+	if t.line != nil {
+		_ = t.cmd.Process.Signal(syscall.SIGTERM) // fails only when the keeper has just ended
+		return
+	}
 	_ = syscall.Kill(-t.leader, syscall.SIGTERM) // fails only when the program has just ended
 }
 
 // Kill ends everything at once. It does not wait for that; Wait does.
 func (t *Tree) Kill() {
+	if t.line != nil {
+		t.line.letGo(t.cmd.Process)
+		return
+	}
 	killGroup(t.leader)
 }
 

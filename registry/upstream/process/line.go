@@ -1,0 +1,115 @@
+//go:build linux
+
+package process
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	self = "/proc/self/exe" // this executable, also when its file was replaced since
+
+	lastWait  = time.Second                // for reading what a keeper that has ended said last
+	letGoWait = sweepLimit + 5*time.Second // from letting go of a keeper until it is killed: it may have been stopped by a signal
+)
+
+// line is the owner's end of the line to a keeper. The owner says nothing on it: that it is closed is the message, and
+// the kernel closes it when the owner is killed. The keeper says a few words, one to a text line:
+//
+//	failed TEXT   the program could not be started; the keeper ends
+//	started PID   the program runs
+//	ended TEXT    the program has ended, and nothing of it is left; the keeper ends
+type line struct {
+	file *os.File
+	in   *bufio.Reader
+}
+
+// startKept starts a keeper and has it start the program, whose path and arguments are those of cmd.
+func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
+	ours, theirs, err := sockets()
+	if err != nil {
+		return nil, fmt.Errorf("open a line to the keeper: %w", err)
+	}
+	l := &line{file: ours, in: bufio.NewReader(ours)}
+	keeper := &exec.Cmd{
+		Path: self, Args: slices.Concat(p.Keeper, []string{cmd.Path}, cmd.Args),
+		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, ExtraFiles: []*os.File{theirs},
+		// A group of its own keeps away what a terminal sends. No signal on the owner's death: it would end the keeper
+		// before the keeper has done its work.
+		SysProcAttr: &unix.SysProcAttr{Setpgid: true},
+	}
+	err = keeper.Start()
+	_ = theirs.Close() // the keeper has its own
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	t := &Tree{cmd: keeper, line: l, ended: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { _ = ours.SetReadDeadline(time.Unix(1, 0)) }) // fails only when it is closed
+	t.leader, err = l.first()
+	stop()
+	if err != nil {
+		t.Kill()
+		_ = keeper.Wait() // how the keeper ended says less
+		l.close()
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	return t, nil
+}
+
+// sockets returns both ends of a line. Nobody inherits them who is not given one.
+func sockets() (ours, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(pair[0]), "line"), os.NewFile(uintptr(pair[1]), "line"), nil
+}
+
+// first returns the process id of the program that the keeper has started, or why it could not.
+func (l *line) first() (pid int, err error) {
+	word, text, err := l.read()
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("hear of the keeper: %w", err)
+	case word != wordStarted:
+		return 0, errors.New(text)
+	}
+	return strconv.Atoi(text)
+}
+
+// last returns how the program ended. It is called when the keeper has ended. known is false when the keeper did not
+// come to say it, because it was killed itself.
+func (l *line) last() (how string, known bool) {
+	_ = l.file.SetReadDeadline(time.Now().Add(lastWait)) // fails only when it was closed, and so does the next line
+	word, text, err := l.read()
+	return text, err == nil && word == wordEnded
+}
+
+func (l *line) read() (word, text string, err error) {
+	said, err := l.in.ReadString('\n')
+	word, text, _ = strings.Cut(strings.TrimSpace(said), " ")
+	return word, text, err
+}
+
+// letGo makes the keeper end everything. What the keeper says of that is still read.
+func (l *line) letGo(keeper *os.Process) {
+	if raw, err := l.file.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // it may have ended
+	}
+	time.AfterFunc(letGoWait, func() { _ = keeper.Kill() }) // does nothing when it has ended
+}
+
+func (l *line) close() { _ = l.file.Close() } // nothing waits to be written

@@ -103,6 +103,8 @@ func serverChanges(a, b *config.Server) []string {
 		"args":          slices.Equal(a.Args, b.Args),
 		"cwd":           a.Dir == b.Dir,
 		"env":           reflect.DeepEqual(a.Env, b.Env),
+		"user":          a.Rights.User == b.Rights.User,
+		"limits":        a.Rights.Limits == b.Rights.Limits,
 		"max_children":  a.MaxChildren == b.MaxChildren,
 		"start_timeout": a.StartTimeout == b.StartTimeout,
 		"url":           a.URL == b.URL,

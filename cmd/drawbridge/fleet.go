@@ -211,6 +211,7 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		Args:         s.Args,
 		Dir:          s.Dir,
 		Env:          s.Env,
+		Rights:       s.Rights,
 		Keeper:       keeper(),
 		StartTimeout: s.StartTimeout,
 		MaxChildren:  s.MaxChildren,

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -266,6 +268,20 @@ func TestStartTimeoutReachesUpstreams(t *testing.T) {
 		if got := upstreamConfig(cfg.Servers[1], slog.New(slog.DiscardHandler)).StartTimeout; got != want {
 			t.Errorf("%s: got %v, want %v", server, got, want)
 		}
+	}
+}
+
+// TestRightsReachUpstreams shows that a child gets a keeper, and the user and limits of the config, and that a reload
+// which changes them says so.
+func TestRightsReachUpstreams(t *testing.T) {
+	before, after := parse(t, minimal+"  tested: {command: x}\n"), parse(t, minimal+"  tested: {command: x, user: '12:34', limits: {files: 99}}\n")
+	got := upstreamConfig(after.Servers[1], slog.New(slog.DiscardHandler))
+	want := process.Rights{User: process.User{UID: 12, GID: 34}, Limits: process.Limits{Files: 99}}
+	if got.Rights != want || (got.Keeper != nil) != (runtime.GOOS == "linux") {
+		t.Errorf("got rights %+v and keeper %q, want %+v", got.Rights, got.Keeper, want)
+	}
+	if got, want := changes(before, before, after), "server tested changed (limits, user)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -21,6 +21,9 @@ type Config struct {
 	Dir     string            // where the command runs, and a relative path in it starts; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 
+	// Rights are which of the gateway's rights children have. Zero: all. Anything else needs Keeper.
+	Rights process.Rights
+
 	// Keeper is how the command line of this executable begins, its name included, when it is to call process.Keep.
 	// Then nothing that a child starts outlives the child or the gateway. nil: what leaves the child's process group
 	// may do so.
@@ -93,7 +96,7 @@ func (c *Config) site() wire.Site {
 
 // program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
-	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Keeper: c.Keeper, Said: said, Logger: c.Logger}
+	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper, Said: said, Logger: c.Logger}
 }
 
 // named returns the era of the revision that the operator named, and 0 when the operator named none.

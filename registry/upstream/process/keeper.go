@@ -3,18 +3,26 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+// What Keep is called for: its first argument.
+const (
+	roleKeeper  = "keeper"
+	roleProgram = "program" // to become the program, with its rights
 )
 
 // What a keeper says; line.go has the meaning.
@@ -25,7 +33,7 @@ const (
 )
 
 const (
-	lineFD     = 3                // of the line in the keeper
+	lineFD     = 3                // of the line in the keeper, and of the pipe in what becomes the program
 	sweepLimit = 10 * time.Second // for ending all descendants; what hangs in the kernel cannot be ended at all
 	textMax    = 4 << 10          // bytes of a text that is reported
 )
@@ -41,8 +49,9 @@ type keeper struct {
 
 // order is what a keeper is told on its command line.
 type order struct {
-	path string
-	args []string // the program's name first
+	rights Rights
+	path   string
+	args   []string // the program's name first
 }
 
 // Keep makes the process a keeper as args say, which startKept put on its command line, and does not return. The
@@ -58,9 +67,12 @@ func Keep(args []string) {
 	}
 	syscall.CloseOnExec(lineFD)
 	upward := os.NewFile(lineFD, "line")
+	if args[0] == roleProgram {
+		report(upward, wordFailed, o.become())
+	}
 	k := &keeper{order: o, line: upward, doomed: make(chan struct{})}
 	k.doom = sync.OnceFunc(func() { close(k.doomed) })
-	k.run()
+	k.run(os.Args[:len(os.Args)-len(args)])
 }
 
 func parseOrder(args []string) (o order, err error) {
@@ -68,14 +80,16 @@ func parseOrder(args []string) (o order, err error) {
 	if err := unix.Fstat(lineFD, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK && stat.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return o, errors.New("it has no line")
 	}
-	if len(args) < 2 {
-		return o, errors.New("its arguments are missing")
+	if len(args) < 4 || args[0] != roleKeeper && args[0] != roleProgram {
+		return o, errors.New("its arguments are wrong")
 	}
-	return order{path: args[0], args: args[1:]}, nil
+	o.rights, err = parseRights(args[1])
+	o.path, o.args = args[2], args[3:]
+	return o, err
 }
 
 // run starts the program and stays until nothing of it is left.
-func (k *keeper) run() {
+func (k *keeper) run(again []string) {
 	runtime.GOMAXPROCS(1) // it has nothing to do at the same time
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
@@ -83,7 +97,7 @@ func (k *keeper) run() {
 	if err != nil {
 		report(k.line, wordFailed, fmt.Errorf("become a subreaper: %w", err))
 	}
-	program, err := k.start()
+	program, err := k.start(again)
 	if err != nil {
 		report(k.line, wordFailed, err)
 	}
@@ -101,13 +115,44 @@ func (k *keeper) run() {
 	k.finish(how)
 }
 
-// start starts the program.
-func (k *keeper) start() (pid int, err error) {
-	p, err := os.StartProcess(k.path, k.args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(), Sys: ownGroup()})
+// start starts the program, which then has its rights already. again is how the command line begins that makes this
+// executable call Keep.
+func (k *keeper) start(again []string) (pid int, err error) {
+	path, args, files := k.path, k.args, []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if k.rights != (Rights{}) {
+		return k.startWithRights(again, files)
+	}
+	p, err := os.StartProcess(path, args, &os.ProcAttr{Files: files, Env: os.Environ(), Sys: ownGroup()})
 	if err != nil {
 		return 0, err
 	}
 	return p.Pid, nil
+}
+
+// startWithRights starts this executable once more, which gives up rights and becomes the program. Only a process
+// itself can do that before any line of the program runs. It tells through a pipe why it could not; that the pipe
+// closes without a word says that the program runs.
+func (k *keeper) startWithRights(again []string, files []*os.File) (pid int, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close() //nolint:errcheck // nothing was written
+	args := slices.Concat(again, []string{roleProgram, k.rights.text(), k.path}, k.args)
+	how := &os.ProcAttr{Files: append(files, w), Env: os.Environ(), Sys: ownGroup()}
+	p, err := os.StartProcess(self, args, how) //nolint:gosec // the command line is the one that the keeper has from the gateway
+	// What was started has its own end of the pipe.
+	_ = w.Close()
+	if err != nil {
+		return 0, err
+	}
+	said, err := io.ReadAll(io.LimitReader(r, 2*textMax))
+	if err == nil && len(said) == 0 {
+		return p.Pid, nil
+	}
+	_, _ = unix.Wait4(p.Pid, nil, 0, nil) // it ends by itself
+	_, text, _ := strings.Cut(strings.TrimSpace(string(said)), " ")
+	return 0, cmp.Or(err, errors.New(text))
 }
 
 // leave lets go of the program's input and outputs: as long as the keeper held them, nobody would see them closed.

@@ -44,7 +44,7 @@ func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	}
 	l := &line{file: ours, in: bufio.NewReader(ours)}
 	keeper := &exec.Cmd{
-		Path: self, Args: slices.Concat(p.Keeper, []string{cmd.Path}, cmd.Args),
+		Path: self, Args: slices.Concat(p.Keeper, []string{roleKeeper, p.Rights.text(), cmd.Path}, cmd.Args),
 		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, ExtraFiles: []*os.File{theirs},
 		// A group of its own keeps away what a terminal sends. No signal on the owner's death: it would end the keeper
 		// before the keeper has done its work.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type described struct {
 	Command string
 	Args    []string
 	Env     []string
+	Rights  process.Rights
 	Kept    bool
 }
 
@@ -55,7 +57,7 @@ func own(text string) {
 	}
 	p := process.Program{
 		Command: d.Command, Args: d.Args, Env: append(d.Env, "PATH="+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"),
-		Stdin: theirs, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: theirs, Stdout: os.Stdout, Stderr: os.Stderr, Rights: d.Rights,
 	}
 	if d.Kept {
 		p.Keeper = []string{os.Args[0], keepWord}
@@ -95,6 +97,12 @@ type owner struct {
 // engage starts an owner with a program, until the test ends.
 func engage(t *testing.T, d described) *owner {
 	t.Helper()
+	return engageAs(t, nil, d)
+}
+
+// engageAs starts an owner that runs as another user, nil: as the test's.
+func engageAs(t *testing.T, user *syscall.Credential, d described) *owner {
+	t.Helper()
 	text, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +112,10 @@ func engage(t *testing.T, d described) *owner {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(context.Background(), os.Args[0])
+	if user != nil {
+		cmd.Path = "/proc/self/exe" // the test binary may be in a directory that is closed to others
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	}
 	cmd.Env = append(os.Environ(), ownerRole+"="+string(text))
 	cmd.Stdin, cmd.Stderr = theirs, os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -145,6 +157,23 @@ func (o *owner) hear(beginning string) string {
 			}
 		case <-late:
 			o.t.Fatalf("waited in vain for %q; heard %q", beginning, others)
+		}
+	}
+}
+
+// all returns every line that was said, to the end.
+func (o *owner) all() (lines []string) {
+	o.t.Helper()
+	late := time.After(limit)
+	for {
+		select {
+		case line, more := <-o.said:
+			if !more {
+				return lines
+			}
+			lines = append(lines, line)
+		case <-late:
+			o.t.Fatalf("there was no end after %q", lines)
 		}
 	}
 }

@@ -41,6 +41,8 @@ type Program struct {
 	// Stdin, Stdout and Stderr pass to the program. The caller closes its own when Start has returned.
 	Stdin, Stdout, Stderr *os.File
 
+	Rights Rights // needs a keeper unless it is zero
+
 	// Keeper is how the command line of this executable begins, its name included, when it is to call Keep with the
 	// arguments that follow. nil: there is no keeper.
 	Keeper []string
@@ -74,6 +76,9 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 	}
 	if p.Keeper != nil {
 		return startKept(ctx, p, cmd)
+	}
+	if p.Rights != (Rights{}) {
+		return nil, errors.New("a user or limits of its own need Linux")
 	}
 	cmd.Dir, cmd.Env = p.Dir, p.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Stdin, p.Stdout, p.Stderr

@@ -63,6 +63,7 @@ type Program struct {
 	Dir     string            // where it runs, and a relative path in Command starts; "": where the gateway runs
 	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
 	Said    *LastWords        // takes what it writes to standard error
+	Rights  process.Rights    // which of the gateway's it has; zero: all
 	Keeper  []string          // as process.Program.Keeper
 	Ended   func()            // called once, when a process that was started is reaped
 	Logger  *slog.Logger
@@ -108,7 +109,7 @@ func (k *Child) start(ctx context.Context, of Program) error {
 	var err error
 	k.tree, err = process.Start(ctx, process.Program{
 		Command: of.Command, Args: of.Args, Dir: of.Dir, Env: environment(os.Environ(), of.Env),
-		Stdin: ends[0], Stdout: ends[3], Stderr: ends[5], Keeper: of.Keeper,
+		Stdin: ends[0], Stdout: ends[3], Stderr: ends[5], Rights: of.Rights, Keeper: of.Keeper,
 	})
 	if err != nil {
 		closeAll()

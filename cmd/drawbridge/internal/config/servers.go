@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // Server is one server of the config. Exactly one of Builtin, Command, URL and API.Document is set, and says what the
@@ -26,6 +27,7 @@ type Server struct {
 	Args         []string          // of the program
 	Dir          string            // cwd: where the program runs; "": where the gateway runs
 	Env          map[string]string // of the program, beside the few variables that every program gets
+	Rights       process.Rights    // user and limits: which of the gateway's the program has
 	MaxChildren  int               // processes at once; zero: the default of package upstream
 	StartTimeout time.Duration     // how long the program may take until it answers; a minute unless the file says otherwise
 
@@ -89,7 +91,7 @@ func (r *reader) server(s *Server, n *node) {
 	}
 	belongs := map[string][]string{
 		"builtin": {"csv_root", "weather_url", "geocoding_url"},
-		"command": {"args", "cwd", "env", "max_children", "start_timeout"},
+		"command": {"args", "cwd", "env", "max_children", "start_timeout", "user", "limits"},
 		"url":     {"headers"},
 		"openapi": {"base_url", "include", "output_schemas"},
 	}
@@ -123,6 +125,8 @@ func (r *reader) server(s *Server, n *node) {
 		}
 	}
 	switch kind {
+	case "command":
+		r.checkRights(s, n)
 	case "builtin":
 		r.checkBuiltin(s, n)
 	case "url":
@@ -145,6 +149,8 @@ func (r *reader) serverFields(s *Server) fields {
 		"args":              func(n *node) { s.Args = r.arguments(n) },
 		"cwd":               func(n *node) { s.Dir = r.directory(n) },
 		"env":               func(n *node) { s.Env = r.pairs(n, "env", checkVariable) },
+		"user":              func(n *node) { s.Rights.User = r.user(n) },
+		"limits":            func(n *node) { r.processLimits(&s.Rights.Limits, n) },
 		"max_children":      func(n *node) { s.MaxChildren = r.integer(n, 1, 1000) },
 		"start_timeout":     func(n *node) { s.StartTimeout = r.duration(n) },
 		"url":               func(n *node) { s.URL = r.text(n) },

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -23,6 +24,7 @@ const (
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
 	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
 	codeNoCommand      = "no-command"         // a server's command is no program
+	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
 	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
 	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
 	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
@@ -32,7 +34,7 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
+		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
 	}
 }
 
@@ -172,8 +174,8 @@ func (r *reader) warnTenant(serving []string, m member) {
 	}
 }
 
-// warnServer warns of a server that no tenant reaches, of a command that is no program here, and of credentials over
-// plain HTTP. The argument reached tells whether a tenant reaches the server.
+// warnServer warns of a server that no tenant reaches, of a command that is no program here or cannot be started as the
+// config wants, and of credentials over plain HTTP. The argument reached tells whether a tenant reaches the server.
 func (r *reader) warnServer(s *Server, reached bool, m member) {
 	within := []*node{m.value}
 	if !reached {
@@ -181,6 +183,10 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	}
 	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
 		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH", at.raw)
+	}
+	if why := withheld(s.Rights, runtime.GOOS, os.Geteuid()); why != "" {
+		at := cmp.Or(m.value.member("user"), m.value.member("limits"))
+		r.warn(codeNoRights, at, within, "%s; as it is, the server will not start", why)
 	}
 	for _, name := range []string{"url", "base_url"} {
 		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {

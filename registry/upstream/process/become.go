@@ -1,0 +1,77 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// become gives up rights and makes the process the program. It returns only the reason why it could not.
+func (o order) become() error {
+	parent := os.Getppid()
+	if err := o.rights.take(); err != nil {
+		return err
+	}
+	// A change of the user cancels what ownGroup asked for.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("end with the keeper: %w", err)
+	}
+	if os.Getppid() != parent {
+		return errors.New("its keeper has ended")
+	}
+	return &os.PathError{Op: "exec", Path: o.path, Err: syscall.Exec(o.path, o.args, os.Environ())} //nolint:gosec // the operator's own command
+}
+
+// take restricts the process to the rights. The number of processes comes last: the kernel counts those of the new
+// user, and would refuse to run the program where they are too many at the change.
+func (r Rights) take() error {
+	l := r.Limits
+	seconds := int64((l.CPU + time.Second - 1) / time.Second)
+	for _, one := range []struct {
+		name       string
+		resource   int
+		soft, hard int64
+	}{
+		// Not the address space, of which Node.js and Go reserve far more than they use.
+		{"memory", unix.RLIMIT_DATA, l.Memory, l.Memory},
+		{"cpu_time", unix.RLIMIT_CPU, seconds, seconds + 1}, // a second to end after SIGXCPU
+		{"files", unix.RLIMIT_NOFILE, int64(l.Files), int64(l.Files)},
+	} {
+		if err := restrict(one.name, one.resource, one.soft, one.hard); err != nil {
+			return err
+		}
+	}
+	if err := r.User.take(); err != nil {
+		return err
+	}
+	return restrict("processes", unix.RLIMIT_NPROC, int64(l.Processes), int64(l.Processes))
+}
+
+// restrict sets one limit unless it is zero.
+func restrict(name string, resource int, soft, hard int64) error {
+	if soft <= 0 || hard <= 0 {
+		return nil
+	}
+	if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: uint64(soft), Max: uint64(hard)}); err != nil {
+		return fmt.Errorf("limits.%s is more than the gateway itself may have: %w", name, err)
+	}
+	return nil
+}
+
+// take makes the process one of the user, for good.
+func (u User) take() error {
+	if u == (User{}) {
+		return nil
+	}
+	// A gateway that has only the capabilities is refused, because the program could be left with them.
+	if os.Geteuid() == 0 && syscall.Setgroups(nil) == nil && syscall.Setgid(int(u.GID)) == nil && syscall.Setuid(int(u.UID)) == nil {
+		return nil
+	}
+	return fmt.Errorf("run as user %d: the gateway must run as root for that, with the capabilities SETUID and SETGID", u.UID)
+}

@@ -2,6 +2,7 @@ package sanitize
 
 import (
 	"bytes"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -36,24 +37,84 @@ func rightToLeft(r rune) bool {
 // length.
 type directions struct {
 	text []byte
-	any  bool // the text has letters written from right to left; valid once end is not zero
 
 	// About the paragraph that was looked at last.
-	end      int  // index of its end; zero: none was looked at yet
-	some     bool // it has letters written from right to left
-	balanced bool // every embedding and isolate that begins in it ends in it, in order
+	start, end int    // it is text[start:end]; end zero: none was looked at yet
+	pairs      []pair // its embeddings and isolates, in order; none if one of them is not closed in order
+	staying    []int  // indexes of the characters that begin or end a useful pair, sorted
 }
 
-// isolates tells whether the paragraph around i may have embeddings and isolates. The text as a whole must have letters
-// written from right to left, and the paragraph must close what it opens: otherwise the order of what follows changes.
+// pair is an embedding or isolate: where it begins and ends, and how many characters that are seen stand in the
+// paragraph before either place.
+type pair struct {
+	open, end      int
+	before, within int
+}
+
+// isolates tells whether the character at i, which begins or ends an embedding or isolate, may stay. The paragraph must
+// close what it opens, or the order of what follows would change; and the pair must have an effect: it holds something
+// that is seen, is the innermost pair around it, and one of its ends is near letters written from right to left.
 func (d *directions) isolates(i int) bool {
 	d.look(i)
-	return d.any && d.balanced
+	_, stays := slices.BinarySearch(d.staying, i)
+	return stays
 }
 
-// marks tells whether the direction mark at i may stand between before and after. The paragraph must have letters
-// written from right to left. A second mark in a row has no effect, and neither has one within a word of other letters,
-// so both could only carry hidden text.
+// keepUseful sets staying.
+func (d *directions) keepUseful() {
+	type content struct{ before, within int }
+	innermost := make(map[content]int)
+	for n, p := range d.pairs {
+		innermost[content{p.before, p.within}] = n
+	}
+	d.staying = d.staying[:0]
+	for n, p := range d.pairs {
+		if p.before < p.within && innermost[content{p.before, p.within}] == n && (d.near(p.open) || d.near(p.end)) {
+			d.staying = append(d.staying, p.open, p.end)
+		}
+	}
+	slices.Sort(d.staying)
+}
+
+// maxNear is how far from letters that are written from right to left a mark, embedding or isolate has an effect: so
+// many spaces and characters beyond ASCII, other marks among them, may stand between. One Hebrew letter in a Latin text
+// must not permit marks in all of it. Visible ASCII does not count, because the distance would grow when a secret that
+// stands between is redacted, and cleaning twice would differ from cleaning once.
+const maxNear = 8
+
+// near tells whether letters written from right to left stand near the character at i in its paragraph.
+func (d *directions) near(i int) bool {
+	before, after := d.text[d.start:i], d.text[i:d.end]
+	for distance := 0; len(before) > 0 && distance < maxNear; {
+		r, size := utf8.DecodeLastRune(before)
+		if rightToLeft(r) {
+			return true
+		}
+		before = before[:len(before)-size]
+		distance += weight(r)
+	}
+	for distance := 0; len(after) > 0 && distance < maxNear; {
+		r, size := utf8.DecodeRune(after)
+		if rightToLeft(r) {
+			return true
+		}
+		after = after[size:]
+		distance += weight(r)
+	}
+	return false
+}
+
+// weight is 0 for visible ASCII, otherwise 1.
+func weight(r rune) int {
+	if r > ' ' && r < utf8.RuneSelf {
+		return 0
+	}
+	return 1
+}
+
+// marks tells whether the direction mark at i may stand between before and after. Letters written from right to left
+// must be near. A second mark in a row has no effect, and neither has one within a word of other letters, so both could
+// only carry hidden text.
 func (d *directions) marks(i int, before, after []byte) bool {
 	switch last(before) {
 	case leftMark, rightMark, arabicMark:
@@ -63,7 +124,7 @@ func (d *directions) marks(i int, before, after []byte) bool {
 		return false
 	}
 	d.look(i)
-	return d.some
+	return d.near(i)
 }
 
 // turns tells whether the direction of text may change next to r: r has no direction of its own, or is written from
@@ -78,50 +139,56 @@ func (d *directions) look(i int) {
 	if i < d.end {
 		return
 	}
-	if d.end == 0 {
-		d.any = bytes.ContainsFunc(d.text, rightToLeft)
-	}
-	start := d.end
-	if n := bytes.LastIndexByte(d.text[start:i], '\n'); n >= 0 {
-		start += n + 1
+	if n := bytes.LastIndexByte(d.text[d.end:i], '\n'); n >= 0 {
+		d.start = d.end + n + 1
 	}
 	d.end = len(d.text)
 	if n := bytes.IndexByte(d.text[i:], '\n'); n >= 0 {
 		d.end = i + n
 	}
-	paragraph := d.text[start:d.end]
-	d.some = d.any && bytes.ContainsFunc(paragraph, rightToLeft)
-	d.balanced = d.any && balanced(paragraph)
+	d.findPairs()
+	d.keepUseful()
 }
 
 // maxNested is the depth to which the Unicode algorithm follows embeddings and isolates (max_depth).
 // https://www.unicode.org/reports/tr9/#BD2
 const maxNested = 125
 
-// balanced tells whether the embeddings and isolates of a paragraph are closed in order, and none is nested too deep.
-func balanced(paragraph []byte) bool {
-	var open []rune // for each one that is open, the character that closes it
-	for i := 0; i < len(paragraph); {
-		if paragraph[i] != 0xE2 { // the first byte of all of them
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRune(paragraph[i:])
-		i += size
+// findPairs sets pairs: to none when an embedding or isolate is not closed in order, or nested too deep.
+func (d *directions) findPairs() {
+	d.pairs = d.pairs[:0]
+	var open []int // the numbers of the pairs that are open
+	seen := 0
+	for i := d.start; i < d.end && len(open) <= maxNested; {
+		r, size := utf8.DecodeRune(d.text[i:])
 		switch r {
-		case leftEmbedding, rightEmbedding:
-			open = append(open, endEmbedding)
-		case leftIsolate, leftIsolate + 1, firstIsolate:
-			open = append(open, endIsolate)
+		case leftEmbedding, rightEmbedding, leftIsolate, leftIsolate + 1, firstIsolate:
+			open = append(open, len(d.pairs))
+			d.pairs = append(d.pairs, pair{open: i, before: seen})
 		case endEmbedding, endIsolate:
-			if len(open) == 0 || open[len(open)-1] != r {
-				return false
+			if len(open) == 0 || d.ending(open[len(open)-1]) != r {
+				d.pairs = d.pairs[:0]
+				return
 			}
+			p := &d.pairs[open[len(open)-1]]
+			p.end, p.within = i, seen
 			open = open[:len(open)-1]
+		default:
+			if !suspect(r) {
+				seen++
+			}
 		}
-		if len(open) > maxNested {
-			return false
-		}
+		i += size
 	}
-	return len(open) == 0
+	if len(open) > 0 {
+		d.pairs = d.pairs[:0]
+	}
+}
+
+// ending returns the character that closes the pair with that number.
+func (d *directions) ending(n int) rune {
+	if first(d.text[d.pairs[n].open:]) < leftIsolate {
+		return endEmbedding
+	}
+	return endIsolate
 }

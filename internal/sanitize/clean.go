@@ -91,7 +91,7 @@ func (c *cleaner) inspect(text []byte) (seen findings) {
 		b := text[i]
 		if b < utf8.RuneSelf {
 			if b < ' ' || b == 0x7F {
-				if isControl(rune(b)) || c.strict && loneReturn(text, i) {
+				if isControl(rune(b)) || c.strict && overwrites(text, i) {
 					seen |= controls
 				}
 			} else if classes[b] == anchor && secretBegins(text, i) {

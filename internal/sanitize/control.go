@@ -22,19 +22,19 @@ const (
 	apc        = 0x9F
 )
 
-// isControl tells whether r is a control character that has no place in a text: one of C0 (but tab, line feed and
-// carriage return), DEL, or one of C1.
+// isControl tells whether r is a control character that has no place in a text: one of C0 (but tab, line feed, carriage
+// return and form feed, which begins a new page in plain text such as RFCs and old sources), DEL, or one of C1.
 func isControl(r rune) bool {
 	if r < ' ' {
-		return r != '\t' && r != '\n' && r != '\r'
+		return r != '\t' && r != '\n' && r != '\r' && r != '\f'
 	}
 	return r >= 0x7F && r <= 0x9F
 }
 
-// loneReturn tells whether text[i] is a carriage return without a line feed behind it. On a terminal, the text after it
-// overwrites the line before it.
-func loneReturn(text []byte, i int) bool {
-	return text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n')
+// overwrites tells whether text[i] can hide on a terminal what stands before it: a carriage return without a line feed
+// behind it, after which the rest overwrites the line, or a form feed, which may clear the screen.
+func overwrites(text []byte, i int) bool {
+	return text[i] == '\f' || text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n')
 }
 
 // removeControls is the pass that removes control characters, and escape sequences as a whole: if only the escape
@@ -46,7 +46,7 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRune(text[i:])
 		}
-		unwanted := isControl(r) || c.strict && loneReturn(text, i)
+		unwanted := isControl(r) || c.strict && overwrites(text, i)
 		if !unwanted {
 			i += size
 			continue

@@ -10,17 +10,20 @@ import (
 // non-joiner, emoji families need the joiner, Thai marks word breaks with the zero-width space. Keeping them all would
 // let a server write to the model what no reader sees, above all with tag characters and variation selectors, which can
 // spell any text. So each one stays only next to characters for which it has an effect, and only as many as have one.
+// docs/cleaning.md says what stays, what goes, and how much can still be hidden.
 
 // Code points that the rules name.
 const (
 	combiningJoiner  = 0x034F
 	arabicMark       = 0x061C
+	vowelSeparator   = 0x180E
 	zeroWidthSpace   = 0x200B
 	nonJoiner        = 0x200C
 	joiner           = 0x200D
 	leftMark         = 0x200E
 	rightMark        = 0x200F
 	keycap           = 0x20E3
+	firstSelector    = 0xFE00
 	textSelector     = 0xFE0E
 	emojiSelector    = 0xFE0F
 	blackFlag        = 0x1F3F4
@@ -29,7 +32,10 @@ const (
 	lastSpecialPlane = 0xE0FFF
 )
 
-// suspect tells whether r can be invisible. Rules then decide by its neighbours whether it stays.
+// suspect tells whether r can be invisible, or means nothing that two programs agree on. Rules then decide by its
+// neighbours whether it stays. It is true for every code point with the property Default_Ignorable_Code_Point, for
+// noncharacters and for private use.
+// https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 func suspect(r rune) bool {
 	switch {
 	case r < 0x300:
@@ -41,24 +47,33 @@ func suspect(r rune) bool {
 			r >= 0x180B && r <= 0x180F // Mongolian selectors and separator
 	case r < 0x2070:
 		return r >= zeroWidthSpace && r <= rightMark || r >= 0x202A && r <= 0x202E || r >= 0x2060
-	case r < 0xFE00:
+	case r < 0xE000:
 		return r == 0x3164 // Hangul filler
 	case r < 0x10000:
-		return r <= emojiSelector || r == 0xFEFF || r == 0xFFA0 || r >= 0xFFF0 && r <= 0xFFFB
+		return r < 0xF900 || // private use
+			r >= 0xFDD0 && r <= 0xFDEF || r >= 0xFFFE || // noncharacters
+			r >= firstSelector && r <= emojiSelector || r == 0xFEFF || r == 0xFFA0 || r >= 0xFFF0 && r <= 0xFFFB
 	}
 	return r >= 0xE0000 && r <= lastSpecialPlane || // tags and selectors
+		r >= 0xF0000 || r&0xFFFE == 0xFFFE || // private use, noncharacters
 		r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
 }
 
-// unwanted tells whether r has no place in a definition: format (Cf) and private-use (Co) characters.
-func unwanted(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Co) }
+// unwanted tells whether r has no place in a definition, beside what is suspect: a format character (Cf).
+func unwanted(r rune) bool { return unicode.Is(unicode.Cf, r) }
+
+// judge decides about one text which suspect code points stay. Questions must come in the order of their places.
+type judge struct {
+	directions directions
+	variations variations
+}
 
 // removeHidden is the pass that removes invisible code points that no script or emoji needs where they stand. Whether
 // one stays depends on what is left before it, which is dst: in the original text, a code point that is removed itself
 // could justify the next one.
 func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 	kept, changed := 0, false
-	direction := directions{text: text}
+	judge := judge{directions{text: text}, variations{text: text}}
 	for i := 0; i < len(text); {
 		if text[i] < utf8.RuneSelf {
 			i++
@@ -73,7 +88,7 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 		dst = append(dst, text[kept:i]...)
 		keep := 0
 		if !c.strict || selector(r) {
-			keep = direction.allowed(dst, i, r)
+			keep = judge.allowed(dst, i, r)
 		}
 		dst = append(dst, text[i:i+keep]...)
 		if keep == 0 {
@@ -89,23 +104,25 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 // allowed returns how many bytes of the text from i on may stay behind before, the cleaned text so far; r is the code
 // point at i. It is 0 when r must go, the size of r when it may stay, and more for a run of tags that only counts as a
 // whole.
-func (d *directions) allowed(before []byte, i int, r rune) int {
-	size := utf8.RuneLen(r)
-	after := d.text[i+size:]
+func (j *judge) allowed(before []byte, i int, r rune) int {
+	text, size := j.directions.text, utf8.RuneLen(r)
+	after := text[i+size:]
 	fine := false
 	switch {
 	case r == joiner || r == nonJoiner:
 		fine = joins(before, after, r)
 	case r == zeroWidthSpace:
-		fine = breaksWords(last(before)) && breaksWords(first(after))
+		fine = breaksWords(last(before), first(after))
 	case r == leftMark || r == rightMark || r == arabicMark:
-		fine = d.marks(i, before, after)
+		fine = j.directions.marks(i, before, after)
 	case isolation(r):
-		fine = d.isolates(i)
+		fine = j.directions.isolates(i)
+	case r == vowelSeparator:
+		fine = separatesVowel(last(before), first(after))
 	case selector(r):
-		fine = selects(last(before), r, after)
+		fine = selects(last(before), r, after) && j.variations.affords(i, last(before))
 	case last(before) == blackFlag:
-		return flagTags(d.text[i:])
+		return flagTags(text[i:])
 	}
 	if !fine {
 		return 0

@@ -9,20 +9,24 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// hides tells, by the tables of Unicode alone, whether r shows nothing of itself.
+// hides tells, by the tables of Unicode alone, whether r shows nothing of itself, or nothing that two programs agree on.
 func hides(r rune) bool {
 	switch {
-	case r == '\t' || r == '\n' || r == '\r':
+	case r == '\t' || r == '\n' || r == '\r' || r == '\f':
 		return false
+	case r >= 0xFDD0 && r <= 0xFDEF || r&0xFFFE == 0xFFFE: // noncharacters
+		return true
 	case unicode.Is(unicode.Prepended_Concatenation_Mark, r), r >= 0x13430 && r <= 0x1343F: // they are visible
 		return false
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 func TestT33EveryHiddenCodePointGoesBetweenLetters(t *testing.T) {
@@ -109,6 +113,7 @@ func TestT33SmuggledTextGoes(t *testing.T) {
 }
 
 func TestT33AllowedContextCarriesNoMore(t *testing.T) {
+	latin := strings.Repeat("word ", 8)
 	const england = "\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F"
 	for _, c := range []struct{ name, text, want string }{
 		{"tags behind a black flag", "🏴\U000E0068\U000E0069\U000E007F", "🏴"},
@@ -124,6 +129,19 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"selector behind a digit", "7\ufe0f", "7"},
 		{"selector behind a letter", "x\ufe0f", "x"},
 		{"selector behind a kana", "か\U000E0100", "か"},
+		{"an ideograph's selector with a high number", "葛\U000E0108", "葛"},
+		{"the many selectors of Watanabe", "渡邉\U000E011F 渡邊\U000E0120", "渡邉\U000E011F 渡邊"},
+		{"selectors behind more ideographs than a name has", "葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊\U000E0100海\ufe00", "葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊海"},
+		{"selectors behind zeros", strings.Repeat("0\ufe00", 6), strings.Repeat("0\ufe00", 4) + "00"},
+		{"selectors behind punctuation", strings.Repeat("、\ufe01。\ufe00", 3), strings.Repeat("、\ufe01。\ufe00", 2) + "、。"},
+		{"selector that no compatibility ideograph has", "豈\ufe00豈\ufe01", "豈\ufe00豈"},
+		{"second selector behind a symbol of mathematics", "∩\ufe00∩\ufe01", "∩\ufe00∩"},
+		{"selector behind another symbol", "∑\ufe00", "∑"},
+		{"selector behind a Myanmar letter without a dotted form", "\u1001\ufe00", "\u1001"},
+		{"Mongolian vowel separator elsewhere", "ᠨ\u180eᠨ a\u180eb", "ᠨᠨ ab"},
+		{"spaces between kana", "か\u200b\u200bな", "か\u200bな"},
+		{"space between kana and Latin", "か\u200bx", "かx"},
+		{"space between ideographs", "漢\u200b字", "漢字"},
 		{"rare selectors behind an emoji", "❤\ufe01\ufe02", "❤"},
 		{"Mongolian selectors in a row", "ᠠ\u180b\u180c", "ᠠ\u180b"},
 		{"joiners in a row", "می\u200c\u200c\u200d\u200cخ", "می\u200dخ"},
@@ -145,11 +163,63 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"isolate closed in the next line", "א\u2068ב\n\u2069ג", "אב\nג"},
 		{"isolate closed as embedding", "א\u2068ב\u202cג", "אבג"},
 		{"crossing pairs", "א\u2068ב\u202bג\u2069ד\u202c", "אבגד"},
+		{"isolates in a Latin text with one Hebrew letter", "א " + latin + "\u2068b\u2069 \u2067c\u2069", "א " + latin + "b c"},
+		{"marks in a Latin text with one Hebrew letter", "א " + latin + "\u200e (b)\u200f", "א " + latin + " (b)"},
+		{"isolates around nothing", "א\u2068\u2069 \u2067\u2068\u2069\u2069ב", "א ב"},
+		{"isolates around isolates", "א \u2067\u2068\u2066b\u2069\u2069\u2069 ג", "א \u2066b\u2069 ג"},
+		{"isolates around isolates around nothing", "א \u2067\u2068\u2069\u2066b\u2069\u2069 ג", "א \u2066b\u2069 ג"},
+		{"private use", "a\ue000b\uf8ffc\U000f0000d\U0010fffde", "abcde"},
+		{"noncharacters", "a\ufdd0b\uffffc\U0010fffed", "abcd"},
 		{"one line balanced, one not", "א\u2068ב\u2069\nג\u2069\n\n\u2067ד\u2069", "א\u2068ב\u2069\nג\n\n\u2067ד\u2069"},
 	} {
 		if got, report := cleanText(t, sanitize.Policy{}, c.text); got != c.want || got != c.text && report.Total() == 0 {
 			t.Errorf("%s: got %+q, %v\nwant %+q", c.name, got, report, c.want)
 		}
+	}
+}
+
+// TestT33SelectorsBehindHanCarryNoBytes writes bytes as selectors behind ideographs, which all stayed when an ideograph
+// could have any of the 240 in the supplement.
+func TestT33SelectorsBehindHanCarryNoBytes(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		var text, seen strings.Builder
+		const bases = 1000
+		for range bases {
+			base := rune(0x4E00 + random.IntN(0x5000))
+			seen.WriteRune(base)
+			text.WriteString(string(base) + string(rune(0xE0100+random.IntN(240))) + string(rune(0xFE00+random.IntN(16))))
+		}
+		got, _ := cleanText(t, sanitize.Policy{}, text.String())
+		kept := 0
+		visible := strings.Map(func(r rune) rune {
+			if unicode.Is(unicode.Variation_Selector, r) {
+				kept++
+				return -1
+			}
+			return r
+		}, got)
+		if visible != seen.String() || kept > 4+bases/16 {
+			t.Fatalf("%d selectors of %d stayed", kept, bases)
+		}
+	}
+}
+
+func TestT33RegisteredSelectorsStay(t *testing.T) {
+	counts := map[rune]int{}
+	for r := rune(0xF900); r <= 0x2FA1F; r++ {
+		decomposed := []rune(norm.NFD.String(string(r)))
+		if !unicode.Is(unicode.Han, r) || r > 0xFAFF && r < 0x2F800 || decomposed[0] == r {
+			continue
+		}
+		sequence := string(decomposed[0]) + string(rune(0xFE00+counts[decomposed[0]]))
+		counts[decomposed[0]]++
+		if got, report := cleanText(t, sanitize.Policy{}, sequence); got != sequence || report != nil {
+			t.Errorf("%+q for %+q: got %+q", sequence, r, got)
+		}
+	}
+	if counts['海'] != 2 || len(counts) < 900 {
+		t.Errorf("%d ideographs have other forms, 海 has %d", len(counts), counts['海'])
 	}
 }
 

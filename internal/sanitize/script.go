@@ -42,31 +42,31 @@ func isVirama(r rune) bool {
 	return false
 }
 
-// breaksWords tells whether r is of a script that writes no space between words and marks line breaks with a
-// zero-width space.
-func breaksWords(r rune) bool {
-	return !suspect(r) && unicode.In(r, unicode.Thai, unicode.Khmer, unicode.Lao, unicode.Myanmar)
+// breaksWords tells whether a zero-width space between these two code points marks where a line may break: in scripts
+// that write no space between words, and in Japanese next to kana.
+func breaksWords(left, right rune) bool {
+	return unspaced(left) && unspaced(right) ||
+		kana(left) && (kana(right) || unicode.Is(unicode.Han, right)) || kana(right) && unicode.Is(unicode.Han, left)
 }
 
-// selector tells whether r is a variation selector.
-func selector(r rune) bool {
-	return unicode.Is(unicode.Variation_Selector, r)
+// unspaced tells whether r is of a script of South-East Asia that writes no space between words.
+func unspaced(r rune) bool {
+	return !suspect(r) && unicode.In(r, unicode.Thai, unicode.Khmer, unicode.Lao, unicode.Myanmar,
+		unicode.Tai_Tham, unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Viet, unicode.Javanese, unicode.Balinese)
 }
 
-// selects tells whether the variation selector r stands behind a base that it can vary: an emoji, the digit of a
-// keycap, an ideograph or a Mongolian letter. A selector behind another selector has no base. There are 256 selectors,
-// so a run of them could spell any bytes.
-func selects(base, r rune, after []byte) bool {
-	switch {
-	case r == textSelector || r == emojiSelector:
-		return isEmoji(base) || r == emojiSelector && keycapBase(base) && first(after) == keycap
-	case r >= firstSupplement && r <= lastSupplement:
-		return unicode.Is(unicode.Han, base)
-	case r < 0x2000:
-		return unicode.Is(unicode.Mongolian, base) && unicode.IsLetter(base)
-	}
-	return false
+// kana tells whether r is Japanese kana, or the mark of a long vowel or an end of phrase that stands among them.
+func kana(r rune) bool {
+	return unicode.In(r, unicode.Hiragana, unicode.Katakana) || r == 'ー' || r == '、' || r == '。'
 }
+
+// separatesVowel tells whether the Mongolian vowel separator has an effect between these two: it stands before a or e at
+// the end of a word.
+func separatesVowel(left, right rune) bool {
+	return mongolianLetter(left) && (right == 0x1820 || right == 0x1821)
+}
+
+func mongolianLetter(r rune) bool { return unicode.Is(unicode.Mongolian, r) && unicode.IsLetter(r) }
 
 // keycapBase tells whether r is what a keycap emoji, such as 1 on a key, begins with.
 func keycapBase(r rune) bool { return r >= '0' && r <= '9' || r == '#' || r == '*' }

@@ -47,9 +47,10 @@ func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 	}
 	// After a change, inspect's word no longer counts: what was removed may have stood within a secret.
 	if c.redacts && (changed || seen&secretive != 0) {
-		var redacted bool
+		var beside, redacted bool
+		text, beside = c.run(c.redactBeside, text)
 		text, redacted = c.run(c.redact, text)
-		changed = changed || redacted
+		changed = changed || beside || redacted
 	}
 	return text, changed
 }

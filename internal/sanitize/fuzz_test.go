@@ -89,7 +89,7 @@ func FuzzText(f *testing.F) {
 		"\ufe0f", "\ufe0e", "\U000E0100", "\u180b", "\u2060", "\u034f", "🏴", "\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F",
 		"\U000E0067", "👩", "❤", "1", "\u20e3", "#", "漢", "א", "ب", "\u064b", "क", "\u094d", "ก", "ᠠ", "a", " ", ".", "-", "_", "/", "…",
 		ghp(), "ghp_", "AKIA" + chance(base32, 16), "glpat-" + chance(word, 20), "SG." + chance(word, 22) + "." + chance(word, 43),
-		"-----BEGIN PRIVATE" + " KEY-----", chance(word, 40), "-----END PRIVATE KEY-----", "sk-ant-", "\ue000", "\ufe00", "\ufe01", "0", "、", "か", "∩", "\u180e", "\U000E0108", "邉", "\f", "\ufffe",
+		"-----BEGIN PRIVATE" + " KEY-----", chance(word, 40), "-----END PRIVATE KEY-----", "sk-ant-", "://u:", "@h", "k3y" + chance(word, 20), "SecretAccessKey=", chance(word, 40), "%3D", "\\n", ".eyJ", "\ue000", "\ufe00", "\ufe01", "0", "、", "か", "∩", "\u180e", "\U000E0108", "邉", "\f", "\ufffe",
 	}
 	f.Add([]byte{0, 1, 3, 13, 56, 57})
 	f.Add([]byte{39, 23, 40, 24, 8, 59, 60, 61})
@@ -124,7 +124,7 @@ func TestHostileTextsCostNoMoreThanTheirLength(t *testing.T) {
 	}
 	for _, piece := range []string{
 		"\x1b[", "\x1b]", "\x1b", "\u009d", "\u009b1;", "[", "![", "\u200d", "می\u200c", "👩\u200d", "א\u2068", "\u2069", "א\n\u2068", "א\u2068b\u2069", "א\u2068\u2069", "葛\U000E0100", "か\u200b", "0\ufe00", "\u200eא",
-		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-", "SG.", "dapi ", "whsec_",
+		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-", "SG.", "dapi ", "whsec_", "://a:b@", "://", "-eyJ", header() + ".", "sig=", "AKIA" + chance(base32, 16) + " ", "SecretAccessKey=", "%3D", "3Q~", "abc3Q~", ".atlasv1.",
 		"hooks.slack.com/services/T", "-----BEGIN ", "-----BEGIN PRIVATE" + " KEY-----", "-----BEGIN PRIVATE" + " KEY-----\nabc ", "\r", "e\u0301", "\\", `"`,
 	} {
 		text := fill(piece, size)

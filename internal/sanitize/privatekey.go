@@ -13,12 +13,20 @@ const (
 	minShortLine = 16 // without an END line, a key ends with its last run of that many bytes of Base64
 )
 
-// privateKey is the extent of the rule for private keys in PEM or PGP form. text is what follows "-----BEGIN ". It
-// returns the size of the key up to the end of its END line. When there is no END line, because the text was cut, the
-// key ends with its last long run of Base64, so that half a key is redacted too. It returns 0 when text is no private
-// key.
+// privateKey is the extent of the rule for private keys in PEM or PGP form, which begin with "-----BEGIN " and end with
+// their END line.
 // https://www.rfc-editor.org/rfc/rfc7468
-func privateKey(text []byte) int {
+func privateKey(text []byte, begin, body int) (start, end int) {
+	if size := keySize(text[body:]); size > 0 {
+		return begin, body + size
+	}
+	return 0, 0
+}
+
+// keySize returns the size of the private key whose BEGIN line goes on with text, up to the end of its END line. When
+// there is no END line, because the text was cut, the key ends with its last long run of Base64, so that half a key is
+// redacted too. It returns 0 when text is no private key.
+func keySize(text []byte) int {
 	label := bytes.Index(text[:min(len(text), maxLabel)], []byte(dashes))
 	if label < 0 || !bytes.HasSuffix(bytes.TrimSuffix(text[:label], []byte(" BLOCK")), []byte("PRIVATE KEY")) {
 		return 0

@@ -14,17 +14,23 @@ import (
 // A hint is the beginning of a prefix, or all of it. The scan stops at every byte that ends some hint, so a hint ends
 // where a byte is rare in ordinary text: that of AIza is AIz, and the scan need not stop at every a.
 
-// rule recognizes one kind of secret, by the fixed text at its beginning (the prefix) and by the form of what follows
+// rule recognizes one kind of secret, by a fixed text in it or before it (the prefix) and by the form of what follows
 // (the body).
 type rule struct {
 	kind     string // stands in [REDACTED:kind]
 	prefixes []string
 	hint     int                    // size of the hint in each prefix, at least 3 bytes; zero: the whole prefix
+	lead     int                    // bytes of the secret before the prefix, of the same alphabet as the body
 	body     *alphabet              // the bytes that the body may have
 	exact    int                    // size of the body in bytes; zero: at least the size in least
 	least    int                    // used when exact is zero
 	check    func(body []byte) bool // a further test of the first exact or least bytes of the body; nil: none
-	extent   func(body []byte) int  // instead of body to check: returns the size of the body, 0 when it is no secret
+
+	// extent, instead of body to check, returns where the secret begins and ends. begin and body are where the prefix and
+	// what follows it begin in text. end is 0 when there is no secret.
+	extent func(text []byte, begin, body int) (start, end int)
+	within bool // the prefix may stand within a word
+	yields bool // a secret of another kind within this one is redacted instead, since its kind says more
 }
 
 // maxRules is how many rules a set of rules has bits for. The bit of a further rule would be shifted out of the set and
@@ -72,28 +78,31 @@ func (r *rule) hinted(prefix string) int {
 	return len(prefix)
 }
 
-// begin returns the index of the prefix whose hint ends with text[i], and that of the body behind it; ok is false when
-// the rule has no such prefix there.
+// begin returns the index of the secret or of the prefix before it, whose hint ends with text[i], and that of the body
+// behind the prefix; ok is false when the rule has no such prefix there.
 func (r *rule) begin(text []byte, i int) (start, body int, ok bool) {
 	for _, prefix := range r.prefixes {
 		start = i + 1 - r.hinted(prefix)
-		if start >= 0 && bytes.HasPrefix(text[start:], []byte(prefix)) {
-			return start, start + len(prefix), true
+		if start >= r.lead && bytes.HasPrefix(text[start:], []byte(prefix)) {
+			body, start = start+len(prefix), start-r.lead
+			return start, body, r.lead == 0 || r.body.span(text[start:], r.lead) == r.lead
 		}
 	}
 	return 0, 0, false
 }
 
 // secretBegins tells whether a secret may begin with the hint that ends with text[i]. Its yes may be wrong, its no is
-// not. It serves JSON strings that are not decoded too, where the n of \n belongs to an escape and is no letter before
-// the secret. It reads no more than the least size of a secret, so that a text of many prefixes takes no longer than
-// others.
+// not. It serves JSON strings that are not decoded too: there the n of \n belongs to an escape, as in a text that quotes
+// JSON. It reads no more than the least size of a secret, so that a text of many prefixes takes no longer than others.
 func secretBegins(text []byte, i int) bool {
 	for candidates := hints.at(text, i); candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]
 		start, body, ok := r.begin(text, i)
-		if !ok || start > 0 && alphanumeric[text[start-1]] && (start == 1 || text[start-2] != '\\') {
+		if !ok || !r.within && !bounded(text[:start]) {
 			continue
+		}
+		if r.yields && !userinfo(text[body:]) {
+			continue // most URLs have none, and texts are full of URLs
 		}
 		if r.extent != nil || r.body.span(text[body:], r.floor()) == r.floor() {
 			return true
@@ -113,77 +122,107 @@ func (c *cleaner) redact(dst, text []byte) ([]byte, bool) {
 		if end == 0 {
 			continue
 		}
-		c.secret++
-		dst = append(dst, text[kept:start]...)
-		dst = append(append(append(dst, "[REDACTED:"...), kind...), ']')
+		dst = c.replace(append(dst, text[kept:start]...), kind)
 		kept = end
 		i = end - 1
 	}
 	if kept == 0 {
 		return dst, false
 	}
-	c.held = true
 	return append(dst, text[kept:]...), true
 }
 
+// replace appends what stands in the place of a secret of that kind, and counts it.
+func (c *cleaner) replace(dst []byte, kind string) []byte {
+	c.secret++
+	c.held = true
+	return append(append(append(dst, "[REDACTED:"...), kind...), ']')
+}
+
 // secretAt returns where the secret begins and ends whose hint ends with text[i], and its kind; end is 0 when there is
-// none. The text before from was replaced already: a secret must begin at or after it, and the letter before from does
-// not count as one that the secret is a part of.
+// none. The text before from was replaced already: a secret and its prefix must begin at or after it, and the letter
+// before from does not count as one that the secret is a part of.
 func secretAt(text []byte, i, from int) (start, end int, kind string) {
 	for candidates := hints.at(text, i); candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]
-		start, body, ok := r.begin(text, i)
-		if !ok || start < from || start > from && alphanumeric[text[start-1]] {
+		begin, body, ok := r.begin(text, i)
+		if !ok || begin < from || !r.within && !bounded(text[from:begin]) {
 			continue
 		}
-		if size := r.size(text[body:]); size > 0 {
-			end = body + size
-			// A variation selector behind the last digit would lose its base, and the next cleaning remove it: cleaning
-			// twice would differ from cleaning once.
-			if bytes.HasPrefix(text[end:], []byte("\uFE0F")) {
-				end += len("\uFE0F")
-			}
-			return start, end, r.kind
+		start, end := r.find(text, begin, body)
+		if end == 0 || r.yields && holdsSecret(text[start:end]) {
+			continue
 		}
+		// A variation selector behind the last digit would lose its base, and the next cleaning remove it: cleaning twice
+		// would differ from cleaning once.
+		for _, selector := range []string{"\uFE0F", "\uFE00"} {
+			if bytes.HasPrefix(text[end:], []byte(selector)) {
+				end += len(selector)
+			}
+		}
+		return start, end, r.kind
 	}
 	return 0, 0, ""
+}
+
+// holdsSecret tells whether a secret stands in text.
+func holdsSecret(text []byte) bool {
+	for i := 2; i < len(text); i++ {
+		if _, end, _ := secretAt(text, i, 0); end > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// bounded tells whether a secret may begin behind this text: it ends in no letter or digit of a longer word, or in an
+// escape, since secrets often stand in JSON, source or URLs that the text quotes: \n, \u0022, \x3d, %3D, %253D.
+func bounded(before []byte) bool {
+	n := len(before)
+	if n == 0 || !alphanumeric[before[n-1]] {
+		return true
+	}
+	hex := n - trailing(before, hexadecimal) // where the hexadecimal digits at the end begin
+	switch {
+	case n >= 2 && before[n-2] == '\\':
+		return bytes.IndexByte([]byte("abfnrtv0"), before[n-1]) >= 0
+	case n >= 3 && hex <= n-2 && before[n-3] == '%', n >= 5 && hex <= n-4 && before[n-5] == '%' && string(before[n-4:n-2]) == "25":
+		return true
+	case n >= 4 && hex <= n-2 && string(before[n-4:n-2]) == `\x`:
+		return true
+	}
+	return n >= 6 && hex <= n-4 && string(before[n-6:n-4]) == `\u`
+}
+
+// trailing returns how many of the last four bytes of text are in a, without a gap.
+func trailing(text []byte, a *alphabet) int {
+	n := 0
+	for n < min(4, len(text)) && a[text[len(text)-1-n]] {
+		n++
+	}
+	return n
 }
 
 // floor returns the least size of the rule's bodies, in bytes; 0 for a rule with extent.
 func (r *rule) floor() int { return max(r.exact, r.least) }
 
-// size returns the size of the body at the start of text, 0 when the rule finds no secret there. Of a text that is no
-// secret it reads no more than the least size of a body. A body that goes on as a longer word is none. Nothing else
-// about the text behind the body matters, so that the answer is the same before and after another secret there is
-// redacted.
-func (r *rule) size(text []byte) int {
+// find returns where the secret begins and ends whose prefix is at begin and whose body is at body; end is 0 when there
+// is none. Of a text that is no secret it reads no more than the least size of a body. A body that goes on as a longer
+// word is none. Nothing else about the text behind the body matters, so that the answer is the same before and after
+// another secret there is redacted.
+func (r *rule) find(text []byte, begin, body int) (start, end int) {
 	if r.extent != nil {
-		return r.extent(text)
+		return r.extent(text, begin, body)
 	}
-	n := r.floor()
-	if r.body.span(text, n) < n || !varied(text[:n]) || r.check != nil && !r.check(text[:n]) {
-		return 0
+	text, n := text[body:], r.floor()
+	if r.body.span(text, n) < n || !varied(text[:n]) || placeholder(text[:n]) || r.check != nil && !r.check(text[:n]) {
+		return 0, 0
 	}
 	if r.exact == 0 {
 		n += r.body.span(text[n:], len(text))
 	}
 	if n < len(text) && alphanumeric[text[n-1]] && alphanumeric[text[n]] {
-		return 0
+		return 0, 0
 	}
-	return n
-}
-
-// varied tells whether body has at least six different bytes. Placeholders such as ghp_xxxx in documentation have
-// fewer.
-func varied(body []byte) bool {
-	const enough = 6
-	var seen [256]bool
-	distinct := 0
-	for _, c := range body {
-		if !seen[c] {
-			seen[c] = true
-			distinct++
-		}
-	}
-	return distinct >= enough
+	return begin, body + n
 }

@@ -1,6 +1,7 @@
 package sanitize_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -38,6 +39,19 @@ func ghp() string { return "ghp" + "_" + chance(word, 36) }
 type secret struct {
 	kind, prefix, body string
 	exact              bool
+}
+
+// alphabet is what the bytes of the body may be replaced by, empty when they may not: it has parts of other forms.
+func (s secret) alphabet() string {
+	for _, alphabet := range []string{hex, base32, large + digit, large + small, word} {
+		if strings.Trim(s.body, alphabet) == "" {
+			return alphabet
+		}
+	}
+	if strings.Trim(s.body, word+"_-") == "" && strings.HasSuffix(s.prefix, "-") {
+		return word + "_-"
+	}
+	return ""
 }
 
 func secrets() []secret {
@@ -97,6 +111,20 @@ func secrets() []secret {
 		{"figma-token", "figd_", chance(word, 40), false},
 		{"tailscale-key", "tskey-auth-", chance(word, 20), false},
 		{"atlassian-token", "ATATT3", "xFfGF0" + chance(word, 144), false},
+		{"atlassian-token", "ATCTT3", "xFfGF0" + chance(word, 144), false},
+		{"gitlab-token", "glft-", chance(word+"_-", 20), false},
+		{"stripe-key", "sk_org_live_", chance(word, 24), false},
+		{"sentry-token", "sntrys_", "eyJ" + chance(word, 77), false},
+		{"sentry-token", "sntryu_", chance(hex, 64), true},
+		{"perplexity-key", "pplx-", chance(word, 48), true},
+		{"xai-key", "xai-", chance(word, 80), true},
+		{"openrouter-key", "sk-or-v1-", chance(hex, 64), true},
+		{"langsmith-key", "lsv2_pt_", chance(hex, 32) + "_" + chance(hex, 10), true},
+		{"brevo-key", "xkeysib-", chance(hex, 64) + "-" + chance(word, 16), true},
+		{"terraform-token", chance(word, 14) + ".atlasv1.", chance(word, 60), false},
+		{"circleci-token", "CCIPAT_", chance(word, 60), false},
+		{"sonarqube-token", "squ_", chance(hex, 40), true},
+		{"artifactory-key", "AKCp", chance(word, 69), true},
 	}
 }
 
@@ -234,4 +262,9 @@ func TestT49PrivateKeysAreRedacted(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", c.name, got, report, c.want)
 		}
 	}
+}
+
+// header returns the first part of a JSON Web Token.
+func header() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
 }

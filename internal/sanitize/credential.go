@@ -1,0 +1,199 @@
+package sanitize
+
+import (
+	"bytes"
+	"encoding/base64"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// This file finds secrets that only what stands beside them makes certain: keys of clouds behind their names, signatures
+// in addresses, and tokens that say themselves what they are.
+
+// units returns how many bytes at the start of text write n characters of Base64. Plus and slash may be escaped as in
+// URLs or JSON. It is 0 when there are fewer.
+func units(text []byte, n int) int {
+	i := 0
+	for range n {
+		switch rest := text[i:]; {
+		case len(rest) > 0 && base64Plain[rest[0]] && rest[0] != '=':
+			i++
+		case bytes.HasPrefix(rest, []byte(`\/`)):
+			i += 2
+		case bytes.HasPrefix(rest, []byte("%2B")), bytes.HasPrefix(rest, []byte("%2F")),
+			bytes.HasPrefix(rest, []byte("%2b")), bytes.HasPrefix(rest, []byte("%2f")):
+			i += 3
+		default:
+			return 0
+		}
+	}
+	return i
+}
+
+// padded returns the size of a value of Base64 at the start of text that has n characters and then the equals signs, 0
+// when there is none.
+func padded(text []byte, n, equals int) int {
+	size := units(text, n)
+	if size == 0 || !varied(text[:size]) || placeholder(text[:size]) {
+		return 0
+	}
+	for range equals {
+		switch rest := text[size:]; {
+		case bytes.HasPrefix(rest, []byte("=")):
+			size++
+		case bytes.HasPrefix(rest, []byte("%3D")), bytes.HasPrefix(rest, []byte("%3d")):
+			size += 3
+		default:
+			return 0
+		}
+	}
+	if equals == 0 && size < len(text) && base64Plain[text[size]] {
+		return 0
+	}
+	return size
+}
+
+// base64Value returns an extent: a value of Base64 directly behind the prefix, which stays.
+func base64Value(n, equals int) func(text []byte, begin, body int) (start, end int) {
+	return func(text []byte, _, body int) (start, end int) {
+		if size := padded(text[body:], n, equals); size > 0 {
+			return body, body + size
+		}
+		return 0, 0
+	}
+}
+
+// sasSignature is the extent of the rule for signatures of Azure: of SHA-256, in an address that says the version of the
+// service (sv) beside it. The name sig= stays.
+func sasSignature(text []byte, begin, body int) (start, end int) {
+	const most = 512 // bytes of the address on either side
+	size := padded(text[body:], 43, 1)
+	if size == 0 {
+		return 0, 0
+	}
+	left := text[max(0, begin-most):begin]
+	right := text[body+size : min(len(text), body+size+most)]
+	if n := bytes.LastIndexAny(left, " \t\r\n\"'<>"); n >= 0 {
+		left = left[n:]
+	}
+	if n := bytes.IndexAny(right, " \t\r\n\"'<>"); n >= 0 {
+		right = right[:n]
+	}
+	if !bytes.Contains(left, []byte("sv=20")) && !bytes.Contains(right, []byte("sv=20")) {
+		return 0, 0
+	}
+	return body, body + size
+}
+
+const awsSecretSize = 40 // characters of Base64, without equals signs
+
+// awsSecret is the extent of the rules for secret keys of AWS behind their name, which stays. Signs that join names and
+// values in sources, JSON and XML may stand between.
+func awsSecret(text []byte, _, body int) (start, end int) {
+	const most = 12 // bytes of such signs
+	start = body
+	for size := 1; size > 0 && start < body+most; start += size {
+		size = joinSign(text[start:])
+	}
+	if size := awsSecretAt(text[start:]); size > 0 && start > body {
+		return start, start + size
+	}
+	return 0, 0
+}
+
+// joinSign returns the size of the sign at the start of text that may stand between a name and its value, 0 when there
+// is none.
+func joinSign(text []byte) int {
+	if len(text) > 0 && bytes.IndexByte([]byte(" \t:=>\"'`\\,|"), text[0]) >= 0 {
+		return 1
+	}
+	if len(text) >= 3 {
+		switch string(text[:3]) {
+		case "%20", "%22", "%27", "%3A", "%3D", "%3a", "%3d":
+			return 3
+		}
+	}
+	return 0
+}
+
+// awsSecretAt returns the size of what looks like a secret key of AWS at the start of text. Such a key has no mark, so
+// something beside it must say what it is. The hash of a commit has the same size, and no capitals.
+func awsSecretAt(text []byte) int {
+	size := padded(text, awsSecretSize, 0)
+	if size == 0 || !bytes.ContainsAny(text[:size], upper) || !bytes.ContainsAny(text[:size], lower) {
+		return 0
+	}
+	return size
+}
+
+// redactBeside is the pass that replaces secret keys of AWS near the id of an access key, which makes them certain
+// without a name.
+func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
+	if !bytes.Contains(text, []byte("AKIA")) && !bytes.Contains(text, []byte("ASIA")) {
+		return dst, false
+	}
+	const near = 256 // bytes
+	kept, looked := 0, 0
+	for i := 2; i < len(text); i++ {
+		begin, end, kind := secretAt(text, i, kept)
+		if end == 0 || kind != "aws-access-key" {
+			continue
+		}
+		for at := max(looked, begin-near); at < min(len(text), end+near); at++ {
+			size := 0
+			if !base64Plain[text[max(0, at-1)]] || at == 0 || bounded(text[:at]) && text[at-1] != '/' && text[at-1] != '+' {
+				size = awsSecretAt(text[at:])
+			}
+			if size > 0 && (at >= end || at+size <= begin) && random(text[at:at+size]) {
+				dst = c.replace(append(dst, text[kept:at]...), "aws-secret-key")
+				kept = at + size
+				at = kept
+			}
+			looked = at
+		}
+		i = max(end, kept) - 1
+	}
+	if kept == 0 {
+		return dst, false
+	}
+	return append(dst, text[kept:]...), true
+}
+
+// webToken is the extent of the rule for JSON Web Tokens: three parts of Base64, or five when encrypted, of which the
+// first is a JSON object that names the algorithm. A token without a signature is none that opens anything.
+// https://www.rfc-editor.org/rfc/rfc7515#section-3.1
+func webToken(text []byte, begin, _ int) (start, end int) {
+	const (
+		mostHeader     = 1024
+		leastSignature = 20 // bytes of Base64; that of the shortest algorithm has 43, a tag of encryption 22
+	)
+	head := wordDash.span(text[begin:], mostHeader)
+	end = begin + head
+	if end >= len(text) || text[end] != '.' {
+		return 0, 0
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(string(text[begin:end]))
+	if err != nil {
+		return 0, 0
+	}
+	header, err := mcp.ParseObject(decoded)
+	if err != nil || !header.Has("alg") {
+		return 0, 0
+	}
+	parts := 2
+	if header.Has("enc") {
+		parts = 4
+	}
+	size := 0
+	for range parts {
+		if end >= len(text) || text[end] != '.' {
+			return 0, 0
+		}
+		size = wordDash.span(text[end+1:], len(text))
+		end += 1 + size
+	}
+	if size < leastSignature {
+		return 0, 0
+	}
+	return begin, end
+}

@@ -3,6 +3,9 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -58,19 +61,15 @@ func (x *exchange) preflight() {
 	x.writeStatus(http.StatusNoContent)
 }
 
-// allowsHost tells whether host is one of the names of the gateway.
+// allowsHost tells whether host is one of the names of the gateway. An allowed host without a port stands for the host
+// with any port or none, but what follows it must be a port: 127.0.0.1:80.evil is another name, which a stranger can
+// own. Any other text than a host is refused, whatever is allowed.
 func (s *Settings) allowsHost(host string) bool {
-	name, _ := splitHost(host)
-	for _, allowed := range s.AllowedHosts {
-		if strings.EqualFold(allowed, host) {
-			return true
-		}
-		bare, port := splitHost(allowed)
-		if port == "" && name != "" && strings.EqualFold(bare, name) {
-			return true
-		}
-	}
-	return false
+	name, port, ok := splitHost(host)
+	return ok && slices.ContainsFunc(s.AllowedHosts, func(allowed string) bool {
+		wanted, only, ok := splitHost(allowed)
+		return ok && strings.EqualFold(wanted, name) && (only == "" || only == port)
+	})
 }
 
 // allowsOrigin tells whether origin is on the list or is the gateway's own origin. That is the one of the public URL,
@@ -95,18 +94,24 @@ func originOf(url string) string {
 	return scheme + "://" + host
 }
 
-// splitHost splits host, host:port, an IPv6 address or [IPv6]:port into name and port. port is "" if there is none.
-func splitHost(host string) (name, port string) {
+// splitHost splits host, host:port, [IPv6] or [IPv6]:port into name and port. port is "" if there is none. ok is false
+// for every other text: a port is a number from 1 to 65535, and only an IPv6 address has colons in it.
+func splitHost(host string) (name, port string, ok bool) {
+	name, rest := host, ""
 	if inner, found := strings.CutPrefix(host, "["); found {
-		name, rest, closed := strings.Cut(inner, "]")
-		if !closed || rest != "" && rest[0] != ':' {
-			return "", ""
+		if name, rest, found = strings.Cut(inner, "]"); !found {
+			return "", "", false
 		}
-		return name, strings.TrimPrefix(rest, ":")
+		if address, err := netip.ParseAddr(name); err != nil || !address.Is6() || address.Zone() != "" {
+			return "", "", false
+		}
+	} else if end := strings.IndexByte(host, ':'); end >= 0 {
+		name, rest = host[:end], host[end:]
 	}
-	if strings.Count(host, ":") != 1 {
-		return host, ""
+	if rest == "" {
+		return name, "", name != ""
 	}
-	name, port, _ = strings.Cut(host, ":")
-	return name, port
+	port, found := strings.CutPrefix(rest, ":")
+	number, err := strconv.ParseUint(port, 10, 16)
+	return name, port, found && name != "" && err == nil && number > 0
 }

@@ -33,16 +33,21 @@ func schemeOf(uri string) string {
 	return ""
 }
 
-// mostDecodings is how many layers of percent-encoding isPlain looks through. A URI that is still encoded after them is
+// mostDecodings is how many layers of percent-encoding IsPlain looks through. A URI that is still encoded after them is
 // not plain.
 const mostDecodings = 3
 
-// isPlain tells whether an own URI has only one reading, for every server. It is asked of URIs that no list has: these
-// come from the client. A URI that a server may read as a second one could get around a pattern that denies the second
-// one. So it is false for dot segments, also encoded ones, for empty segments, backslashes, control characters and
-// encoded slashes, for the encoding of a character that needs none, and for an unusual spelling of scheme and host.
+// IsPlain tells whether an own URI has only one reading, for every server and every library that servers parse URIs
+// with. It is asked of URIs that no list has: these come from the client, or stand in a result. A URI that a server may
+// read as a second one could get around a pattern that denies the second one. So it is false for
+//
+//   - dot segments, also encoded ones, empty segments, backslashes, spaces and control characters;
+//   - the encoding of a slash or of a character that needs none, and a percent sign that begins no encoding;
+//   - a scheme, host or port that is not in its one spelling (see hasOneOrigin), also that of a URI within the URI.
+//
+// Capital and small letters of paths, and different ways to write one letter in Unicode, are different URIs.
 // https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
-func isPlain(uri string) bool {
+func IsPlain(uri string) bool {
 	if !validURI(uri) || encodesNeedlessly(uri) || !hasOneOrigin(uri) {
 		return false
 	}
@@ -61,33 +66,6 @@ func isPlain(uri string) bool {
 		rest = decoded
 	}
 	return false
-}
-
-// hasOneOrigin tells whether scheme and host are spelt in the one way that all programs agree on. For the schemes of
-// the web, several spellings mean the same host: capital letters, a default port, user names, a dot at the end,
-// localhost in a file URI. In other schemes the host is an opaque name, of which only the scheme is checked.
-// https://url.spec.whatwg.org/#special-scheme
-func hasOneOrigin(uri string) bool {
-	scheme := schemeOf(uri)
-	if strings.ToLower(scheme) != scheme {
-		return false
-	}
-	defaultPort := ""
-	switch scheme {
-	case "file":
-	case "http", "ws", "https", "wss", "ftp":
-		defaultPort = map[string]string{"http": ":80", "ws": ":80", "https": ":443", "wss": ":443", "ftp": ":21"}[scheme]
-	default:
-		return true
-	}
-	rest, isAbsolute := strings.CutPrefix(uri[len(scheme)+1:], "//")
-	host := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		host = rest[:end]
-	}
-	return isAbsolute && (scheme != "file" || host != "localhost") && strings.ToLower(host) == host && !strings.ContainsAny(host, "@%") &&
-		!strings.HasSuffix(host, ":") && !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:") &&
-		(defaultPort == "" || !strings.HasSuffix(host, defaultPort))
 }
 
 // decode decodes every percent-encoding once, and leaves a % that begins none.

@@ -136,7 +136,7 @@ func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.t
 //  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
 //     whose URI it is.
 //
-// A URI in no list must also be plain (see isPlain): a server could read any other one as a second URI, which the
+// A URI in no list must also be plain (see IsPlain): a server could read any other one as a second URI, which the
 // policy may deny. The error is ErrNotFound.
 func (v *View) Resource(uri string) (*Resource, error) {
 	if listed, err := find(v.resources, uri); err == nil {
@@ -177,7 +177,7 @@ func (v *View) templateOf(uri string) *Template {
 // read.
 func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 	s := v.shelves[server]
-	if !s.reads && !s.isUnreached() || !isPlain(own) {
+	if !s.reads && !s.isUnreached() || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
 	r := &Resource{}

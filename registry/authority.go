@@ -118,6 +118,11 @@ func isWebHost(host string) bool {
 	}
 	// Some programs read a host whose last part is a number as an address, in whatever form.
 	// https://url.spec.whatwg.org/#ends-in-a-number-checker
+	return isAddress4(host)
+}
+
+// isAddress4 tells whether host is an IPv4 address in its usual form.
+func isAddress4(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.Is4() && address.String() == host
 }
@@ -132,6 +137,9 @@ func isHostOfAnyScheme(host string) bool {
 		if !isAlphanumeric(host[i]) && strings.IndexByte("-._~!$&'()*+,;=%", host[i]) < 0 {
 			return false
 		}
+	}
+	if strings.Count(host, ".") == 3 && strings.Trim(host, "0123456789.") == "" {
+		return isAddress4(host)
 	}
 	return host != "" && !strings.Contains("."+host+".", "..")
 }

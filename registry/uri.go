@@ -59,7 +59,7 @@ func IsPlain(uri string) bool {
 		if strings.Contains(rest, `\`) || hasDotSegment(rest) || !isVisible(rest) {
 			return false
 		}
-		decoded := decode(rest)
+		decoded := Decode(rest)
 		if decoded == rest {
 			return true
 		}
@@ -68,8 +68,8 @@ func IsPlain(uri string) bool {
 	return false
 }
 
-// decode decodes every percent-encoding once, and leaves a % that begins none.
-func decode(uri string) string {
+// Decode decodes every percent-encoding in a URI once, and leaves a % that begins none.
+func Decode(uri string) string {
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(uri, "%")

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -74,8 +73,8 @@ func (p *patterns) of(kind registry.Kind) []string {
 }
 
 // denies tells whether the rule denies the item. For a URI this looks at every spelling: the server may decode the URI
-// before it looks for the resource, and may ignore its fragment, its query and some characters at the end of its path.
-// Otherwise a caller could get around the rule by spelling the URI differently.
+// before it looks for the resource, may ignore its fragment, its query and some characters at the end of its path, and
+// may know its host by other spellings (see usualSpelling). Otherwise a caller could get around the rule by spelling the URI differently.
 func (r *rule) denies(n *policyName) bool {
 	if n.kind != registry.KindResource && n.kind != registry.KindTemplate {
 		return r.deny.match(n)
@@ -88,8 +87,8 @@ func (r *rule) denies(n *policyName) bool {
 		if r.deniesBeginning(uri) {
 			return true
 		}
-		decoded, err := url.PathUnescape(uri)
-		if err != nil || decoded == uri {
+		decoded := registry.Decode(uri)
+		if decoded == uri {
 			return false
 		}
 		uri = decoded
@@ -103,8 +102,10 @@ func (r *rule) deniesBeginning(uri string) bool {
 		if end != "" {
 			uri, _, _ = strings.Cut(uri, end)
 		}
-		if matchesAny(r.deny.resources, uri) || matchesAny(r.deny.resources, strings.TrimRight(uri, "/. ")) {
-			return true
+		for _, spelt := range []string{uri, strings.TrimRight(uri, "/. "), usualSpelling(uri)} {
+			if matchesAny(r.deny.resources, spelt) {
+				return true
+			}
 		}
 	}
 	return false
@@ -116,7 +117,7 @@ const maxDecodings = 3
 // decoded returns patterns of URIs and, in addition, the percent-decoded form of each.
 func decoded(patterns []string) []string {
 	for _, pattern := range slices.Clone(patterns) {
-		if text, err := url.PathUnescape(pattern); err == nil && text != pattern {
+		if text := registry.Decode(pattern); text != pattern {
 			patterns = append(patterns, text)
 		}
 	}
@@ -136,7 +137,7 @@ func compileRule(cfg *Rule) (rule, error) {
 	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
 		return rule{}, err
 	}
-	r.deny.resources = decoded(r.deny.resources)
+	r.deny.resources = usual(decoded(r.deny.resources))
 	if len(cfg.Allow)+len(cfg.Deny) == 0 {
 		return rule{}, fmt.Errorf("it neither allows nor denies anything")
 	}

@@ -148,7 +148,7 @@ func isHostOfAnyScheme(host string) bool {
 // is a second spelling of that.
 func isAddress6(host string) bool {
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && address.Is6() && !address.Is4In6() && "["+address.String()+"]" == host
+	return err == nil && address.Is6() && address.Zone() == "" && !address.Is4In6() && "["+address.String()+"]" == host
 }
 
 // hasBarForColon tells whether the path of a file URI begins with a drive letter and a bar, which is a second spelling

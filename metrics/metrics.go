@@ -98,7 +98,7 @@ func (m *Metrics) traffic(f promauto.Factory) {
 		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
 	}, []string{"tenant"})
 	m.repairs = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_output_repairs_total", Help: "What output cleaning changed.",
+		Name: "drawbridge_output_repairs_total", Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
 	}, []string{"tenant", "server", "kind"})
 	m.streams = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
@@ -272,7 +272,8 @@ func (m *Metrics) LoginFailed(reason string, addr netip.Addr) {
 	m.failures.add(addr)
 }
 
-// Repaired counts the n changes of one kind that output cleaning made in what a server said.
+// Repaired counts the n changes of one kind that were made in what a server said: what output cleaning changed, and
+// resources that were left out.
 func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// This file maps the URIs in results and errors of servers with a prefix to their exposed form. Most results have no
-// URI, so it looks for one in the bytes first, and takes apart only values that may have one.
+// This file maps the URIs in results and errors of servers with a prefix to their exposed form, and leaves out the
+// resources of results that the client may not see. Most results have no URI, so it looks for one in the bytes first,
+// and takes apart only values that may have one.
 //
 //	result ── content ─────────── block: resource_link, resource, tool_result (again content)
 //	       ├─ contents ────────── the contents of a resource
@@ -22,8 +23,9 @@ func mayHoldURI(raw mcp.RawJSON) bool {
 	return bytes.Contains(raw, []byte(`"uri"`)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// exposedResult maps the URIs in a result. The same Object comes back when there is nothing to map.
-func (o *origin) exposedResult(result mcp.Object) mcp.Object {
+// exposedResult maps and judges the URIs in the result of a call. The same Object comes back when there is nothing to
+// change.
+func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	var m *mapper
 	mapped := result
 	for name, value := range result.Members {
@@ -37,6 +39,7 @@ func (o *origin) exposedResult(result mcp.Object) mcp.Object {
 		}
 		if m == nil {
 			m = o.mapper()
+			m.judge, m.asked = c.Judge, c.Params.Text("uri")
 		}
 		if fresh := m.member(name, value); fresh != nil {
 			mapped = mapped.With(name, fresh)
@@ -62,15 +65,25 @@ func (o *origin) exposedError(err error) error {
 	return &mapped
 }
 
-// mapper maps the URIs in one result. Its methods return the new JSON of a value, or nil for a value that stays as it
+// What stands in the place of a resource that the client may not see. It does not name the resource.
+const (
+	embeddedNote = "[left out: a resource that the rules of this gateway do not let you read]"
+	linkNote     = "[left out: a link to a resource that the rules of this gateway do not let you read]"
+)
+
+// mapper maps and judges the URIs in one result. Its methods return the new JSON of a value, or nil for a value that stays as it
 // is. A value of the wrong shape stays as it is.
 type mapper struct {
 	origin  *origin
 	service *service
-	work    int // left for matching templates, for all URIs of the result together; see maxMatching
+	work    int    // left for matching templates, for all URIs of the result together; see maxMatching
+	judge   Judge  // nil: the client may see everything
+	asked   string // the exposed URI that the client reads, "" when it does something else
 }
 
-func (o *origin) mapper() *mapper { return &mapper{o, o.service.Load(), maxMatching} }
+func (o *origin) mapper() *mapper {
+	return &mapper{origin: o, service: o.service.Load(), work: maxMatching}
+}
 
 // member maps the value of one of the members of a result that exposedResult names.
 func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
@@ -78,7 +91,7 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 	case "content":
 		return each(value, m.block)
 	case "contents":
-		return each(value, m.contents)
+		return each(value, m.read)
 	case "messages":
 		return each(value, m.message)
 	case "result": // of a task
@@ -134,8 +147,11 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	object, _ := mcp.ObjectOf(raw)
 	switch object.Text("type") {
 	case "resource_link":
-		return within(raw, "uri", m.link)
+		return m.link(object)
 	case "resource":
+		if m.hides(object.Object("resource")) {
+			return note(embeddedNote)
+		}
 		return within(raw, "resource", m.contents)
 	case "tool_result":
 		return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
@@ -143,7 +159,41 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON { return within(raw, "uri", m.uri) }
+// note returns a content block that says what is missing in its place.
+func note(text string) mcp.RawJSON {
+	return mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)}).JSON()
+}
+
+// hides tells whether the client may not see the contents of a resource. Contents without a URI belong to what the
+// client asked for.
+func (m *mapper) hides(contents mcp.Object) bool {
+	uri, named := contents.Value("uri").Text()
+	return m.judge != nil && named && !m.judge.Shows(uri, Embedded)
+}
+
+// read maps an element of the result of resources/read. A server may answer with other resources than it was asked for.
+// The note in the place of one that the client may not see is of what the client asked for.
+func (m *mapper) read(raw mcp.RawJSON) mcp.RawJSON {
+	object, _ := mcp.ObjectOf(raw)
+	if m.hides(object) {
+		return mcp.NewObject(
+			mcp.Member{Name: "uri", Value: mcp.String(m.asked)},
+			mcp.Member{Name: "mimeType", Value: mcp.String("text/plain")},
+			mcp.Member{Name: "text", Value: mcp.String(embeddedNote)},
+		).JSON()
+	}
+	return m.contents(raw)
+}
+
+func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON {
+	return within(raw, "uri", func(value mcp.RawJSON) mcp.RawJSON {
+		uri, _ := value.Text()
+		if m.isElsewhere(uri) {
+			return nil
+		}
+		return m.exposed(uri)
+	})
+}
 
 func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
 	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
@@ -171,29 +221,51 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	return mapped.JSON()
 }
 
-// link maps the URI of a resource link. A link to the web that the server does not serve itself stays: the client
-// fetches it from there.
-func (m *mapper) link(raw mcp.RawJSON) mcp.RawJSON {
-	uri, _ := raw.Text()
-	switch strings.ToLower(schemeOf(uri)) {
-	case "http", "https":
-		if !m.service.knows(uri, &m.work) {
-			return nil
-		}
+// link maps a resource link. A link to the web that the server does not serve itself stays: the client fetches it from
+// there.
+func (m *mapper) link(block mcp.Object) mcp.RawJSON {
+	uri, ok := block.Value("uri").Text()
+	if !ok {
+		return nil
 	}
-	return m.uri(raw)
+	mention := Linked
+	if m.isOfWeb(uri) || m.isElsewhere(uri) {
+		mention = Elsewhere
+	}
+	if m.judge != nil && !m.judge.Shows(uri, mention) {
+		return note(linkNote)
+	}
+	fresh := m.exposed(uri)
+	if mention == Elsewhere || fresh == nil {
+		return nil
+	}
+	return block.With("uri", fresh).JSON()
 }
 
-// uri maps a URI that belongs to the server. A text without a scheme is no absolute URI and stays.
-func (m *mapper) uri(raw mcp.RawJSON) mcp.RawJSON {
-	uri, _ := raw.Text()
+// isOfWeb tells whether the URI is one of the web that the server does not serve.
+func (m *mapper) isOfWeb(uri string) bool {
+	switch strings.ToLower(schemeOf(uri)) {
+	case "http", "https":
+		return !m.service.knows(uri, &m.work)
+	}
+	return false
+}
+
+// isElsewhere tells whether the URI belongs to no server. A text without a scheme is no absolute URI.
+func (m *mapper) isElsewhere(uri string) bool {
 	switch strings.ToLower(schemeOf(uri)) {
 	case "":
-		return nil
+		return true
 	case "data", "javascript", "vbscript":
-		if !m.service.knows(uri, &m.work) {
-			return nil
-		}
+		return !m.service.knows(uri, &m.work)
+	}
+	return false
+}
+
+// exposed maps a URI that belongs to the server.
+func (m *mapper) exposed(uri string) mcp.RawJSON {
+	if m.origin.prefix == "" {
+		return nil
 	}
 	return mcp.String(m.origin.exposed(uri))
 }

@@ -93,6 +93,9 @@ func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 // errNoUse is for an item of an older catalogue: its source has since been replaced by one without Use.
 var errNoUse = errors.New("the server has neither prompts nor resources any more")
 
+// Lists tells whether the item's server lists a resource with that own URI.
+func (i *Item) Lists(uri string) bool { return i.origin.service.Load().listed[uri] }
+
 // callBy lets calls of the tool go to f from now on, also those by holders of older catalogues.
 func (i *Item) callBy(f Func) { i.call.Store(&f) }
 

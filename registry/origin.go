@@ -29,21 +29,17 @@ type service struct {
 	use       Func // nil: the source has nothing but tools
 	subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
 	completes bool
-	listed    map[string]bool // own URIs of the listed resources; nil without a prefix, where no URI is mapped
+	listed    map[string]bool // own URIs of the listed resources
 	templates []*Template
 }
 
 // newService makes the service of what a source offers now. It takes URIs from the shelf next and not from s, so that
 // items that were left out count as unknown.
 func newService(s Source, next *shelf) *service {
-	made := &service{use: s.Use, completes: s.Completes, templates: next.templates}
+	made := &service{use: s.Use, completes: s.Completes, templates: next.templates, listed: make(map[string]bool, len(next.resources))}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
 	}
-	if s.Prefix == "" {
-		return made // knows is asked only where URIs are mapped
-	}
-	made.listed = make(map[string]bool, len(next.resources))
 	for _, r := range next.resources {
 		made.listed[r.Name] = true
 	}
@@ -95,14 +91,14 @@ func fromForm(exposed string) (server, uri string, ok bool) {
 	return server, uri, ValidServerName(server)
 }
 
-// call runs f and maps the URIs in its result or error.
+// call runs f, and maps and judges the URIs in its result or error.
 func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
 	result, err := f(ctx, c)
-	if o.prefix == "" {
+	switch {
+	case o.prefix == "" && (err != nil || c.Judge == nil):
 		return result, err
-	}
-	if err != nil {
+	case err != nil:
 		return result, o.exposedError(err)
 	}
-	return o.exposedResult(result), nil
+	return o.exposedResult(result, c), nil
 }

@@ -74,6 +74,9 @@ type Call struct {
 	LogLevel mcp.Level // the least level of log messages that the client wants; zero: it wants none
 	// Notify sends progress and log messages to the client. It is never nil.
 	Notify func(context.Context, mcp.Notification) error
+	// Judge decides which resources in the result the client may see; a note takes the place of the others. Sources need
+	// not ask it: the item does. When it is nil, the client may see everything.
+	Judge Judge
 	// Hold keeps the call counted against the limit of concurrent calls after the Func has returned, until release is
 	// called. A source uses it when the server is still working on a call whose client is being asked for input;
 	// without it, such calls would escape the limit. It is nil when the method cannot ask for input, and when an
@@ -88,6 +91,23 @@ type Call struct {
 	Target  string        // the item's own name or URI
 	Headers []HeaderParam // the tool's parameters that travel as headers; nil for other items and for tasks/*
 }
+
+// Judge decides what of the resources in a result a client may see.
+type Judge interface {
+	// Shows tells whether the client may see a mention of the resource with that URI, which is one of the server that
+	// gave the result. It is asked once for each mention.
+	Shows(uri string, m Mention) bool
+}
+
+// Mention is how a result mentions a resource.
+type Mention int
+
+// The ways.
+const (
+	Embedded  Mention = iota // with its contents
+	Linked                   // by a link that the client reads here
+	Elsewhere                // by a link that the client does not read here, such as one to the web
+)
 
 // Func serves calls on behalf of a source. It must be safe for concurrent use. It returns the result in the form of
 // revision 2026-07-28, in which an absent resultType means "complete". After a result of type "input_required", the

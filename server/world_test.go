@@ -89,7 +89,8 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	w := &world{registry: registry.New(), metrics: prometheus.NewRegistry(), release: make(chan struct{})}
 	none, many, one := ratelimit.Limit{}, ratelimit.Limit{Rate: 1e6, Burst: 1e6}, 1
 	plenty := gateway.Limits{Requests: &many, Calls: &many, UserCalls: &many}
-	all := []gateway.Rule{{Allow: []string{"*"}}}
+	// A link to the doc stands in results, although no server has it.
+	all := []gateway.Rule{{Allow: []string{"*", "resource:box:file:///doc"}, MayMatchNothing: true}}
 	w.tenants = []gateway.TenantConfig{
 		{ID: "acme", Servers: []string{"box"}, Rules: all, Limits: plenty},
 		{ID: "globex", Servers: []string{"box"}, Rules: all, Limits: plenty},

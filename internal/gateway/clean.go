@@ -35,6 +35,9 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		if err != nil {
 			return mcp.Object{}, g.cleanError(c, err)
 		}
+		if c.leftOut > 0 {
+			g.count(c, sanitize.Report{leftOut: c.leftOut})
+		}
 		result, report, err := policy.Result(result)
 		g.count(c, report)
 		return result, err

@@ -341,6 +341,7 @@ func (c *call) use() *registry.Call {
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
 		Notify:       c.notify,
+		Judge:        judge{c},
 		Tasks:        c.tasks,
 	}
 	if c.task != nil {

@@ -96,6 +96,11 @@ func (r *rule) denies(n *policyName) bool {
 	return false
 }
 
+// deniesSomeOf tells whether the rule denies any resource that the server may have.
+func (r *rule) deniesSomeOf(server string) bool {
+	return slices.ContainsFunc(r.deny.resources, func(pattern string) bool { return registry.MayMatch(pattern, server+":") })
+}
+
 // deniesBeginning tells whether the rule denies the URI, or what is left of it without fragment, query and parameters.
 func (r *rule) deniesBeginning(uri string) bool {
 	for _, end := range []string{"", "#", "?", ";"} {

@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// leftOut is the kind of a resource that a result mentioned and that the caller may not see. It is counted with what
+// output cleaning changed.
+const leftOut sanitize.Kind = "left_out"
+
+// judge applies the rules of the caller to the resources that the result of its call mentions.
+//
+//	embedded     shown unless a rule denies it. An allowed tool may make up the URIs of what it answers, so it needs no
+//	             rule that allows them
+//	linked       shown if the caller may read it: a resource is listed for whoever may read it, and for nobody else
+//	elsewhere    shown unless a rule denies it: the client does not read it here
+//
+// A rule that denies resources of a server can judge only URIs with one reading. So of such a server nothing is shown
+// under another URI, unless its list has that very URI.
+type judge struct{ call *call }
+
+var _ registry.Judge = judge{}
+
+// Shows implements registry.Judge. The call counts what it does not show.
+func (j judge) Shows(uri string, m registry.Mention) bool {
+	n := policyName{kind: registry.KindResource, name: j.call.item.Server + ":" + uri}
+	if j.shows(uri, &n, m) {
+		return true
+	}
+	j.call.leftOut++
+	return false
+}
+
+func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
+	allowed, concerned := m != registry.Linked, false
+	rules := j.call.caller.Tenant.rules
+	for i, applies := range []byte(j.call.caller.rules) {
+		if applies == 0 {
+			continue
+		}
+		if rules[i].denies(n) {
+			return false
+		}
+		allowed = allowed || rules[i].allow.match(n)
+		concerned = concerned || rules[i].deniesSomeOf(j.call.item.Server)
+	}
+	isJudged := !concerned || m == registry.Elsewhere || j.call.item.Lists(uri) || registry.IsPlain(uri)
+	return allowed && isJudged
+}

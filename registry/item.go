@@ -71,6 +71,8 @@ func (i *Item) WholeName() (name string, cut bool) {
 //   - what is no absolute URI;
 //   - structured content, whose meaning only the tool knows.
 //
+// In the same places, but for errors, c.Judge decides what the client may see.
+//
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#common-uri-schemes
 func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	if down := i.Down(); down != nil {

@@ -44,6 +44,7 @@ type call struct {
 	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
 	asking  bool          // set by conformed: the result asks for input
 	outcome string        // one word for the records, set by the stage that decides it; "" is an ordinary result
+	judging int           // work of judge so far; see maxJudging
 	leftOut int           // how many resources judge left out of the result
 	repairs atomic.Int64  // how much sanitized changed; notifications may come from another goroutine
 	logs    logs          // how many log messages sanitized let pass

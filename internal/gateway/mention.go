@@ -39,7 +39,7 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 		if applies == 0 {
 			continue
 		}
-		if rules[i].denies(n) {
+		if !j.affords(uri, &rules[i]) || rules[i].denies(n) {
 			return false
 		}
 		allowed = allowed || rules[i].allow.match(n)
@@ -47,4 +47,15 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 	}
 	isJudged := !concerned || m == registry.Elsewhere || j.call.item.Lists(uri) || registry.IsPlain(uri)
 	return allowed && isJudged
+}
+
+// maxJudging bounds the work of judging the mentions in one result, in bytes of URIs times patterns that they are
+// matched with. A server writes as many mentions as fit in a result, so without a bound it could keep a processor busy
+// for minutes. What is beyond the bound is not shown.
+const maxJudging = 100_000_000
+
+// affords tells whether there is work left for judging the URI by the rule, and takes it.
+func (j judge) affords(uri string, r *rule) bool {
+	j.call.judging += len(uri) * (len(r.allow.resources) + 4*len(r.deny.resources)) // three spellings, and deniesSomeOf
+	return j.call.judging <= maxJudging
 }

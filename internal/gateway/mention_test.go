@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -192,5 +193,27 @@ func TestChangeOfADeniedPart(t *testing.T) {
 		if got := b.Reads(c, uri); got != want {
 			t.Errorf("%s is told: %v, want %v", uri, got, want)
 		}
+	}
+}
+
+// A server could keep a processor busy with many links that many patterns are tried on.
+func TestJudgingOfMentionsIsBounded(t *testing.T) {
+	tenant := everything()
+	deny := make([]string, 500)
+	for i := range deny {
+		deny[i] = fmt.Sprintf("resource:lib:*a*a*%d*b", i)
+	}
+	tenant.Rules = append(tenant.Rules, Rule{Deny: deny})
+	b, l := newLibrary(t, tenant)
+	many := strings.Repeat(link("file:///"+strings.Repeat("a", 2000))+",", 5_000)
+	l.says(`{"content":[` + link("file:///first") + `,` + many + link("file:///last") + `]}`)
+	began := time.Now()
+	result, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`))
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("took %v", took)
+	}
+	got := string(result.Value("content"))
+	if failure != nil || !strings.Contains(got, "file:///first") || strings.Contains(got, "file:///last") {
+		t.Errorf("%v: the first link must be shown, and the last one must not, because nobody judged it", failure)
 	}
 }

@@ -103,17 +103,24 @@ func (r *rule) deniesSomeOf(server string) bool {
 
 // deniesBeginning tells whether the rule denies the URI, or what is left of it without fragment, query and parameters.
 func (r *rule) deniesBeginning(uri string) bool {
-	for _, end := range []string{"", "#", "?", ";"} {
-		if end != "" {
-			uri, _, _ = strings.Cut(uri, end)
+	if r.deniesSpelling(uri) {
+		return true
+	}
+	for _, end := range []string{"#", "?", ";"} {
+		before, _, found := strings.Cut(uri, end)
+		if found && r.deniesSpelling(before) {
+			return true
 		}
-		for _, spelt := range []string{uri, strings.TrimRight(uri, "/. "), usualSpelling(uri)} {
-			if matchesAny(r.deny.resources, spelt) {
-				return true
-			}
-		}
+		uri = before
 	}
 	return false
+}
+
+// deniesSpelling tells whether the rule denies the URI as it is, without what stands at its end, or in its usual
+// spelling.
+func (r *rule) deniesSpelling(uri string) bool {
+	return matchesAny(r.deny.resources, uri) || matchesAny(r.deny.resources, strings.TrimRight(uri, "/. ")) ||
+		matchesAny(r.deny.resources, usualSpelling(uri))
 }
 
 // maxDecodings is how many layers of percent-encoding a pattern that denies looks through.

@@ -53,7 +53,7 @@ func hasOneAuthority(scheme, rest string) bool {
 		return false
 	}
 	authority, path, hierarchical := cutAuthority(rest)
-	kind := scheme[strings.LastIndexByte(scheme, '+')+1:]
+	kind := kindOf(scheme)
 	defaultPort, ofWeb := defaultPorts[kind]
 	switch {
 	case kind == "file":
@@ -63,11 +63,21 @@ func hasOneAuthority(scheme, rest string) bool {
 		return ok && strings.HasPrefix(path, "/") && port != defaultPort && isWebHost(host)
 	case !hierarchical || authority == "":
 		return true
-	case strings.HasPrefix(path, "//"): // docs://https://…: what looks like a host is the scheme of a URI within
-		return schemeOf(authority)+":" == authority
+	case isOfEveryProgram(schemeOf(authority)): // docs://https://…: what looks like a host is the scheme of a URI
+		return schemeOf(authority)+":" == authority && strings.HasPrefix(path, "//")
 	}
 	host, _, ok := cutPort(authority)
 	return ok && isHostOfAnyScheme(host)
+}
+
+// kindOf returns the part of a scheme that decides how its URIs are read: https of git+https.
+func kindOf(scheme string) string { return scheme[strings.LastIndexByte(scheme, '+')+1:] }
+
+// isOfEveryProgram tells whether every program knows the scheme. Only such a scheme is told from a host at the
+// beginning of an authority; any other one could be a host with an empty port, which is a second spelling.
+func isOfEveryProgram(scheme string) bool {
+	kind := strings.ToLower(kindOf(scheme))
+	return kind == "file" || defaultPorts[kind] != ""
 }
 
 // cutAuthority splits what follows the colon behind a scheme. hierarchical is false when there is no authority.

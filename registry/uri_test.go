@@ -118,7 +118,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		"FILE:///secret", "File:///secret", "file:/secret", "file:secret", "file://localhost/secret", "file://LOCALHOST/secret",
 		"https://API.test/x", "https://api.test:443/x", "http://api.test:80/x", "https://u@api.test/x", "https://api.test./x", "https://api.test.:8443/x",
 		"https://api.test:/x", "https://%61pi.test/x", "https:api.test/x", "https:/api.test/x", "Test://host",
-		"file://nas/share", "test://u@h:80/a;b=c,d", "docs://http://API.test/x", "docs://http:/api.test/x", "docs://x?u=http://127.1/x", "git+http://127.1/x",
+		"file://nas/share", "test://u@h:80/a;b=c,d", "docs://http://API.test/x", "docs://http:/api.test/x", "docs://x?u=http://127.1/x", "memo://intra://x", "memo://intra:///x", "docs://http:7/x", "docs://HTTP:7/x", "docs://http:x://y", "git+http://127.1/x",
 		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" + strings.Repeat("a", 2041),
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {

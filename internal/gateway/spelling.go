@@ -16,6 +16,7 @@ import (
 //	memo://Secret/x     memo://secret/x      Python reads hosts in small letters
 //	memo://secret?x     memo://secret/?x     an empty path is the path /
 //	memo:/x             memo:///x            no host is an empty host
+//	memo://secret:/x    memo://secret/x      an empty port is none
 //	redis://2130706433/ redis://127.0.0.1/   a number as host may be an address
 //
 // text is a URI, or a pattern of URIs, with or without the server's name before it. A text without an absolute path or
@@ -41,7 +42,7 @@ func usualSpelling(text string) string {
 	if address, ok := numberedAddress(host); ok {
 		host = address.String()
 	}
-	if hasPort {
+	if hasPort && port != "" {
 		host += ":" + port
 	}
 	return scheme + "://" + host + path

@@ -12,7 +12,7 @@ func TestDeniedURIHasOtherSpellings(t *testing.T) {
 	}{
 		{
 			"memo://secret/*",
-			[]string{"memo://secret/x", "memo://SECRET/x", "memo://Secret", "memo://secret?x", "memo://secret#x", "memo://secret/"},
+			[]string{"memo://secret/x", "memo://SECRET/x", "memo://Secret", "memo://secret?x", "memo://secret:/x", "memo://secret#x", "memo://secret/"},
 			[]string{"memo://secrets/x", "memo://public/secret/x", "memo:secret/x", "other://secret/x"},
 		},
 		{"memo://Secret", []string{"memo://secret", "memo://secret/", "memo://SECRET?x"}, []string{"memo://secret/x"}},

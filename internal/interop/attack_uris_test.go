@@ -36,7 +36,7 @@ var webPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "wss"
 type parts [6]string
 
 var webParts = [len(parts{})][]string{
-	{"http", "https", "ws", "ftp", "HTTP", "Http", "\uff48ttp", "ht\u017fp", " http", "http ", "memo", "Memo", "git+http", "docs://http", "docs://HTTP", "docs://https"},
+	{"http", "https", "ws", "ftp", "HTTP", "Http", "\uff48ttp", "ht\u017fp", " http", "http ", "memo", "Memo", "git+http", "docs://http", "docs://HTTP", "docs://https", "docs://memo", "memo://intra"},
 	{"://", ":", ":/", ":///", ":////", `:\\`, `:/\`, "%3A//", ":%2f%2f", ": //", ":\t//"},
 	{"", "@", "u@", "u:p@", "public.example@", "public.example%40", "u@v@", "%75@"},
 	hostSpellings(),
@@ -222,7 +222,7 @@ func unescaped(text string) string {
 // isDenied tells whether the reading is something that the rules deny. schemes begin those URIs.
 func (r *reading) isDenied(outer string) bool {
 	scheme := outer + strings.ToLower(r.Scheme)
-	if strings.HasSuffix(scheme, "file") {
+	if slices.Contains([]string{"file", "x+file", "docs://file"}, scheme) {
 		return strings.HasPrefix(unescaped(r.Path), "/etc/")
 	}
 	if !slices.Contains(deniedSchemes, scheme) || r.Port != "" && r.Port != webPorts[r.Scheme] {

@@ -1,6 +1,12 @@
 package gateway
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // A deny of one spelling of a URI was passed by others that some programs take for the same: Python reads the host of
 // any scheme in small letters, resolvers read numbers as addresses, an empty path is the path /, and a server may decode
@@ -49,5 +55,31 @@ func TestDeniedURIHasOtherSpellings(t *testing.T) {
 				t.Errorf("deny of %s concerns %s, too", test.deny, uri)
 			}
 		}
+	}
+}
+
+// A URI with several readings is answered in the same bytes as one that nobody has, and reaches no server.
+func TestURIWithSeveralReadingsIsUnknown(t *testing.T) {
+	b, l := newLibrary(t, restricted("resource:lib:file:///secret/*", "resource:lib:http://intra/*"))
+	l.says(`{"contents":[{"uri":"file:///secret/a","text":"x"}]}`)
+	told := func(uri string) (read, subscribed string) {
+		_, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":`+quote(uri)+`}`))
+		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", uri, nil)
+		var refused *mcp.Error
+		if failure == nil || !errors.As(err, &refused) {
+			t.Fatalf("%s: got %v and %v, want errors", uri, failure, err)
+		}
+		hide := strings.NewReplacer(quote(uri), `"URI"`)
+		return hide.Replace(string(failure.Object().JSON())), hide.Replace(string(refused.Object().JSON()))
+	}
+	wantRead, wantSubscribed := told("mcp.nobody+file:///a")
+	for _, uri := range spelled() {
+		read, subscribed := told("mcp.lib+" + uri)
+		if read != wantRead || subscribed != wantSubscribed {
+			t.Errorf("%s: got %s and %s\nwant %s and %s", uri, read, subscribed, wantRead, wantSubscribed)
+		}
+	}
+	if len(l.uses) > 0 || len(l.updated) > 0 {
+		t.Errorf("%d uses and %d subscriptions reached the server", len(l.uses), len(l.updated))
 	}
 }

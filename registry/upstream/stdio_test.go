@@ -240,7 +240,8 @@ func TestGarbageHurtsNobody(t *testing.T) {
 	if got := r.count(upstream.Garbage); got != 4 {
 		t.Errorf("garbage counted: got %d, want 4", got)
 	}
-	r.until("foreign answers are counted", func() bool { return r.count(upstream.Foreign) == 3 })
+	// An answer that the probe of the start did not wait for is one more.
+	r.until("foreign answers are counted", func() bool { return r.count(upstream.Foreign) >= 3 })
 	if got := text(parse(t, r.must("badutf8", `{}`))); got != "half \uFFFD\uFFFD\uFFFD and \uFFFD" && got != "half \uFFFD and \uFFFD" {
 		t.Errorf("broken characters: got %q, want replacement characters", got)
 	}

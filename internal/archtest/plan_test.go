@@ -35,7 +35,7 @@ func floors() [][]string {
 			"server/session", // what legacy sessions must remember
 			"server/admin",   // the operator's page
 		},
-		{"internal/strictjson", "internal/seal", "internal/share", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
+		{"internal/strictjson", "internal/seal", "internal/share", "internal/cgroup", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 const (
 	MaxDepth    = 64      // nested objects and arrays
 	MaxValues   = 200_000 // values of any kind, names not counted
+	MaxMembers  = 20_000  // members of an object together with those, so far, of the objects around it
 	MaxNumber   = 64      // bytes of one number
 	MaxExponent = 400     // absolute value of a number's exponent
 
@@ -80,6 +81,7 @@ func Check(data []byte) error {
 	defer s.reset(nil) // or the pool would keep data alive
 	s.reset(data)
 	values := 0
+	var open names
 	for {
 		kind := s.decoder.PeekKind()
 		token, err := s.decoder.ReadToken()
@@ -100,6 +102,11 @@ func Check(data []byte) error {
 			// A string is a name if it is in an object and, counted from 1, at an odd place.
 			parent, n := s.decoder.StackIndex(s.decoder.StackDepth())
 			isName = parent == '{' && n%2 == 1
+			if isName && open.add(s.decoder.StackDepth()) > MaxMembers {
+				return fault(&s.decoder, "more than "+strconv.Itoa(MaxMembers)+" members")
+			}
+		case '}':
+			open.leave(s.decoder.StackDepth() + 1)
 		default: // literals and closing brackets have no bound of their own
 		}
 		if !isName && kind != '}' && kind != ']' {
@@ -115,6 +122,26 @@ func Check(data []byte) error {
 		return fault(&s.decoder, "more text after the value")
 	}
 	return nil
+}
+
+// names counts the names that the decoder remembers to find those that stand twice: of all objects that are open. It
+// remembers each in a map of the object, so one name costs far more memory than it is long.
+type names struct {
+	byDepth [MaxDepth + 1]int
+	sum     int
+}
+
+// add counts a name of the object at that depth and returns how many names are remembered.
+func (n *names) add(depth int) int {
+	n.byDepth[depth]++
+	n.sum++
+	return n.sum
+}
+
+// leave forgets the names of the object that was at that depth.
+func (n *names) leave(depth int) {
+	n.sum -= n.byDepth[depth]
+	n.byDepth[depth] = 0
 }
 
 // fault returns a SyntaxError at the place where the decoder is.

@@ -2,46 +2,159 @@ package server_test
 
 import (
 	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestBodiesInWorkAreBounded lets one request hold all that bodies may take: others wait until it has ended.
-func TestBodiesInWorkAreBounded(t *testing.T) {
+// memory gives the world a budget for what is held for clients.
+func memory(size int64) func(*world) {
+	return func(w *world) { w.config.Memory = share.New(size) }
+}
+
+// busy lets the tenants have many calls at once.
+func busy(w *world) {
+	many := 10_000
+	for i := range w.tenants {
+		w.tenants[i].Limits.Concurrency = &many
+	}
+}
+
+// large is a call with an argument of about that many bytes.
+func large(tool, token string, size int) message {
+	m := modernCall(tool)
+	m.token = token
+	m.body = strings.Replace(m.body, `"text":"x"`, `"text":"`+strings.Repeat("x", size)+`"`, 1)
+	return m
+}
+
+// TestSlowBodiesLeaveRoomForOthers lets one tenant send the beginnings of many bodies and wait. What is not sent holds
+// nothing, so that another tenant is answered as if it were alone.
+func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
-		want := func(what string, status int) {
-			t.Helper()
-			got := record(h, modernCall("echo").request(t.Context(), ""))
-			if got.Code != status {
-				t.Errorf("%s: got %d %s, want %d", what, got.Code, got.Body, status)
+		for _, length := range []int64{-1, 4 << 20} {
+			var ends []io.Closer
+			for range 64 {
+				slow := modernCall("echo").request(t.Context(), "")
+				from, to := io.Pipe()
+				slow.ContentLength, slow.Body = length, from
+				go record(h, slow)
+				io.WriteString(to, `{"jsonrpc":`)
+				ends = append(ends, to)
 			}
-			if status == http.StatusServiceUnavailable && (stable(t, got.Body) != "DB-OVERLOAD" || got.Header().Get("Retry-After") != "1") {
-				t.Errorf("%s: got %v %s, want DB-OVERLOAD with Retry-After", what, got.Header(), got.Body)
+			synctest.Wait()
+			quiet := modernCall("echo")
+			quiet.token = "alice-globex"
+			for n := range 40 {
+				if got := record(h, quiet.request(t.Context(), "")); got.Code != http.StatusOK {
+					t.Errorf("length %d: call %d of the quiet tenant: got %d %s", length, n, got.Code, got.Body)
+				}
+			}
+			if got := w.config.Memory.Held(); got != 0 {
+				t.Errorf("length %d: a few bytes each hold %d", length, got)
+			}
+			for _, end := range ends {
+				end.Close()
+			}
+			synctest.Wait()
+		}
+	}, memory(8<<20))
+}
+
+// TestBodiesStayWithinTheirShare lets one user send as many large bodies as it can. It is told that its share is used
+// up; a colleague and another tenant find room; and all is given back in the end.
+func TestBodiesStayWithinTheirShare(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.Handler()
+		refused := func(token string, size int) *httptest.ResponseRecorder {
+			t.Helper()
+			for range 200 {
+				done := make(chan *httptest.ResponseRecorder, 1)
+				go func() { done <- record(h, large("slow", token, size).request(t.Context(), "")) }()
+				synctest.Wait()
+				select {
+				case got := <-done:
+					return got
+				default: // it is under way
+				}
+			}
+			t.Fatalf("%s: 200 calls are under way at once", token)
+			return nil
+		}
+		want := func(who string, got *httptest.ResponseRecorder, status int, code string) {
+			t.Helper()
+			if got.Code != status || stable(t, got.Body) != code || got.Header().Get("Retry-After") != "1" {
+				t.Errorf("%s: got %d %v %s, want %d %s", who, got.Code, got.Header(), got.Body, status, code)
 			}
 		}
-		declared := modernCall("slow").request(t.Context(), "")
-		declared.ContentLength = 256 << 20
-		go record(h, declared)
-		synctest.Wait()
-		want("while a large one is in work", http.StatusServiceUnavailable)
+		want("a user that takes all", refused("alice", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
+		want("a colleague that does too", refused("bob", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
+		want("a third of that tenant", refused("alice-issuer", 5_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
+		want("more than is left", refused("alice-globex", 30<<20), http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY")
+		if got := record(h, large("echo", "alice-globex", 1_000_000).request(t.Context(), "")); got.Code != http.StatusOK {
+			t.Errorf("another tenant beside them: got %d %s", got.Code, got.Body)
+		}
+		if top := w.config.Memory.Top(1); len(top) != 1 || top[0].TenantID != "acme" {
+			t.Errorf("got %v as the largest holder, want acme", top)
+		}
 		w.letGo()
 		synctest.Wait()
-		want("after it", http.StatusOK)
+		if got := w.config.Memory.Held(); got != 0 {
+			t.Errorf("%d bytes are held after all calls have ended", got)
+		}
+	}, memory(32<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
+}
 
-		slow := modernCall("slow")
-		chunked := slow.request(t.Context(), "")
-		from, to := io.Pipe()
-		chunked.ContentLength, chunked.Body = -1, from
-		go record(h, chunked)
-		synctest.Wait()
-		want("while one of unknown length is read", http.StatusServiceUnavailable)
-		io.WriteString(to, slow.body)
-		to.Close()
-		synctest.Wait()
-		want("when its length is known", http.StatusOK)
-		w.letGo()
-		synctest.Wait()
-	}, func(w *world) { w.config.MaxBody = 1 << 30 })
+// TestLeasesFitTheHeap compares what bodies lease with the memory that they take, in every way in which a body comes.
+func TestLeasesFitTheHeap(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		size int
+		sent func(*http.Request) *http.Request
+	}{
+		{"of a declared length", 1_000_000, func(r *http.Request) *http.Request { return r }},
+		{"of unknown length", 700_000, func(r *http.Request) *http.Request {
+			r.ContentLength = -1
+			return r
+		}},
+		{"small", 40_000, func(r *http.Request) *http.Request { return r }},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			h := w.Handler()
+			calls := 16_000_000 / test.size
+			body := large("slow", "alice", test.size).body
+			before := heap()
+			for range calls {
+				m := modernCall("slow")
+				m.body = body // of which all share the text that the client sends
+				go record(h, test.sent(m.request(t.Context(), "")))
+			}
+			synctest.Wait()
+			held, live := float64(w.config.Memory.Held()), float64(heap()-before)
+			if started, _ := w.counts(); started != calls {
+				t.Fatalf("%s: %d of %d calls are under way", test.name, started, calls)
+			}
+			if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
+				t.Errorf("bodies %s: leased %.1f MB, in memory %.1f MB", test.name, held/1e6, live/1e6)
+			}
+			w.letGo()
+			synctest.Wait()
+		}, memory(256<<20), busy)
+	}
+}
+
+// heap returns the bytes of all objects that are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // the first one may leave what pools held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 const (
@@ -20,9 +20,6 @@ const (
 	// writeTimeout is how long a client may take to accept one write, of writeSize bytes at most.
 	writeTimeout = 10 * time.Second
 	writeSize    = 256 << 10
-
-	// maxBodies is how much the bodies of all requests in work may take, in bytes.
-	maxBodies = 256 << 20
 )
 
 // readBody reads the whole body of a POST and checks it strictly, before anything is answered. Its memory is never
@@ -31,21 +28,22 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
-	if !s.setAside(x, r.ContentLength) {
-		return nil, errOverload
-	}
-	data, err := readAll(r.Body, r.ContentLength)
+	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
+	data, err := x.receive(r.Body, r.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, errBodySize
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodyTime
+	case errors.Is(err, share.ErrUser):
+		return nil, errUserMemory
+	case errors.Is(err, share.ErrTenant):
+		return nil, errTenantMemory
+	case errors.Is(err, share.ErrTotal):
+		return nil, errOverloadMemory
 	case err != nil:
 		return nil, errBody
-	}
-	if r.ContentLength < 0 {
-		s.trimBody(x, int64(len(data)))
 	}
 	// The deadline ends only here: until then it also bounds how long net/http reads on in a body that was refused.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
@@ -54,50 +52,6 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 		return nil, refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: %v", err)
 	}
 	return raw, nil
-}
-
-// setAside reserves, out of maxBodies, what a body of the declared length may need. A negative length means that it is
-// not known, and reserves the most that a body may have. It is false if there is not that much left.
-func (s *Server) setAside(x *exchange, length int64) bool {
-	if length < 0 {
-		length = s.config.MaxBody
-	}
-	length = min(length, maxBodies) // or a limit above it would let nothing pass
-	if s.bodies.Add(length) > maxBodies {
-		s.bodies.Add(-length)
-		return false
-	}
-	x.held.body = length
-	return true
-}
-
-// trimBody gives back the part of a reservation that the body turned out not to need.
-func (s *Server) trimBody(x *exchange, length int64) {
-	if rest := x.held.body - length; rest > 0 {
-		x.held.body = length
-		s.bodies.Add(-rest)
-	}
-}
-
-// readAll reads to the end. The declared length decides only how much memory is allocated at first, and beyond 64 KiB
-// it is not believed.
-func readAll(from io.Reader, length int64) ([]byte, error) {
-	data := make([]byte, 0, min(max(length, 511), 64<<10)+1)
-	for {
-		n, err := from.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(data) == cap(data) {
-			grown := make([]byte, len(data), 2*cap(data))
-			copy(grown, data)
-			data = grown
-		}
-	}
 }
 
 // isJSON tells whether the body is declared as uncompressed JSON in UTF-8. It is also a defence: a browser does not

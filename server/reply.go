@@ -66,7 +66,7 @@ func (p *reply) line(connection context.Context) *line {
 		return err
 	}
 	rest := sync.OnceFunc(func() { p.server.rest(&p.x.held) })
-	return &line{carriesQuestions: p.x.acceptsStream, body: p.x.held.body, send: send, rest: rest}
+	return &line{carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held(), send: send, rest: rest}
 }
 
 // follow makes the answer an event stream, unless that is decided already, and lets the connection follow it.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -302,21 +303,42 @@ func TestT23BodyLimit(t *testing.T) {
 	}
 }
 
-// TestSlowBody shows that a client that sends its body too slowly is turned away.
+// TestSlowBody shows that a client that sends its body too slowly is turned away, and when.
 func TestSlowBody(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		client, server := net.Pipe()
-		s := &http.Server{Handler: w.Handler()}
-		go s.Serve(&oneConnection{server})
-		defer s.Close()
-		go fmt.Fprint(client, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-		started := time.Now()
-		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil || resp.StatusCode != http.StatusRequestTimeout || time.Since(started) != 10*time.Second {
-			t.Errorf("got %v, %v after %s; want 408 after 10s", resp, err, time.Since(started))
-		}
-		client.Close()
-	})
+	for _, test := range []struct {
+		name  string
+		drip  int // bytes a second, after the first
+		after time.Duration
+	}{
+		{"stops", 0, 2 * time.Second},
+		{"is slower than the least rate", 500, 4 * time.Second},
+		{"takes too long in all", 2000, 10 * time.Second},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			client, server := net.Pipe()
+			s := &http.Server{Handler: w.Handler()}
+			go s.Serve(&oneConnection{server})
+			defer s.Close()
+			var sending sync.WaitGroup
+			sending.Go(func() {
+				fmt.Fprint(client, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+				for test.drip > 0 {
+					<-time.After(time.Second / 10)
+					if _, err := fmt.Fprint(client, strings.Repeat(" ", test.drip/10)); err != nil {
+						return
+					}
+				}
+			})
+			started := time.Now()
+			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+			took := time.Since(started)
+			if err != nil || resp.StatusCode != http.StatusRequestTimeout || took < test.after-time.Second/5 || took > test.after+time.Second/5 {
+				t.Errorf("%s: got %v, %v after %s; want 408 after %s", test.name, resp, err, took, test.after)
+			}
+			client.Close()
+			sending.Wait()
+		})
+	}
 }
 
 // oneConnection is a listener with one connection.

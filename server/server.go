@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -35,6 +36,7 @@ type Config struct {
 	Shared  bool
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
+	Memory  *share.Budget // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
 	Version string
 
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
@@ -77,7 +79,6 @@ type Server struct {
 	strangers *strangers
 
 	working atomic.Int64 // requests in work
-	bodies  atomic.Int64 // bytes set aside for the bodies of requests in work
 	streams atomic.Int64 // event streams open
 
 	draining chan struct{} // closed by EndStreams
@@ -95,6 +96,9 @@ func newServer(cfg Config, d desk) *Server {
 	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
 	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
+	if cfg.Memory == nil {
+		cfg.Memory = share.New(share.DefaultMemory)
+	}
 	var instance [generationSize]byte
 	rand.Read(instance[:]) // never fails
 	log := slog.New(LogHandler(cfg.Logger.Handler()))

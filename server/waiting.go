@@ -10,7 +10,7 @@ import (
 // may take long, so such a call gives back its place among the requests in work and takes one of these instead.
 const (
 	maxWaiting      = 256      // of which one user may have half
-	maxWaitingBytes = 16 << 20 // of the bodies of their requests, which count towards maxBodies all the while
+	maxWaitingBytes = 16 << 20 // of the bodies of their requests, which stay leased all the while
 )
 
 // waiting counts the calls that wait for their clients. It is safe for concurrent use.

@@ -16,14 +16,15 @@ type Prompt struct {
 
 // Validate checks the arguments of prompts/get (nil means {}): they must be an object of strings that has those which
 // the prompt requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
-func (p *Prompt) Validate(arguments mcp.RawJSON) error {
+func (p *Prompt) Validate(arguments mcp.RawJSON) error { return p.ValidateWithin(arguments, unbounded) }
+
+// ValidateWithin is Validate that decodes arguments only if there is room. Errors are *ArgumentError or
+// *schema.RoomError.
+func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, room schema.Room) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	if err := p.arguments.CheckUnambiguous(arguments, "arguments"); err != nil {
-		return &ArgumentError{Text: err.Error()}
-	}
-	return nil
+	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", room))
 }
 
 // define reads the definition of a prompt. Errors are *refusalError.

@@ -57,21 +57,33 @@ func (e *ArgumentError) Error() string { return e.Text }
 // Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
 // passed strictjson.Check. For an argument that a header would repeat, null means that it is absent, whatever the
 // schema says about null: a header cannot carry null.
-func (t *Tool) Validate(arguments mcp.RawJSON) error {
+func (t *Tool) Validate(arguments mcp.RawJSON) error { return t.ValidateWithin(arguments, unbounded) }
+
+// ValidateWithin is Validate that decodes arguments only if there is room. Errors are *ArgumentError or
+// *schema.RoomError.
+func (t *Tool) ValidateWithin(arguments mcp.RawJSON, room schema.Room) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	err := t.input.CheckUnambiguous(arguments, "arguments")
+	err := t.input.CheckUnambiguousWithin(arguments, "arguments", room)
 	if err == nil {
 		return nil
 	}
 	if fewer, found := t.withoutNulls(arguments); found {
-		err = t.input.CheckUnambiguous(fewer, "arguments")
+		err = t.input.CheckUnambiguousWithin(fewer, "arguments", room)
 	}
-	if err != nil {
-		return &ArgumentError{Text: err.Error()}
+	return asArgumentError(err)
+}
+
+func unbounded(int64) error { return nil }
+
+// asArgumentError returns an error of a schema as one of the arguments. That there was no room for the check is not the
+// fault of the arguments and is returned as it is.
+func asArgumentError(err error) error {
+	if _, full := errors.AsType[*schema.RoomError](err); full || err == nil {
+		return err
 	}
-	return nil
+	return &ArgumentError{Text: err.Error()}
 }
 
 // withoutNulls returns the arguments without those that a header would repeat and that are null. found is false when

@@ -112,6 +112,36 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 	}, memory(32<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
 }
 
+// TestDecodedArgumentsStayWithinTheirShare sends arguments that take fifty times their text while they are checked: they
+// are wrong, and to say why they have to be decoded. Right ones of the same size need no decoding with this schema.
+func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		memory int64
+		text   string
+		status int
+		stable string
+	}{
+		{16 << 20, `7`, http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY"},
+		{16 << 20, `"x"`, http.StatusOK, ""},
+		{256 << 20, `7`, http.StatusOK, ""},
+	} {
+		w := newWorld(t, memory(test.memory))
+		rows := modernCall("echo")
+		rows.body = strings.Replace(rows.body, `"text":"x"`, `"text":`+test.text+`,"rows":[`+strings.Repeat(`{"a":1},`, 20_000)+`{}]`, 1)
+		got := w.do(t, rows)
+		if got.Code != test.status || stable(t, got.Body) != test.stable {
+			t.Errorf("%d MiB: got %d %.300s, want %d %s", test.memory>>20, got.Code, got.Body, test.status, test.stable)
+		}
+		if held := w.config.Memory.Held(); held != 0 {
+			t.Errorf("%d MiB: %d are held in the end", test.memory>>20, held)
+		}
+		if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
+			t.Errorf("%d MiB: a small call after it: got %d %s", test.memory>>20, got.Code, got.Body)
+		}
+	}
+}
+
 // TestLeasesFitTheHeap compares what bodies lease with the memory that they take, in every way in which a body comes.
 func TestLeasesFitTheHeap(t *testing.T) {
 	for _, test := range []struct {

@@ -130,7 +130,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	}
 	w.gateway = gateway.New(gateway.Config{
 		Registry: w.registry, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: w.config.Seal,
-		Logger: w.config.Logger, Version: "test",
+		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory,
 	})
 	w.config.Gateway = w.gateway
 	w.offer(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -129,6 +130,9 @@ func explain(err error) failure {
 		down        *registry.DownError
 		protocol    *registry.ProtocolError
 	)
+	if told := tooMuch(err); told != nil {
+		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
+	}
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
@@ -139,8 +143,6 @@ func explain(err error) failure {
 			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
 			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER", "The limits cannot be checked now").After(time.Second),
 		}
-	case errors.Is(err, errBusy):
-		return failure{kind: "limited", reason: "DB-LIMIT-CONCURRENCY", refusal: true, told: tooMany("DB-LIMIT-CONCURRENCY", time.Second)}
 	case errors.As(err, &unknown):
 		return unknownItem(unknown)
 	case errors.As(err, &state):
@@ -159,8 +161,6 @@ func explain(err error) failure {
 		// has neither.
 		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
-	case errors.Is(err, errSubscriptions):
-		return failure{kind: "limited", reason: "DB-LIMIT-SUBSCRIPTIONS", refusal: true, told: tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)}
 	case errors.Is(err, errNotTold):
 		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not tell of its changes")}
 	case errors.As(err, &worded):
@@ -185,6 +185,23 @@ func explain(err error) failure {
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time")}
 	}
 	return failure{kind: "internal", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error")}
+}
+
+// tooMuch is the part of explain for what is bounded at the same time, not by time. It is nil if err is nothing of that.
+func tooMuch(err error) *mcp.Error {
+	switch {
+	case errors.Is(err, errBusy):
+		return tooMany("DB-LIMIT-CONCURRENCY", time.Second)
+	case errors.Is(err, errSubscriptions):
+		return tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)
+	case errors.Is(err, share.ErrUser):
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold all the memory that you may have: try again when some have ended, or send less").After(time.Second)
+	case errors.Is(err, share.ErrTenant):
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "The requests of this tenant hold all the memory that it may have: try again when some have ended, or send less").After(time.Second)
+	case errors.Is(err, share.ErrTotal):
+		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left to check arguments of this size: try again later").After(time.Second)
+	}
+	return nil
 }
 
 func tooMany(code string, retryAfter time.Duration) *mcp.Error {

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -25,6 +26,7 @@ type Config struct {
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring // of cursors, requestState and ids of tasks
 	Logger   *slog.Logger
+	Memory   *share.Budget // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	PageSize int    // items in one answer of a list; zero: 1000
 	Version  string // told to clients
 }
@@ -76,6 +78,9 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = share.New(share.DefaultMemory)
 	}
 	g := &Gateway{
 		config:        cfg,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // Bounds of completion/complete, whose count is the protocol's.
@@ -26,7 +27,7 @@ type method struct {
 	time      time.Duration                                            // of one use; zero: the item's
 	label     string                                                   // of metrics; with a star for the item's name where that is bounded
 	find      func(*Gateway, *call) error                              // sets the item, when the caller may use it
-	check     func(*call) error                                        // of what the client sent along
+	check     func(*call, schema.Room) error                           // of what the client sent along
 	conform   func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
 	rescue    func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
 	use       Handler
@@ -201,22 +202,22 @@ func speltReference(ref mcp.Object) string {
 	return ref.Text("uri")
 }
 
-func unchecked(*call) error { return nil }
+func unchecked(*call, schema.Room) error { return nil }
 
-func checkTool(c *call) error {
+func checkTool(c *call, room schema.Room) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
 	}
-	return c.tool.tool.Validate(arguments)
+	return c.tool.tool.ValidateWithin(arguments, room)
 }
 
-func checkPrompt(c *call) error {
+func checkPrompt(c *call, room schema.Room) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
 	}
-	return c.prompt.Validate(arguments)
+	return c.prompt.ValidateWithin(arguments, room)
 }
 
 // arguments returns the arguments of the call, nil if it has none.
@@ -228,7 +229,7 @@ func (c *call) arguments() (mcp.RawJSON, error) {
 	return arguments, nil
 }
 
-func checkCompletion(c *call) error {
+func checkCompletion(c *call, _ schema.Room) error {
 	argument := c.params.Object("argument")
 	for _, member := range []string{"name", "value"} {
 		if _, ok := argument.Value(member).Text(); !ok {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 const (
@@ -214,7 +215,7 @@ func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
 	return mcp.Object{}, said
 }
 
-func checkUpdate(c *call) error {
+func checkUpdate(c *call, _ schema.Room) error {
 	if !c.params.Value("inputResponses").IsObject() {
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: inputResponses must be an object")
 	}

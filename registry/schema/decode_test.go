@@ -1,0 +1,63 @@
+package schema
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// repeated returns an array, or with braces an object, of n parts. Each %d in part becomes a number of its own.
+func repeated(brackets string, n int, part string) []byte {
+	var b strings.Builder
+	b.WriteByte(brackets[0])
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strings.ReplaceAll(part, "%d", fmt.Sprint(100_000+i)))
+	}
+	b.WriteByte(brackets[1])
+	return []byte(b.String())
+}
+
+// TestDecodedSizeFitsTheHeap compares the size that is told with the memory that a decoded value takes.
+func TestDecodedSizeFitsTheHeap(t *testing.T) {
+	for name, value := range map[string][]byte{
+		"members of one object": repeated("{}", 20_000, `"key%d":%d`),
+		"strings in one object": repeated("{}", 10_000, `"key%d":"some text %d"`),
+		"numbers":               repeated("[]", 190_000, `%d`),
+		"long numbers":          repeated("[]", 100_000, `0.12345678901%d`),
+		"strings":               repeated("[]", 100_000, `"some text that is a little longer %d"`),
+		"long strings":          repeated("[]", 1_000, `"`+strings.Repeat("x", 2000)+`%d"`),
+		"rows of objects":       repeated("[]", 20_000, `{"id":%d,"name":"row %d","tags":["a","b"]}`),
+		"wide rows of objects":  repeated("[]", 10_000, `{"a":%d,"b":%d,"c":%d,"d":%d,"e":%d,"f":%d,"g":%d,"h":%d}`),
+		"small objects":         repeated("[]", 50_000, `{"a":%d}`),
+		"nested objects":        repeated("[]", 30_000, `{"a":{"b":%d}}`),
+		"empty objects":         repeated("[]", 100_000, `{}`),
+		"empty arrays":          repeated("[]", 100_000, `[]`),
+		"pairs":                 repeated("[]", 50_000, `[%d,%d]`),
+	} {
+		if err := strictjson.Check(value); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		before := heap()
+		decoded := decode(value)
+		live, told := float64(heap()-before), float64(DecodedSize(value))
+		runtime.KeepAlive(decoded)
+		if ratio := told / live; ratio < 1/1.5 || ratio > 1.5 {
+			t.Errorf("%s: told %.1f MB, in memory %.1f MB", name, told/1e6, live/1e6)
+		}
+	}
+}
+
+// heap returns the bytes of all objects that are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // the first one may leave what pools held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

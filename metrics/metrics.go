@@ -8,7 +8,7 @@
 // as many as they like.
 //
 // metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
-// loads.go and keys.go the metrics that are not recorded but asked for when somebody reads them.
+// loads.go, keys.go and memory.go the metrics that are not recorded but asked for when somebody reads them.
 package metrics
 
 import (
@@ -25,8 +25,8 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the metrics: it must be quick
-// and safe for concurrent use.
+// LogLost, MemoryUse, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the
+// metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
@@ -46,6 +46,7 @@ type Metrics struct {
 	anomalies       *prometheus.CounterVec
 	upstreamLoads   *loads
 	issuerKeys      *keys
+	memory          *memory
 	reloads         *prometheus.CounterVec
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
@@ -69,7 +70,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.refused(f)
 	m.upstreams(f)
 	m.issuerKeys = newKeys()
-	registerer.MustRegister(m.upstreamLoads, m.issuerKeys)
+	m.held()
+	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory)
 	m.process(f)
 	return m
 }
@@ -186,6 +188,16 @@ func (m *Metrics) process(f promauto.Factory) {
 	m.buildInfo = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_build_info", Help: "The build that runs.",
 	}, []string{"version", "revision", "goversion"})
+}
+
+// held makes the metrics of the memory that requests hold.
+func (m *Metrics) held() {
+	m.memory = newMemory(prometheus.Opts{
+		Name: "drawbridge_memory_held_bytes",
+		Help: "Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
+	}, prometheus.Opts{
+		Name: "drawbridge_memory_limit_bytes", Help: "Memory that all requests together may hold beyond what their places cover.",
+	})
 }
 
 // Handler serves the metrics of gatherer in the text format of Prometheus. If one collector fails, the metrics of the
@@ -322,6 +334,10 @@ func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
 // IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer of the config that has an
 // address for them, by its name. It is called whenever metrics are read. Until it is set, there are no such series.
 func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }
+
+// MemoryUse sets the function that tells how much memory is held, and by whom. It is called whenever metrics are read.
+// Until it is set, these metrics have no series.
+func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) }
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
 // until the process ends, and an upstream that was down when it was removed would raise an alert for ever.

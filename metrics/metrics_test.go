@@ -53,6 +53,9 @@ func record(m *metrics.Metrics) {
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
+	m.MemoryUse(func() metrics.MemoryUse {
+		return metrics.MemoryUse{Limit: 100, Held: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
+	})
 	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
@@ -96,6 +99,9 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
 		`drawbridge_upstream_processes{server="files"} 3`,
 		`drawbridge_upstream_sessions{server="files"} 2`,
+		`drawbridge_memory_held_bytes{tenant="acme"} 30`,
+		`drawbridge_memory_held_bytes{tenant=""} 20`,
+		`drawbridge_memory_limit_bytes 100`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,

@@ -23,6 +23,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
+// Defaults of Config, on which the need for memory depends.
+const (
+	DefaultMaxBody  = 4 << 20 // bytes
+	DefaultMaxCalls = 1024
+)
+
 // Config is what a Server needs. Every field is required unless its comment says otherwise.
 type Config struct {
 	Gateway *gateway.Gateway
@@ -42,8 +48,8 @@ type Config struct {
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
 	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
 	SessionIdle, SessionMaxAge time.Duration   // zero: 30 m, 24 h
-	MaxBody                    int64           // bytes; zero: 4 MiB
-	MaxCalls                   int             // requests in work at once; zero: 1024
+	MaxBody                    int64           // bytes; zero: DefaultMaxBody
+	MaxCalls                   int             // requests in work at once; zero: DefaultMaxCalls
 	MaxStreams                 int             // event streams at once; zero: 20,000
 	ReadTimeout                time.Duration   // of a request body; zero: 10 s
 	Heartbeat                  time.Duration   // silence on a stream before a comment; zero: 20 s
@@ -91,8 +97,8 @@ func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
 func newServer(cfg Config, d desk) *Server {
 	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
 	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
-	cfg.MaxBody = orDefault(cfg.MaxBody, 4<<20)
-	cfg.MaxCalls = orDefault(cfg.MaxCalls, 1024)
+	cfg.MaxBody = orDefault(cfg.MaxBody, DefaultMaxBody)
+	cfg.MaxCalls = orDefault(cfg.MaxCalls, DefaultMaxCalls)
 	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
 	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -40,6 +41,7 @@ type parts struct {
 
 	gatherer prometheus.Gatherer
 	metrics  *metrics.Metrics
+	memory   *share.Budget // of what is held for clients
 	audit    *audit.Log
 	gateway  *gateway.Gateway
 	server   *server.Server
@@ -52,12 +54,14 @@ type parts struct {
 
 // build makes the parts, those first that others need, and starts nothing. The config has been checked, so an error is
 // about this machine, for example an audit file that cannot be opened.
-func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
+func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
 	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
 	p.metrics = metrics.New(registerer)
 	p.metrics.BuildInfo(thisBuild().version)
+	p.memory = budgetFor(cfg.Limits, plan)
+	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	ring, err := newRing(cfg)
 	if err != nil {
@@ -87,6 +91,7 @@ func build(cfg *config.Config, log *slog.Logger, level *slog.LevelVar, l listene
 		Metrics:  p.metrics,
 		Seal:     ring,
 		Logger:   log,
+		Memory:   p.memory,
 		PageSize: cfg.PageSize,
 		Version:  thisBuild().version,
 	})
@@ -140,6 +145,7 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 		Log:           newSessionLog(cfg.Sessions),
 		Logger:        p.log,
 		Metrics:       p.metrics,
+		Memory:        p.memory,
 		Version:       thisBuild().version,
 		Settings:      func() server.Settings { return *p.settings.Load() },
 		LegacySSE:     cfg.LegacySSE,

@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/cgroup"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
@@ -94,7 +96,11 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	log := newLogger(buffer, level, cfg.LogFormat)
 	flushing := startTask(context.WithoutCancel(ctx), buffer.Run)
 	defer flushing.stopWithin(logPatience)
-	p, err := build(cfg, log, level, l)
+	plan := planMemory(cfg.Limits.Memory, cgroup.MemoryLimit(os.DirFS("/")), debug.SetMemoryLimit(-1))
+	if plan.ceiling > 0 {
+		debug.SetMemoryLimit(plan.ceiling)
+	}
+	p, err := build(cfg, plan, log, level, l)
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))
 		return exitFailure
@@ -103,6 +109,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.LogFormat)
 	}
 	p.metrics.LogLost(buffer.lost.Load)
+	tellMemory(ctx, cfg.Limits, plan, p.memory, log)
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
 		return exitFailure

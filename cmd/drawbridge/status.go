@@ -41,6 +41,7 @@ func (s *status) view() admin.View {
 		s.ready.Store(true)
 	}
 	view := admin.View{Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(), Servers: s.parts.fleet.loadsForView()}
+	view.Overload = overload(s.parts.memory, maxBody(s.parts.started.Limits))
 	if reason := *s.refused.Load(); reason != "" {
 		view.Warnings = append(view.Warnings, "the newest config is refused and the one before it is in force: "+reason)
 	}

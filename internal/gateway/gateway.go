@@ -27,8 +27,8 @@ type Config struct {
 	Seal     *seal.Ring // of cursors, requestState and ids of tasks
 	Logger   *slog.Logger
 	Memory   *share.Budget // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
-	PageSize int    // items in one answer of a list; zero: 1000
-	Version  string // told to clients
+	PageSize int           // items in one answer of a list; zero: 1000
+	Version  string        // told to clients
 }
 
 // Caller is who sends a request, and the policy of the tenant that applies. Only Admit and Resolve make one. It is

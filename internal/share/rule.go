@@ -111,12 +111,12 @@ func (r *rule) blame(s state, n int64) error {
 	return ErrTotal
 }
 
-// most returns the largest amount that fits for one user if nobody else holds anything.
-func (r *rule) most() int64 {
+// most returns the largest amount that fits for a user whose tenant holds nothing, if all others hold what all says.
+func (r *rule) most(all account) int64 {
 	low, high := int64(0), r.total
 	for low < high {
 		middle := low + (high-low+1)/2
-		if _, ok := r.add(state{}, middle); ok {
+		if _, ok := r.add(state{all: all}, middle); ok {
 			low = middle
 		} else {
 			high = middle - 1

@@ -127,7 +127,15 @@ func (b *Budget) setLocked(u User, s state) {
 func (b *Budget) Total() int64 { return b.rule.total }
 
 // Most returns how much one user can hold while nobody else holds anything.
-func (b *Budget) Most() int64 { return b.rule.most() }
+func (b *Budget) Most() int64 { return b.rule.most(account{}) }
+
+// Room returns how much somebody could take now whose tenant holds nothing.
+func (b *Budget) Room() int64 {
+	b.mu.Lock()
+	all := b.all
+	b.mu.Unlock()
+	return b.rule.most(all)
+}
 
 // Held returns how much all hold together.
 func (b *Budget) Held() int64 {

@@ -257,6 +257,9 @@ func TestANewcomerFindsMoreThanItsGuarantee(t *testing.T) {
 		for name := range 50 {
 			fill(t, b, user(tenant, name), 64<<10)
 		}
+		if room := b.Room(); room < want || b.Take(user(99, 1), room+1) == nil {
+			t.Errorf("beside %d aggressors: room for %d, want %d at least, and no more", tenant+1, room, want)
+		}
 		if err := b.Take(user(99, 1), want); err != nil {
 			t.Errorf("beside %d aggressors, %d MiB: %v", tenant+1, want>>20, err)
 			continue

@@ -20,6 +20,10 @@ type View struct {
 	// that are left out.
 	Warnings []string `json:"warnings,omitempty"`
 
+	// Overload says what is scarce, and who holds most of it, while requests may be refused for it. It does not make the
+	// gateway less ready: those who hold little are served, and the others would take their load to the next replica.
+	Overload string `json:"overload,omitempty"`
+
 	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
 	Issuers map[string]Issuer `json:"issuers,omitempty"` // the issuers whose keys are fetched, by name
 }

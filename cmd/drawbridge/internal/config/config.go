@@ -104,6 +104,7 @@ type Limits struct {
 	MaxStreams  int           // max_streams: event streams open at once
 	ReadTimeout time.Duration // read_timeout: how long a client may take to send a request
 	Heartbeat   time.Duration // heartbeat: how long a stream is silent before a comment is sent
+	Memory      int64         // memory: bytes that requests may hold together; zero: what the process may have decides
 }
 
 // Default returns a new config with the documented defaults of what a file may leave out. It has no issuers, tenants

@@ -152,5 +152,6 @@ func (r *reader) limits(l *Limits, n *node) {
 		"max_streams":  func(n *node) { l.MaxStreams = r.integer(n, 1, 1_000_000) },
 		"read_timeout": func(n *node) { l.ReadTimeout = r.duration(n) },
 		"heartbeat":    func(n *node) { l.Heartbeat = r.duration(n) },
+		"memory":       func(n *node) { l.Memory = r.size(n) },
 	})
 }

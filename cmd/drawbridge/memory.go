@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server"
+)
+
+// How much of the memory that the process may have is for what. The rest is for the program itself, for stacks and
+// connections, and for garbage that is not collected yet.
+const (
+	ceilingPercent = 90 // of the container's limit: where Go's collector begins to work harder
+	budgetPercent  = 60 // of the same: what requests hold
+)
+
+// memoryPlan is how the memory of the process is used. All sizes are in bytes.
+type memoryPlan struct {
+	budget  int64  // for all that is held for clients
+	ceiling int64  // to be set as Go's memory limit; zero: the one in force stays
+	source  string // what decided the budget, for the log
+}
+
+// planMemory makes the plan. setting is limits.memory, container the limit of the control group, both zero if there is
+// none; runtime is Go's own limit, from GOMEMLIMIT, math.MaxInt64 if there is none. The setting decides; otherwise the
+// tighter of the two limits; otherwise the default. GOMEMLIMIT is never overruled.
+func planMemory(setting, container, runtime int64) memoryPlan {
+	plan := memoryPlan{budget: share.DefaultMemory, source: "default"}
+	limited := int64(math.MaxInt64) // what Go's limit is, or will be
+	if runtime < math.MaxInt64 {
+		limited, plan.source = runtime, "GOMEMLIMIT"
+	}
+	if container > 0 {
+		if ceiling := container / 100 * ceilingPercent; ceiling < limited {
+			limited, plan.source = ceiling, "the container's limit"
+		}
+		if runtime == math.MaxInt64 {
+			plan.ceiling = limited
+		}
+	}
+	if limited < math.MaxInt64 {
+		plan.budget = limited / ceilingPercent * budgetPercent
+	}
+	if setting > 0 {
+		plan.budget, plan.source = setting, "limits.memory"
+	}
+	return plan
+}
+
+// budgetFor returns the budget of a plan, without what the places among the calls cover: each request may hold so much
+// without a lease, at most half of the budget in all.
+func budgetFor(l config.Limits, plan memoryPlan) *share.Budget {
+	covered := int64(cmp.Or(l.MaxCalls, server.DefaultMaxCalls)) * share.Covered
+	return share.New(plan.budget - min(covered, plan.budget/2))
+}
+
+// tellMemory logs the plan, and warns if a single request may be larger than the share of its user ever is.
+func tellMemory(ctx context.Context, l config.Limits, plan memoryPlan, b *share.Budget, log *slog.Logger) {
+	log.InfoContext(ctx, "memory", slog.Int64("budget_bytes", plan.budget), slog.String("from", plan.source))
+	if body := maxBody(l); body > b.Most() {
+		log.WarnContext(ctx, "limits.max_body is larger than what one user may hold: raise limits.memory, give the container more, or lower limits.max_body",
+			slog.Int64("max_body", body), slog.Int64("user_bytes", b.Most()))
+	}
+}
+
+func maxBody(l config.Limits) int64 { return cmp.Or(l.MaxBody, server.DefaultMaxBody) }
+
+// maxHolders is how many tenants the metrics name, those that hold most.
+const maxHolders = 20
+
+// memoryUse returns what the metrics tell of a budget.
+func memoryUse(b *share.Budget) metrics.MemoryUse {
+	use := metrics.MemoryUse{Limit: b.Total(), Held: b.Held(), Tenants: make(map[string]int64)}
+	for _, h := range b.Top(maxHolders) {
+		use.Tenants[h.TenantID] = h.Held
+	}
+	return use
+}
+
+// overload returns what /readyz says while a request of the largest size could be refused although its tenant holds
+// nothing, "" otherwise. Whoever has used up only its own share does not overload the gateway.
+func overload(b *share.Budget, maxBody int64) string {
+	top := b.Top(1)
+	if b.Room() >= min(maxBody, b.Most()) || len(top) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("memory: requests hold %d %% of what they may, most of it tenant %q with %d %%",
+		percent(b.Held(), b.Total()), top[0].TenantID, percent(top[0].Held, b.Total()))
+}
+
+func percent(part, whole int64) int64 { return int64(math.Round(100 * float64(part) / float64(whole))) }

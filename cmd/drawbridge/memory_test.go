@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+func TestPlanOfMemory(t *testing.T) {
+	t.Parallel()
+	const mib, none = 1 << 20, math.MaxInt64
+	for _, test := range []struct {
+		name                        string
+		setting, container, runtime int64
+		budget, ceiling             int64 // in MiB
+		source                      string
+	}{
+		{"nothing says how much there is", 0, 0, none, 512, 0, "default"},
+		{"a container", 0, 1000 * mib, none, 600, 900, "the container's limit"},
+		{"a small container", 0, 100 * mib, none, 60, 90, "the container's limit"},
+		{"GOMEMLIMIT", 0, 0, 900 * mib, 600, 0, "GOMEMLIMIT"},
+		{"GOMEMLIMIT below the container's limit", 0, 1000 * mib, 450 * mib, 300, 0, "GOMEMLIMIT"},
+		{"GOMEMLIMIT above the container's limit", 0, 1000 * mib, 5000 * mib, 600, 0, "the container's limit"},
+		{"a setting", 100 * mib, 1000 * mib, none, 100, 900, "limits.memory"},
+		{"a setting alone", 2000 * mib, 0, none, 2000, 0, "limits.memory"},
+	} {
+		got := planMemory(test.setting, test.container, test.runtime)
+		if near := func(n, want int64) bool { return n <= want*mib && n > want*mib-1000 }; !near(got.budget, test.budget) || !near(got.ceiling, test.ceiling) || got.source != test.source {
+			t.Errorf("%s: got %+v, want a budget of %d MiB, a ceiling of %d MiB, from %s", test.name, got, test.budget, test.ceiling, test.source)
+		}
+	}
+}
+
+func TestPlacesAreTakenFromTheBudget(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		limits       config.Limits
+		budget, want int64 // in MiB
+	}{
+		{config.Limits{}, 600, 584},
+		{config.Limits{MaxCalls: 64}, 600, 599},
+		{config.Limits{MaxCalls: 1 << 20}, 600, 300},
+	} {
+		if got := budgetFor(test.limits, memoryPlan{budget: test.budget << 20}).Total() >> 20; got != test.want {
+			t.Errorf("%+v: got %d MiB of %d, want %d", test.limits, got, test.budget, test.want)
+		}
+	}
+}
+
+func TestABodyLargerThanAShareIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int64]bool{600 << 20: false, 8 << 20: true} {
+		var out bytes.Buffer
+		tellMemory(t.Context(), config.Limits{}, memoryPlan{budget: size, source: "limits.memory"}, share.New(size), slog.New(slog.NewTextHandler(&out, nil)))
+		if got := strings.Contains(out.String(), "limits.max_body"); got != want || !strings.Contains(out.String(), "from=limits.memory") {
+			t.Errorf("budget %d: got %s, want a warning: %v", size, &out, want)
+		}
+	}
+}
+
+// TestOverloadNamesTheHolder fills a budget and looks at what the operator is told, before and after.
+func TestOverloadNamesTheHolder(t *testing.T) {
+	t.Parallel()
+	b := share.New(64 << 20)
+	tell := func() string { return overload(b, 4<<20) }
+	if got := tell(); got != "" {
+		t.Errorf("nothing is held: got %q", got)
+	}
+	take := func(tenant, subject string) {
+		for range 64 {
+			_ = b.Take(share.User{TenantID: tenant, Subject: subject}, 1<<20) // until its share is used up
+		}
+	}
+	take("acme", "alice")
+	if got := tell(); got != "" {
+		t.Errorf("one user holds its share: got %q", got)
+	}
+	for _, subject := range []string{"bob", "carol", "dave", "erin"} {
+		take("acme", subject)
+		take("globex", subject)
+	}
+	want := `memory: requests hold 61 % of what they may, most of it tenant "acme" with 39 %`
+	if got := tell(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	use := memoryUse(b)
+	if diff := cmp.Diff([]string{"acme", "globex"}, slices.Sorted(maps.Keys(use.Tenants))); diff != "" || use.Limit != 64<<20 || use.Held != b.Held() {
+		t.Errorf("got %+v (-want +got):\n%s", use, diff)
+	}
+}

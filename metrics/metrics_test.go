@@ -53,6 +53,9 @@ func record(m *metrics.Metrics) {
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamRestarted("files")
 	m.ItemsRefused("files", "schema", 2)
+	m.Connections(40, func() int { return 7 })
+	m.ConnectionRefused("total")
+	m.ConnectionClosed("address")
 	m.MemoryUse(func() metrics.MemoryUse {
 		return metrics.MemoryUse{Limit: 100, Held: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
 	})
@@ -99,6 +102,10 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
 		`drawbridge_upstream_processes{server="files"} 3`,
 		`drawbridge_upstream_sessions{server="files"} 2`,
+		`drawbridge_connections_open 7`,
+		`drawbridge_connections_limit 40`,
+		`drawbridge_connections_refused_total{bound="total"} 1`,
+		`drawbridge_connections_closed_total{bound="address"} 1`,
 		`drawbridge_memory_held_bytes{tenant="acme"} 30`,
 		`drawbridge_memory_held_bytes{tenant=""} 20`,
 		`drawbridge_memory_limit_bytes 100`,

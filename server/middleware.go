@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 )
 
 // requestIDHeader names the id of a request in its answer, whatever that is.
@@ -118,8 +119,10 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.metadata = x.metadataURL(r)
 	refused := s.login(x, r)
 	if refused == nil {
+		connlimit.Known(r.Context())
 		return true
 	}
+	connlimit.Unknown(r.Context())
 	s.recordLogin(x, refused)
 	s.refuseLogin(x, refused)
 	return false

@@ -42,6 +42,7 @@ type parts struct {
 	gatherer prometheus.Gatherer
 	metrics  *metrics.Metrics
 	memory   *share.Budget // of what is held for clients
+	doors    doors
 	audit    *audit.Log
 	gateway  *gateway.Gateway
 	server   *server.Server
@@ -61,6 +62,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics = metrics.New(registerer)
 	p.metrics.BuildInfo(thisBuild().version)
 	p.memory = budgetFor(cfg.Limits, plan)
+	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)
 	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	ring, err := newRing(cfg)

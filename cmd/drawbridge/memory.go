@@ -24,6 +24,7 @@ const (
 type memoryPlan struct {
 	budget  int64  // for all that is held for clients
 	ceiling int64  // to be set as Go's memory limit; zero: the one in force stays
+	limit   int64  // Go's memory limit then; zero: there is none
 	source  string // what decided the budget, for the log
 }
 
@@ -45,7 +46,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 		}
 	}
 	if limited < math.MaxInt64 {
-		plan.budget = limited / ceilingPercent * budgetPercent
+		plan.limit, plan.budget = limited, limited/ceilingPercent*budgetPercent
 	}
 	if setting > 0 {
 		plan.budget, plan.source = setting, "limits.memory"

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/cgroup"
+	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
@@ -110,6 +111,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	}
 	p.metrics.LogLost(buffer.lost.Load)
 	tellMemory(ctx, cfg.Limits, plan, p.memory, log)
+	p.doors.tell(ctx, log)
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
 		return exitFailure
@@ -139,15 +141,15 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, end := context.WithCancel(work)
 	defer end()
-	clients := p.httpServer(p.server.Handler())
-	operator := p.httpServer(admin.Handler(admin.Config{Metrics: metrics.Handler(p.gatherer), View: p.status.view}))
+	clients := p.httpServer(p.server.Handler(), p.doors.clients)
+	operator := p.httpServer(admin.Handler(admin.Config{Metrics: metrics.Handler(p.gatherer), View: p.status.view}), p.doors.operator)
 
-	group.Go(func() error { return serveHTTP(operator, l.operator) })
+	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.Servers)
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
-	group.Go(func() error { return serveHTTP(clients, l.clients) })
+	group.Go(func() error { return serveHTTP(clients, p.doors.clients.Listener(l.clients)) })
 	if o.hangups != nil {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.env) })
 	}
@@ -201,8 +203,8 @@ func wait(ctx context.Context, d time.Duration) {
 
 // httpServer returns an HTTP server with the bounds that both listeners have. It has no timeout for writing, because an
 // event stream stays open for as long as its client wants.
-func (p *parts) httpServer(handler http.Handler) *http.Server {
-	return &http.Server{
+func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.Server {
+	s := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -212,6 +214,8 @@ func (p *parts) httpServer(handler http.Handler) *http.Server {
 		// Otherwise net/http would answer "OPTIONS *" itself, past every check and record of the handler.
 		DisableGeneralOptionsHandler: true,
 	}
+	door.Attach(s)
+	return s
 }
 
 // closeHTTP stops a server: it takes no new connections, and requests in work have closeTimeout to finish before their

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *status) view() admin.View {
 		s.ready.Store(true)
 	}
 	view := admin.View{Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(), Servers: s.parts.fleet.loadsForView()}
-	view.Overload = overload(s.parts.memory, maxBody(s.parts.started.Limits))
+	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+s.parts.doors.overload(), "; ")
 	if reason := *s.refused.Load(); reason != "" {
 		view.Warnings = append(view.Warnings, "the newest config is refused and the one before it is in force: "+reason)
 	}

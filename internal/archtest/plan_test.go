@@ -35,7 +35,7 @@ func floors() [][]string {
 			"server/session", // what legacy sessions must remember
 			"server/admin",   // the operator's page
 		},
-		{"internal/strictjson", "internal/seal", "internal/share", "internal/cgroup", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
+		{"internal/strictjson", "internal/seal", "internal/share", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
 }
 
@@ -70,7 +70,7 @@ func doors() []door {
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
 		{"golang.org/x/sys", []string{"registry/upstream/process"}, "what the kernel does to processes is asked for there"},
 
-		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
+		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
 		{"os/exec", []string{"registry/upstream/process"}, "only the operator's config starts programs"},

@@ -147,11 +147,13 @@ func (r *reader) log(cfg *Config, n *node) {
 
 func (r *reader) limits(l *Limits, n *node) {
 	r.object(n, "limits", fields{
-		"max_body":     func(n *node) { l.MaxBody = r.size(n) },
-		"max_calls":    func(n *node) { l.MaxCalls = r.integer(n, 1, 1_000_000) },
-		"max_streams":  func(n *node) { l.MaxStreams = r.integer(n, 1, 1_000_000) },
-		"read_timeout": func(n *node) { l.ReadTimeout = r.duration(n) },
-		"heartbeat":    func(n *node) { l.Heartbeat = r.duration(n) },
-		"memory":       func(n *node) { l.Memory = r.size(n) },
+		"max_body":            func(n *node) { l.MaxBody = r.size(n) },
+		"max_calls":           func(n *node) { l.MaxCalls = r.integer(n, 1, 1_000_000) },
+		"max_streams":         func(n *node) { l.MaxStreams = r.integer(n, 1, 1_000_000) },
+		"max_connections":     func(n *node) { l.MaxConnections = r.integer(n, 1, 10_000_000) },
+		"address_connections": func(n *node) { l.AddressConnections = r.integer(n, 1, 10_000_000) },
+		"read_timeout":        func(n *node) { l.ReadTimeout = r.duration(n) },
+		"heartbeat":           func(n *node) { l.Heartbeat = r.duration(n) },
+		"memory":              func(n *node) { l.Memory = r.size(n) },
 	})
 }

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+)
+
+const (
+	// clientsPercent is how much of the descriptors connections of clients may take. The rest is for connections to
+	// servers, pipes to children, and files.
+	clientsPercent = 75
+	// connectionsPercent is how much of the memory of the process connections may take, connectionMemory bytes each: for
+	// a goroutine and its buffers.
+	connectionsPercent = 20
+	connectionMemory   = 32 << 10
+
+	defaultConnections  = 20_000 // if neither descriptors nor memory are bounded more tightly
+	operatorConnections = 64     // of the operator's listener: Prometheus, a load balancer's checks, a person
+)
+
+// connectionBounds returns how many connections of clients may be open, in all and of one address. The config decides;
+// otherwise the number of descriptors and the bytes of memory that the process may have, each zero if nothing bounds it.
+// One address may have half by default: with more it could fill the gateway alone, and with less a proxy would be bounded
+// that trusted_proxies should name.
+func connectionBounds(l config.Limits, descriptors, memory int64) (total, address int) {
+	most := int64(defaultConnections)
+	if descriptors > 0 {
+		most = min(most, descriptors*clientsPercent/100)
+	}
+	if memory > 0 {
+		most = min(most, memory/100*connectionsPercent/connectionMemory)
+	}
+	total = cmp.Or(l.MaxConnections, int(max(most, 1)))
+	return total, min(total, cmp.Or(l.AddressConnections, max(total/2, 1)))
+}
+
+// doors bound the connections of both listeners.
+type doors struct {
+	clients, operator *connlimit.Limiter
+	total, address    int // of clients
+	descriptors       int64
+}
+
+func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
+	d := doors{descriptors: descriptors}
+	d.total, d.address = connectionBounds(l, descriptors, memory)
+	d.clients = connlimit.New(connlimit.Config{
+		Total: d.total, Address: d.address, Trusted: p.isTrustedProxy,
+		Refused: func(c connlimit.Cause) { p.metrics.ConnectionRefused(string(c)) },
+		Closed:  func(c connlimit.Cause) { p.metrics.ConnectionClosed(string(c)) },
+	})
+	d.operator = connlimit.New(connlimit.Config{Total: operatorConnections})
+	p.metrics.Connections(d.total, d.clients.Open)
+	return d
+}
+
+func (p *parts) isTrustedProxy(a netip.Addr) bool {
+	for _, prefix := range p.settings.Load().TrustedProxies {
+		if prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell logs the bounds of clients, and warns if the config allows more connections than there are descriptors for.
+func (d doors) tell(ctx context.Context, log *slog.Logger) {
+	log.InfoContext(ctx, "connections", slog.Int("max_connections", d.total), slog.Int("address_connections", d.address))
+	if d.descriptors > 0 && int64(d.total) > d.descriptors*clientsPercent/100 {
+		log.WarnContext(ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the limit of open files",
+			slog.Int("max_connections", d.total), slog.Int64("descriptors", d.descriptors))
+	}
+}
+
+// overload returns what /readyz says while every connection is taken, "" otherwise. Those of strangers and idle ones give
+// way then, so it is no reason to send clients elsewhere.
+func (d doors) overload() string {
+	if d.clients.Open() < d.total {
+		return ""
+	}
+	return fmt.Sprintf("connections: all %d are open; strangers and idle clients lose theirs to newcomers", d.total)
+}

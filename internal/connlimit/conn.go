@@ -1,0 +1,115 @@
+package connlimit
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+)
+
+// conn is one connection that has a place. Limiter, trusted, from and home never change once it has it; what follows
+// them is guarded by the limiter's mutex, but for stranger and busy, which the HTTP server changes at every request.
+type conn struct {
+	net.Conn
+	limiter *Limiter
+	trusted bool
+	from    netip.Addr // the key of home
+	home    *address   // nil: the address is trusted
+
+	stranger atomic.Bool
+	busy     atomic.Bool // a request is in work
+
+	left          bool          // it has no place any more
+	inAll, inHome *list.Element // where it waits to be closed; nil: it must not be
+}
+
+// Close gives the place back and closes the connection.
+func (c *conn) Close() error {
+	c.limiter.mu.Lock()
+	c.leaveLocked()
+	c.limiter.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// changed follows what the HTTP server does with the connection. The server says active when the header of a request
+// was read, not when it began, so a request that comes slowly is no protection. A connection in use stays in its queue
+// until somebody looks for one to close, so that a request costs one lock and no memory.
+func (c *conn) changed(state http.ConnState) {
+	switch state {
+	case http.StateActive:
+		c.busy.Store(true)
+	case http.StateIdle:
+		c.busy.Store(false)
+		if !c.stranger.Load() { // a stranger keeps its turn, or it could stay for ever by using the connection
+			c.limiter.mu.Lock()
+			defer c.limiter.mu.Unlock()
+			c.queueLocked()
+		}
+	default:
+	}
+}
+
+// mark says whether the request in work is of a stranger.
+func (c *conn) mark(stranger bool) {
+	stranger = stranger && !c.trusted
+	if c.stranger.Swap(stranger) == stranger {
+		return
+	}
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	c.leaveQueuesLocked()
+	c.queueLocked()
+}
+
+// queueLocked makes the connection the last in the queues of its kind.
+func (c *conn) queueLocked() {
+	if c.left {
+		return
+	}
+	c.inAll = c.last(&c.limiter.all, c.inAll)
+	if c.home != nil {
+		c.inHome = c.last(&c.home.queues, c.inHome)
+	}
+}
+
+// last puts the connection, which is at that element or nowhere, at the end of a queue.
+func (c *conn) last(of *queues, at *list.Element) *list.Element {
+	queue := &of.idle
+	if c.stranger.Load() {
+		queue = &of.strangers
+	}
+	if at == nil {
+		return queue.PushBack(c)
+	}
+	queue.MoveToBack(at)
+	return at
+}
+
+// leaveQueuesLocked takes the connection out of all queues.
+func (c *conn) leaveQueuesLocked() {
+	if c.inAll != nil {
+		c.limiter.all.remove(c.inAll)
+		c.inAll = nil
+	}
+	if c.inHome != nil {
+		c.home.remove(c.inHome)
+		c.inHome = nil
+	}
+}
+
+// leaveLocked gives the place back; further calls do nothing.
+func (c *conn) leaveLocked() {
+	if c.left {
+		return
+	}
+	c.leaveQueuesLocked()
+	c.left = true
+	c.limiter.open--
+	if c.home == nil {
+		return
+	}
+	if c.home.open--; c.home.open == 0 {
+		delete(c.limiter.addresses, c.from)
+	}
+}

@@ -1,0 +1,116 @@
+package connlimit
+
+import (
+	"net"
+	"net/netip"
+)
+
+// Listener returns a listener that accepts what inner accepts, as far as there is room.
+func (l *Limiter) Listener(inner net.Listener) net.Listener { return &listener{inner, l} }
+
+type listener struct {
+	net.Listener
+	limiter *Limiter
+}
+
+// Accept returns the next connection that finds a place.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.limiter.admit(accepted); c != nil {
+			return c, nil
+		}
+		turnAway(accepted)
+	}
+}
+
+// busyAnswer is what a newcomer reads that finds no place.
+const busyAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+// turnAway tells a newcomer that there is no place. The answer is sent before the request is read, so the kernel may
+// reset the connection before the client sees the answer; it is short enough never to block.
+func turnAway(c net.Conn) {
+	_, _ = c.Write([]byte(busyAnswer))
+	_ = c.Close()
+}
+
+// admit makes room for a connection and counts it, or returns nil.
+func (l *Limiter) admit(accepted net.Conn) *conn {
+	from := addressOf(accepted)
+	c := &conn{Conn: accepted, limiter: l, trusted: l.cfg.Trusted != nil && l.cfg.Trusted(from)}
+	l.mu.Lock()
+	out, cause, ok := l.placeLocked(c, network(from))
+	l.mu.Unlock()
+	if !ok {
+		tell(l.cfg.Refused, cause)
+		return nil
+	}
+	if out != nil {
+		tell(l.cfg.Closed, cause)
+		_ = out.Conn.Close() // its own Close has nothing left to give back
+	}
+	return c
+}
+
+func tell(to func(Cause), cause Cause) {
+	if to != nil {
+		to(cause)
+	}
+}
+
+// placeLocked counts c. If there was no room, out is the connection that lost its place to c, which has to be closed,
+// and cause says why. ok is false if no connection can give way.
+func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
+	var home *address
+	if !c.trusted {
+		if home = l.addresses[from]; home == nil {
+			home = new(address)
+		}
+	}
+	switch {
+	case home != nil && home.open >= l.cfg.Address:
+		cause, out = Address, home.first()
+	case l.open >= l.cfg.Total:
+		cause, out = Total, l.all.first()
+	}
+	if cause != "" && out == nil {
+		return nil, cause, false
+	}
+	if out != nil {
+		out.leaveLocked()
+	}
+	c.from, c.home = from, home
+	if home != nil {
+		l.addresses[from] = home
+		home.open++
+	}
+	l.open++
+	c.stranger.Store(!c.trusted)
+	c.queueLocked()
+	return out, cause, true
+}
+
+// addressOf returns the address of the client, the zero Addr if it has none.
+func addressOf(c net.Conn) netip.Addr {
+	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+// network returns what is bounded as one address: of IPv6 the first 64 bits, since whoever has one address there has
+// all with these.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	prefix, err := a.Prefix(64)
+	if err != nil {
+		return a
+	}
+	return prefix.Addr()
+}

@@ -27,6 +27,8 @@ type trickle struct {
 func (s *Server) newTrickle(x *exchange) *trickle {
 	t := &trickle{server: s, x: x, plain: !x.acceptsStream}
 	if !t.plain {
+		t.mu.Lock() // beat may run before the timer is here
+		defer t.mu.Unlock()
 		t.timer = time.AfterFunc(s.config.Heartbeat, t.beat)
 	}
 	return t

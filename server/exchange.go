@@ -61,13 +61,16 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
 	}
+	if x.server.parting.Load() {
+		x.Header().Set("Connection", "close")
+	}
 	x.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(data []byte) (int, error) {
 	if x.status == 0 {
-		x.status = http.StatusOK
+		x.WriteHeader(http.StatusOK)
 	}
 	return x.ResponseWriter.Write(data) //nolint:gosec // JSON or an event stream, never a page
 }

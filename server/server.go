@@ -87,6 +87,7 @@ type Server struct {
 	working atomic.Int64 // requests in work
 	streams atomic.Int64 // event streams open
 
+	parting  atomic.Bool   // set by PartFromClients
 	draining chan struct{} // closed by EndStreams
 	drain    sync.Once
 }
@@ -172,7 +173,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// EndStreams ends every open event stream properly and refuses new ones. It is the first step of a shutdown. A stream
+// PartFromClients makes every answer from now on the last one on its connection, and tells the client so with
+// "Connection: close". It is the first step of a shutdown. To close idle connections instead would be wrong: a request
+// that is on its way on one of them would be lost.
+// https://www.rfc-editor.org/rfc/rfc9112#section-9.6
+func (s *Server) PartFromClients() { s.parting.Store(true) }
+
+// EndStreams ends every open event stream properly and refuses new ones. It is the second step of a shutdown. A stream
 // that a call waits on ends with the answer to that call.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 

@@ -162,7 +162,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	}
 	select {
 	case <-ctx.Done():
-		p.drain(work, clients, o.delay)
+		p.drain(work, o.delay)
 	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	closeHTTP(clients)
@@ -175,13 +175,14 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 }
 
 // drain lets clients go without breaking a call, in four steps: /readyz says not ready; one interval of the load
-// balancer's checks goes by, in which clients are still served; event streams end properly, so that clients reconnect
-// elsewhere; calls in work finish, for callPatience at most. Were the order another, a load balancer would still send
-// clients to a gateway that turns them away. It returns earlier when ctx ends.
-func (p *parts) drain(ctx context.Context, clients *http.Server, delay time.Duration) {
+// balancer's checks goes by, in which clients are still served and each answer closes its connection; event streams end
+// properly, so that clients reconnect elsewhere; calls in work finish, for callPatience at most. Were the order another,
+// a load balancer would still send clients to a gateway that turns them away. Idle connections are not closed before
+// all that, by closeHTTP: whoever uses one until then gets an answer. It returns earlier when ctx ends.
+func (p *parts) drain(ctx context.Context, delay time.Duration) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
-	clients.SetKeepAlivesEnabled(false)
+	p.server.PartFromClients()
 	wait(ctx, delay)
 	p.server.EndStreams()
 	ctx, cancel := context.WithTimeout(ctx, callPatience)

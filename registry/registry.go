@@ -79,9 +79,10 @@ type Call struct {
 	Judge Judge
 	// Hold keeps the call counted against the limit of concurrent calls after the Func has returned, until release is
 	// called. A source uses it when the server is still working on a call whose client is being asked for input;
-	// without it, such calls would escape the limit. It is nil when the method cannot ask for input, and when an
-	// earlier round of this call still holds the slot.
-	Hold func() (release func())
+	// without it, such calls would escape the limit. Until then end may be called, by any goroutine and also before
+	// Hold returns, when the caller may not use the item any more: it cancels the call at the server and does not wait.
+	// Hold is nil when the method cannot ask for input, and when an earlier round of this call still holds the slot.
+	Hold func(end func()) (release func())
 	// Tasks is the form of tasks that may take the place of this call's result; zero means that none may. The params
 	// have a member task exactly when Tasks is TasksAsked and the client asked for the call to become a task.
 	Tasks mcp.Tasks

@@ -71,7 +71,7 @@ func TestQuestionsThatAreWithheldKeepNoPlace(t *testing.T) {
 		l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 			switch {
 			case c.Params.Text("requestState") != "parked":
-				release = c.Hold()
+				release = c.Hold(func() {})
 			case ctx.Err() != nil:
 				release()
 				return mcp.Object{}, ctx.Err()
@@ -96,7 +96,7 @@ func TestCallWhoseTimeIsOverKeepsNoPlace(t *testing.T) {
 				ended = c.Params.Text("requestState") == "parked" && ctx.Err() != nil && !c.Params.Has("inputResponses")
 				return mcp.Object{}, ctx.Err()
 			}
-			c.Hold()
+			c.Hold(func() {})
 			time.Sleep(libraryTime)
 			return object(`{"resultType":"input_required","inputRequests":{` + question + `},"requestState":"parked"}`), nil
 		}

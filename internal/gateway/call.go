@@ -49,6 +49,9 @@ type call struct {
 	leftOut int           // how many resources judge left out of the result
 	repairs atomic.Int64  // how much sanitized changed; notifications may come from another goroutine
 	logs    logs          // how many log messages sanitized let pass
+
+	// As registry.Call.Hold; set by revocable.
+	hold func(end func()) (release func())
 }
 
 func newCall(c Caller, r *Request, m *method) *call {
@@ -83,6 +86,7 @@ type Stage func(next Handler) Handler
 //   - limited precedes resolved: a refusal costs a token as well, so that nobody finds out for free which items exist.
 //     The bucket of a tool can be charged only after resolved, because keys and labels come from the catalogue and
 //     never from what the client spelt;
+//   - revocable follows resolved, which finds the item that the caller may lose, and wraps all that can take long;
 //   - validated and timed wrap the use itself: an item sees only arguments that passed its checks, and only within its
 //     time;
 //   - that a server is down is found by the use, innermost. So a call to it costs what every call costs, only callers
@@ -90,7 +94,7 @@ type Stage func(next Handler) Handler
 //   - conformed wraps sanitized: whether the protocol allows a result is judged on the result that the client will see;
 //   - sanitized wraps the use: nothing that an item says leaves without being cleaned.
 func (g *Gateway) stages() []Stage {
-	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.validated, g.timed, g.conformed, g.sanitized}
+	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.timed, g.conformed, g.sanitized}
 }
 
 func stack(stages []Stage, inner Handler) Handler {

@@ -251,7 +251,7 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 		b, l := newLibrary(t)
 		l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 			if test.held {
-				c.Hold()
+				c.Hold(func() {})
 			}
 			return object(`{"resultType":"input_required","inputRequests":{` + question + `},"requestState":"inner"}`), nil
 		}

@@ -179,6 +179,15 @@ func explain(err error) failure {
 		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
 	case errors.Is(err, sanitize.ErrTooLarge):
 		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
+	}
+	return explainEnd(err)
+}
+
+// explainEnd explains why a call was ended from outside, and whatever else is not in the table of explain.
+func explainEnd(err error) failure {
+	switch {
+	case errors.Is(err, ErrRevoked):
+		return failure{kind: "cancelled", reason: "revoked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
 	case errors.Is(err, context.Canceled):
 		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -68,6 +68,7 @@ type Gateway struct {
 	streams       *ratelimit.InFlight // event streams
 	subscriptions *ratelimit.InFlight // subscriptions to resources
 	used          *used
+	ongoing       ongoing
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]

@@ -349,7 +349,7 @@ func (c *call) use() *registry.Call {
 		use.Tasks, use.Task = c.task.form, c.task.own
 	}
 	if c.method.Asks && !c.kept {
-		use.Hold = c.place.hold
+		use.Hold = c.hold
 	}
 	return use
 }

@@ -19,15 +19,16 @@ func (p *place) take(leave func()) {
 	p.holders.Store(1)
 }
 
-// hold keeps the place taken until release is called. If the place was given back already, hold and release do nothing.
-func (p *place) hold() (release func()) {
+// hold keeps the place taken until release is called. If the place was given back already, held is false and release
+// does nothing.
+func (p *place) hold() (release func(), held bool) {
 	for {
 		n := p.holders.Load()
 		if n == 0 {
-			return func() {}
+			return func() {}, false
 		}
 		if p.holders.CompareAndSwap(n, n+1) {
-			return sync.OnceFunc(p.release)
+			return sync.OnceFunc(p.release), true
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -72,6 +73,16 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		_, err = s.run(t, s.params)
 		return err
+	},
+	"revocable": func(t *testing.T, s *story) error {
+		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
+			s.Judge(func(auth.Principal) (Caller, bool) { return Caller{}, false })
+			return object(s.answer("a")), nil
+		}
+		if _, err := s.run(t, s.params); err == nil {
+			return errors.New("a caller whose token counts no more gets an answer")
+		}
+		return nil
 	},
 	"validated": func(t *testing.T, s *story) error {
 		if s.wrong == "" {

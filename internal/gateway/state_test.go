@@ -280,7 +280,7 @@ func TestHeldPlace(t *testing.T) {
 		}
 		next := `"more"`
 		if c.Hold != nil {
-			release = c.Hold()
+			release = c.Hold(func() {})
 		} else {
 			next = `"done"`
 		}
@@ -317,7 +317,7 @@ func TestHeldPlace(t *testing.T) {
 
 func TestPlaceIsNotHeldAfterTheCall(t *testing.T) {
 	b, l := newLibrary(t)
-	var hold func() func()
+	var hold func(func()) func()
 	l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		hold = c.Hold
 		return object(`{"content":[]}`), nil
@@ -325,7 +325,7 @@ func TestPlaceIsNotHeldAfterTheCall(t *testing.T) {
 	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure != nil {
 		t.Fatal(failure)
 	}
-	hold()()
+	hold(func() {})()
 	if got := b.inflight.Taken("acme"); got != 0 {
 		t.Errorf("%d places taken, want none", got)
 	}

@@ -156,7 +156,7 @@ func TestTrap08_UnansweredCallsEnd(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		var held, released atomic.Int32
-		hold := func() func() {
+		hold := func(func()) func() {
 			held.Add(1)
 			return func() { released.Add(1) }
 		}
@@ -189,13 +189,49 @@ func TestTrap08_UnansweredCallsEnd(t *testing.T) {
 	})
 }
 
+// TestParkedCallEndsWithItsPermission ends a call that waits for answers because its caller may not go on: the server is
+// told at once, its question is answered with an error, and the place and the session are free for others.
+func TestParkedCallEndsWithItsPermission(t *testing.T) {
+	t.Parallel()
+	s := &chat{}
+	inBubble(t, s, nil, func(t *testing.T, r *rig) {
+		var end func()
+		var released atomic.Int32
+		c := alice.call(t, "t", "", "", nil)
+		c.Hold = func(revoked func()) func() {
+			end = revoked
+			return func() { released.Add(1) }
+		}
+		asked, state, _, err := r.round(t.Context(), "late", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end()
+		end()
+		synctest.Wait()
+		told, call := s.sights("notifications/cancelled"), s.sights("tools/call")
+		if len(told) != 1 || string(told[0].m.Params.Value("requestId")) != string(call[0].m.ID) {
+			t.Errorf("got %v, want the call cancelled", told)
+		}
+		if got := s.sights(""); len(got) != 1 || !strings.Contains(got[0].raw, `"error"`) {
+			t.Errorf("answers: got %v, want one error", got)
+		}
+		if released.Load() != 1 {
+			t.Errorf("places released: got %d, want 1", released.Load())
+		}
+		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); err == nil {
+			t.Error("the repeat got a result")
+		}
+	})
+}
+
 // TestPlaceIsKeptOnce counts the places of a call with several rounds.
 func TestPlaceIsKeptOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
 		var held, released atomic.Int32
 		with := func(c *registry.Call) *registry.Call {
-			c.Hold = func() func() {
+			c.Hold = func(func()) func() {
 				held.Add(1)
 				return func() { released.Add(1) }
 			}
@@ -248,7 +284,7 @@ func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
 		inBubble(t, s, nil, func(t *testing.T, r *rig) {
 			var released atomic.Int32
 			c := alice.call(t, "", "", "", nil)
-			c.Hold = func() func() { return func() { released.Add(1) } }
+			c.Hold = func(func()) func() { return func() { released.Add(1) } }
 			asked, state, _, err := r.round(t.Context(), "late", c)
 			if err != nil {
 				t.Fatal(err)

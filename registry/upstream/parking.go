@@ -32,7 +32,7 @@ const (
 //	            the server asks                    the caller repeats the call
 //	attached ─────────────────────▶ parked ─────────────────────────────────────▶ attached
 //	   │  │                           │  │                  with answers, which go to the server
-//	   │  │ the caller leaves         │  │ nobody repeats it within parkLimit
+//	   │  │ the caller leaves         │  │ nobody repeats it within parkLimit, or its caller may not go on
 //	   │  └─────────▶ cancelled ◀─────┼──┘
 //	   │                  │           │
 //	   │ the server answers           │ the server answers all the same, or cancels its questions
@@ -257,7 +257,7 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	}
 	var release func()
 	if !d.held && c.Hold != nil {
-		release = c.Hold()
+		release = c.Hold(d.cancel)
 	}
 	requests, ok := d.detach(release)
 	if !ok {

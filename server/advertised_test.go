@@ -16,7 +16,7 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
 	for _, servers := range [][]string{{"https://issuer.test"}, nil, {"https://issuer.test", "https://issuer2.test"}} {
-		w.settings.Issuers, w.settings.AuthorizationServers = []string{"local", "https://issuer.test", "https://issuer2.test"}, servers
+		w.settings.AuthorizationServers = servers
 		for _, path := range routes(t, h) {
 			for _, method := range methods {
 				for _, token := range []string{"", "forged", "expired"} {

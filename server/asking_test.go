@@ -139,9 +139,9 @@ type files struct {
 	hidden bool // nobody may read them any more
 }
 
-func (f *files) subscribe(uri string, updated func(string)) (func(), error) {
+func (f *files) subscribe(uri string, updated func(string)) (gateway.Subscription, error) {
 	if !strings.HasPrefix(uri, "file:///") || uri == "file:///none" {
-		return nil, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE"}`)}
+		return gateway.Subscription{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE"}`)}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,11 +151,12 @@ func (f *files) subscribe(uri string, updated func(string)) (func(), error) {
 		f.told[uri] = make(map[int]func(string))
 	}
 	f.told[uri][n] = updated
-	return func() {
+	stop := func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.told[uri], n)
-	}, nil
+	}
+	return gateway.Subscription{Stop: stop, Allows: func(gateway.Caller) bool { return f.reads(uri) }}, nil
 }
 
 // change tells every subscription to uri that part changed.

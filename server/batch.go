@@ -95,7 +95,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
 	for i, m := range requests {
-		ctx, j, refused := s.beginLegacy(ctx, l, m.ID)
+		ctx, j, refused := s.beginLegacy(ctx, x, l, m.ID)
 		if refused != nil {
 			x.recordRefusal(refused)
 			answers[i] = answer{id: m.ID, err: refused.told}

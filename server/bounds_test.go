@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server"
@@ -84,8 +86,8 @@ func TestQuestionsEndWithTheirIssuer(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		w.settings.Issuers = []string{"https://issuer2.test"}
-		w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+<-question+`","result":{"roots":[]}}`))
+		w.refuse(func(p auth.Principal) bool { return time.Until(p.Expiry) < 90*time.Minute }) // the token of the call, not the next one
+		w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+<-question+`","result":{"roots":[]}}`).as("alice-again"))
 		if got := <-answered; !strings.Contains(got, "DB-CANCELLED") || asker.endings() != 1 {
 			t.Errorf("got %s and %d endings, want the call cancelled and its end told once", got, asker.endings())
 		}

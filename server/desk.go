@@ -18,6 +18,7 @@ type desk interface {
 	streaming
 	listing
 	watching
+	judging
 	recording
 }
 
@@ -47,8 +48,13 @@ type listing interface {
 
 // watching tells of changes of resources, and whether a caller may still read them.
 type watching interface {
-	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (stop func(), err error)
+	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool
+}
+
+// judging ends calls whose callers may not go on with them.
+type judging interface {
+	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 }
 
 // recording puts refusals of the door on record.

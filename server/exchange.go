@@ -27,6 +27,7 @@ type exchange struct {
 	settings  Settings
 	remote    string
 	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
+	judged    uint64         // how often all had been judged before its token was checked; set by authenticated
 	principal auth.Principal // set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
 	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was

@@ -19,8 +19,9 @@ type feed struct {
 	numbered  bool   // the client is told the ids of events
 	tells     bool   // notices of changed lists and resources go on this stream
 	principal auth.Principal
-	expiry    time.Time  // of the token; zero: something else ends the stream
-	first     *sse.Event // sent before all others; nil: none
+	expiry    time.Time       // of the token; zero: something else ends the stream
+	revoked   <-chan struct{} // closed when the caller is not accepted any more; nil: something else ends the stream
+	first     *sse.Event      // sent before all others; nil: none
 }
 
 // follower sends a feed to one connection. It lives on the heap, and all work is done in methods that return before the
@@ -123,6 +124,8 @@ func (w *follower) wait(ctx context.Context) bool {
 		w.last = true
 	case <-over:
 		return false
+	case <-w.revoked:
+		return false
 	case <-w.mine.lost:
 		return false
 	case <-w.session.ended:
@@ -159,7 +162,7 @@ func (w *follower) send(events []session.Event) bool {
 }
 
 // tell puts notices on the stream: of lists that differ from what the client was last told of, and of changed resources
-// that it may still read. It is false if the tenant or the issuer that the stream belongs to is not served any more.
+// that it may still read. It is false if the caller whose stream it is is not accepted any more.
 func (w *follower) tell(ctx context.Context) bool {
 	s := w.server
 	w.changed, w.stirring = s.catalogue.Changed(), w.session.stirring()

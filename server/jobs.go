@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -13,9 +14,10 @@ var errStopping = errors.New("the gateway is stopping")
 
 // job is one request that is being answered.
 type job struct {
-	id     mcp.ID
-	cancel context.CancelCauseFunc
-	heeds  sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
+	id        mcp.ID
+	principal auth.Principal
+	cancel    context.CancelCauseFunc
+	heeds     sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
 }
 
 // jobs holds all requests that are being answered, so that a shutdown can wait for them: some outlive the connection
@@ -32,16 +34,30 @@ func newJobs() *jobs {
 }
 
 // begin adds a job that ends with ctx. It returns a nil job once a shutdown has begun.
-func (js *jobs) begin(ctx context.Context, id mcp.ID) (context.Context, *job) {
+func (js *jobs) begin(ctx context.Context, id mcp.ID, p auth.Principal) (context.Context, *job) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	if js.closing {
 		return ctx, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	j := &job{id: id, cancel: cancel}
+	j := &job{id: id, principal: p, cancel: cancel}
 	js.running[j] = struct{}{}
 	return ctx, j
+}
+
+// beginJob adds a job for a request of a caller who is still accepted. The context that it returns ends with ctx, and
+// when that caller is not accepted any more, or the process stops.
+func (s *Server) beginJob(ctx context.Context, x *exchange, id mcp.ID) (context.Context, *job, *refusal) {
+	ctx, j := s.jobs.begin(ctx, id, x.principal)
+	if j == nil {
+		return ctx, nil, errDraining
+	}
+	if x.isOutdated() {
+		s.jobs.finish(j)
+		return ctx, nil, x.refuseOutdated()
+	}
+	return ctx, j, nil
 }
 
 // finish takes the job out, after its answer was given.

@@ -63,7 +63,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
 	}
-	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), x, l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
@@ -91,12 +91,12 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	p.finish(ctx, status, a.message(x.id))
 }
 
-// beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, the
-// session ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, l *live, id mcp.ID) (context.Context, *job, *refusal) {
-	ctx, j := s.jobs.begin(ctx, id)
-	if j == nil {
-		return ctx, nil, errDraining
+// beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, its caller
+// is not accepted any more, the session ends, or the process stops.
+func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, id mcp.ID) (context.Context, *job, *refusal) {
+	ctx, j, refused := s.beginJob(ctx, x, id)
+	if refused != nil {
+		return ctx, nil, refused
 	}
 	if refused := l.enter(j); refused != nil {
 		s.jobs.finish(j)
@@ -133,6 +133,9 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
 		return answer{id: m.ID, silent: true}
 	}
+	if isRevoked(ctx) {
+		return answer{id: m.ID, err: errGone}
+	}
 	return a
 }
 
@@ -168,7 +171,9 @@ func (s *Server) get(x *exchange, r *http.Request) {
 	}
 	defer place.leave()
 	s.leave(x)
+	f.revoked = place.revoked
 	s.serveFeed(r.Context(), x, f)
+	x.noteRevoked()
 }
 
 // findFeed returns what a GET is to be answered with, and the place for its stream.

@@ -39,15 +39,19 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	defer s.sessions.end(r.Context(), l, endClosed)
+	end := endClosed
+	defer func() { s.sessions.end(r.Context(), l, end) }()
 	l.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// The address is a path from the root that clients see, because some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
 	s.serveFeed(r.Context(), x, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, principal: x.principal, expiry: x.principal.Expiry,
-		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
+		revoked: place.revoked, first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
+	if x.noteRevoked(); x.outcome == endRevoked {
+		end = endRevoked
+	}
 }
 
 // postMessage takes a message of a session over HTTP+SSE. The answer does not come in the response, but on the stream
@@ -104,7 +108,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		return
 	default:
 	}
-	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), l, m.ID)
+	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), x, l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return

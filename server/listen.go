@@ -39,7 +39,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		return
 	}
 	defer place.leave()
-	sub := &subscription{server: s, x: x, id: m.ID, stirred: make(chan struct{}, 1), updates: make(map[string]struct{})}
+	sub := &subscription{server: s, x: x, place: place, id: m.ID, stirred: make(chan struct{}, 1), updates: make(map[string]struct{})}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
@@ -52,6 +52,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		return // the client is gone
 	}
 	sub.serve(r.Context())
+	x.noteRevoked()
 }
 
 // filterOf returns what the client wants to be told of.
@@ -82,36 +83,43 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *ref
 
 // subscription is one stream of notices to a modern client.
 type subscription struct {
-	server *Server
-	out    *stream
-	x      *exchange
-	id     mcp.ID
-	lists  [len(listFilters)]bool // which changed lists the client wants to be told of
-	told   gateway.Digests        // of the lists as the client was last told
-	uris   []string               // of the resources that are subscribed to
-	stops  []func()               // end the subscriptions to them
+	server  *Server
+	out     *stream
+	x       *exchange
+	place   *streamPlace
+	id      mcp.ID
+	lists   [len(listFilters)]bool // which changed lists the client wants to be told of
+	told    gateway.Digests        // of the lists as the client was last told
+	follows []followed             // the resources that are subscribed to
 
 	stirred chan struct{} // holds a value if there are updates to tell
 	mu      sync.Mutex    // guards the field below
 	updates map[string]struct{}
 }
 
+// followed is a resource that is subscribed to.
+type followed struct {
+	uri string
+	gateway.Subscription
+}
+
 // open subscribes to resources, several at a time. Resources that cannot be subscribed to are left out of the
 // acknowledgement, as the protocol wants.
 func (sub *subscription) open(ctx context.Context, uris []string) {
 	s, caller := sub.server, sub.x.caller
-	stops := make([]func(), len(uris))
+	opened := make([]*gateway.Subscription, len(uris))
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range min(openingSubscriptions, len(uris)) {
 		all.Go(func() {
 			for i := range next {
 				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
-					stops[i], err = s.resources.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					one, err := s.resources.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					opened[i] = &one
 					return result, err
 				})
 				if told != nil {
-					stops[i] = nil
+					opened[i] = nil
 				}
 			}
 		})
@@ -121,17 +129,28 @@ func (sub *subscription) open(ctx context.Context, uris []string) {
 	}
 	close(next)
 	all.Wait()
-	for i, stop := range stops {
-		if stop != nil {
-			sub.uris, sub.stops = append(sub.uris, uris[i]), append(sub.stops, stop)
+	for i, one := range opened {
+		if one != nil {
+			sub.follows = append(sub.follows, followed{uris[i], *one})
 		}
 	}
 }
 
 func (sub *subscription) stop() {
-	for _, stop := range sub.stops {
-		stop()
+	for _, one := range sub.follows {
+		one.Stop()
 	}
+}
+
+// judge ends the subscriptions that the caller may not have any more.
+func (sub *subscription) judge(caller gateway.Caller) {
+	sub.follows = slices.DeleteFunc(sub.follows, func(one followed) bool {
+		if one.Allows(caller) {
+			return false
+		}
+		one.Stop()
+		return true
+	})
 }
 
 // updated notes that a resource, or a part of one, has changed. Until the client is told, further changes of it count
@@ -182,12 +201,12 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 			filter = filter.With(name, mcp.Bool(true))
 		}
 	}
-	if len(sub.uris) == 0 {
+	if len(sub.follows) == 0 {
 		return filter
 	}
-	uris := make([]mcp.RawJSON, 0, len(sub.uris))
-	for _, uri := range sub.uris {
-		uris = append(uris, mcp.String(uri))
+	uris := make([]mcp.RawJSON, 0, len(sub.follows))
+	for _, one := range sub.follows {
+		uris = append(uris, mcp.String(one.uri))
 	}
 	return filter.With("resourceSubscriptions", mcp.Array(uris))
 }
@@ -209,6 +228,7 @@ func (sub *subscription) wait(ctx context.Context) bool {
 		if !ok {
 			return true
 		}
+		sub.judge(caller)
 		told, err := sub.tell(caller)
 		if err != nil {
 			return false
@@ -225,6 +245,8 @@ func (sub *subscription) wait(ctx context.Context) bool {
 				return false
 			}
 		case <-over:
+			return true
+		case <-sub.place.revoked:
 			return true
 		case <-s.draining:
 			return true

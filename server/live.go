@@ -16,8 +16,8 @@ import (
 //
 //	opened ──first message──▶ heard ──initialized──▶ ready: notices may be sent
 //	   │                        │                      │
-//	   └────────────────────────┴──────────────────────┴──▶ over: deleted, idle for too long, expired or evicted;
-//	                                                        its jobs are cancelled, its streams end
+//	   └────────────────────────┴──────────────────────┴──▶ over: deleted, idle for too long, expired, evicted or
+//	                                                        revoked; its jobs are cancelled, its streams end
 //
 // While its mutex is held, no other mutex of this package is locked and nothing is waited for.
 type live struct {
@@ -34,8 +34,9 @@ type live struct {
 	ended        chan struct{} // closed when it has ended
 	mu           sync.Mutex    // guards the fields below
 	revision     string
-	capabilities mcp.Object // what the client can be asked
-	level        mcp.Level  // of log messages that the client wants; zero: none
+	capabilities mcp.Object     // what the client can be asked
+	level        mcp.Level      // of log messages that the client wants; zero: none
+	principal    auth.Principal // of the token that was last used
 	over         bool
 	ready        bool // the client has confirmed the handshake
 	heard        bool // the client has sent a message since the session was opened
@@ -48,15 +49,16 @@ type live struct {
 	opened       int                // how many streams it has had
 }
 
-// use notes that the session is being used now. It is false if the session was idle for too long, or has ended.
-func (l *live) use(now time.Time, idle time.Duration) bool {
+// use notes that the session is being used now, with the token of p. It is false if the session was idle for too long,
+// or has ended.
+func (l *live) use(now time.Time, idle time.Duration, p auth.Principal) bool {
 	l.mu.Lock()
 	if !l.isFreshLocked(now, idle) {
 		l.mu.Unlock()
 		return false
 	}
 	first := !l.heard
-	l.used, l.heard = now, true
+	l.used, l.heard, l.principal = now, true, p
 	l.mu.Unlock()
 	if first {
 		l.roster.requeue(l)
@@ -152,6 +154,14 @@ func (l *live) dissolve() {
 	for _, w := range watched {
 		w.end()
 	}
+}
+
+// lastPrincipal returns whose token was last used in the session. It is always one of the owner, but the owner's client
+// gets a new token now and then.
+func (l *live) lastPrincipal() auth.Principal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.principal
 }
 
 // speaks returns the negotiated revision.

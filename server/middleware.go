@@ -117,6 +117,7 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.metadata = x.metadataURL(r)
+	x.judged = s.judged.Load() // before the token is checked: see isOutdated
 	refused := s.login(x, r)
 	if refused == nil {
 		connlimit.Known(r.Context())

@@ -28,12 +28,12 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 }
 
-// modernRequest answers one request. If the client leaves, the call is cancelled.
+// modernRequest answers one request. If the client leaves, or is not accepted any more, the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
 func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
-	ctx, j := s.jobs.begin(r.Context(), m.ID)
-	if j == nil {
-		x.refuse(m.ID, errDraining)
+	ctx, j, refused := s.beginJob(r.Context(), x, m.ID)
+	if refused != nil {
+		x.refuse(m.ID, refused)
 		return
 	}
 	defer s.jobs.finish(j)
@@ -48,6 +48,9 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		Notify:       t.notify,
 	})
 	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err}
+	if isRevoked(ctx) {
+		a = answer{id: m.ID, err: errGone}
+	}
 	x.outcome = a.word()
 	t.finish(&a)
 }

@@ -44,9 +44,19 @@ type news struct {
 
 // watch is the subscription of a session to one resource.
 type watch struct {
-	opened chan struct{} // closed when the fields below are set
-	told   *mcp.Error    // why it could not be opened; nil: it was
-	stop   func()
+	opened       chan struct{} // closed when the fields below are set
+	told         *mcp.Error    // why it could not be opened; nil: it was
+	subscription gateway.Subscription
+}
+
+// isOpen tells whether the subscription was opened, or could not be; otherwise it is being opened.
+func (w *watch) isOpen() bool {
+	select {
+	case <-w.opened:
+		return true
+	default:
+		return false
+	}
 }
 
 // claim returns the methods of the notices of changed lists that the client has yet to get, and makes stream the one
@@ -154,11 +164,14 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		}
 	}
 	_, w.told = s.guarded(ctx, func() (result mcp.Object, err error) {
-		w.stop, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
+		w.subscription, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
 		return result, err
 	})
 	if !l.finishOpening(uri, w) && w.told == nil {
-		w.stop() // the client unsubscribed, or the session ended, while it was being opened
+		w.subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
+	}
+	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
+		l.judge(now)
 	}
 	return w.told
 }
@@ -216,11 +229,7 @@ func (l *live) unsubscribe(params mcp.Object) *mcp.Error {
 
 // end stops a subscription that is open. One that is still being opened is stopped by whoever opens it.
 func (w *watch) end() {
-	select {
-	case <-w.opened:
-		if w.told == nil {
-			w.stop()
-		}
-	default:
+	if w.isOpen() && w.told == nil {
+		w.subscription.Stop()
 	}
 }

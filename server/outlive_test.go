@@ -11,34 +11,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestStreamsEndWithTheirIssuer removes an issuer while streams are open that its tokens opened.
-func TestStreamsEndWithTheirIssuer(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, *world) message{
-		"listen": func(*testing.T, *world) message { return modernListen() },
-		"get": func(t *testing.T, w *world) message {
-			return inSession("GET", w.open(t, "alice", mcp.Revision2511), "")
-		},
-		"sse": func(*testing.T, *world) message { return message{method: "GET", path: "/sse", token: "alice"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				ended := w.follow(t, open(t, w))
-				synctest.Wait()
-				w.settings.Issuers = []string{"https://issuer2.test"}
-				if err := w.gateway.SetTenants(w.tenants); err != nil { // as a reload does
-					t.Fatal(err)
-				}
-				<-time.After(time.Second)
-				select {
-				case <-ended:
-				default:
-					t.Error("the stream is open, though its issuer is not in force any more")
-				}
-			})
-		})
-	}
-}
-
 // follow opens a stream and reads all of it. What it returns is closed at its end and then holds what came.
 func (w *world) follow(t *testing.T, m message) <-chan string {
 	t.Helper()

@@ -90,7 +90,7 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 	if p.plain || p.stream != "" {
 		return nil
 	}
-	place, refused := p.server.takeStreamPlace(p.x, "post")
+	place, refused := p.server.takeStreamPlace(p.x, streamOfPost)
 	if refused != nil {
 		p.plain = true
 		return nil

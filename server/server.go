@@ -33,8 +33,11 @@ const (
 type Config struct {
 	Gateway *gateway.Gateway
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
-	Seal    *seal.Ring                                                      // of session ids
-	Log     session.Log
+	// Judge returns nil if the token of a principal that Verify returned would be accepted now. It is called for
+	// everything that is open whenever JudgeAgain asks for it, and by streams each time they wake: it must be cheap.
+	Judge func(auth.Principal) error
+	Seal  *seal.Ring // of session ids
+	Log   session.Log
 	// Shared tells that other replicas use the same Log and have the same keys in Seal. Each legacy session then lives
 	// on all of them: the client may send its requests, and its answers to questions, to any. Every message costs a
 	// look into Log. Sessions over HTTP+SSE, and subscriptions with their notices, stay on the replica that has them.
@@ -57,8 +60,7 @@ type Config struct {
 
 // Settings are the parts of the config that a reload may change.
 type Settings struct {
-	PublicURL string   // what clients type, without /mcp
-	Issuers   []string // in force; a stream ends when the issuer of its token is not among them any more
+	PublicURL string // what clients type, without /mcp
 	// AuthorizationServers are the issuers that clients can go to for a token: the metadata names them, and every 401
 	// leads there. Empty: there is no metadata.
 	AuthorizationServers []string
@@ -76,6 +78,7 @@ type Server struct {
 	places    streaming
 	catalogue listing
 	resources watching
+	judges    judging
 	records   recording
 
 	sessions  *sessions
@@ -86,6 +89,10 @@ type Server struct {
 
 	working atomic.Int64 // requests in work
 	streams atomic.Int64 // event streams open
+	open    *openStreams
+
+	again  chan struct{} // holds a value if what callers have open is to be judged again
+	judged atomic.Uint64 // how often that was begun
 
 	parting  atomic.Bool   // set by PartFromClients
 	draining chan struct{} // closed by EndStreams
@@ -111,13 +118,15 @@ func newServer(cfg Config, d desk) *Server {
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	return &Server{
 		config:    cfg,
-		admission: d, desk: d, places: d, catalogue: d, resources: d, records: d,
+		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
 		log:       log,
 		sessions:  newSessions(&cfg, instance, log),
 		lists:     newLoweredLists(),
 		jobs:      newJobs(),
 		waiting:   newWaiting(),
 		strangers: newStrangers(),
+		open:      newOpenStreams(),
+		again:     make(chan struct{}, 1),
 		draining:  make(chan struct{}),
 	}
 }
@@ -154,7 +163,8 @@ func (s *Server) Handler() http.Handler {
 	return r
 }
 
-// Run ends sessions that nobody has used for too long and records the sums of refused strangers, until ctx ends.
+// Run ends sessions that nobody has used for too long, judges again what callers have open when JudgeAgain asks for it,
+// and records the sums of refused strangers, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
@@ -167,6 +177,8 @@ func (s *Server) Run(ctx context.Context) error {
 			s.recordStrangers(ctx)
 		case <-sweep.C:
 			s.sessions.sweep(ctx)
+		case <-s.again:
+			s.judgeAgain(ctx)
 		case <-ctx.Done():
 			return nil
 		}

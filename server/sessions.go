@@ -58,6 +58,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
 		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, capabilities: t.capabilities, used: time.Now(),
+		principal: p,
 	}
 	if shared {
 		replica := newKey()
@@ -123,7 +124,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 		idle = ss.maxAge
 	}
 	now := time.Now()
-	if !l.use(now, idle) {
+	if !l.use(now, idle, c.Principal) {
 		ss.end(ctx, l, l.lapse(now))
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}

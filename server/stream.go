@@ -2,11 +2,10 @@ package server
 
 import (
 	"net/http"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
@@ -22,15 +21,21 @@ const (
 // streamPlace is one of the places for event streams, of the tenant and of the whole server. It was taken and must be
 // given back.
 type streamPlace struct {
-	server *Server
-	closed func()
+	server    *Server
+	closed    func()
+	principal auth.Principal
+	revoked   chan struct{} // closed when its caller is not accepted any more and the stream must end
+	once      sync.Once     // closes revoked
 }
+
+// streamOfPost is the kind of stream that answers a POST.
+const streamOfPost = "post"
 
 // takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen, sse.
 func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
 	select {
 	case <-s.draining:
-		if kind != "post" { // a call that is being answered may still need a stream
+		if kind != streamOfPost { // a call that is being answered may still need a stream
 			return nil, errDraining
 		}
 	default:
@@ -45,22 +50,30 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 		told := toldOf(err)
 		return nil, &refusal{statusOf(told.Code, x.era), told}
 	}
-	return &streamPlace{s, closed}, nil
+	p := &streamPlace{server: s, closed: closed, principal: x.principal, revoked: make(chan struct{})}
+	if kind == streamOfPost { // it ends with its request
+		return p, nil
+	}
+	s.open.add(p)
+	if x.isOutdated() {
+		p.leave()
+		return nil, x.refuseOutdated()
+	}
+	return p, nil
 }
 
-// resolve finds out anew what the principal of a stream may do. It is false if the tenant is not served any more, or
-// the issuer of the token with which the stream was opened is not in force any more: a stream outlives neither.
-func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
-	settings := s.config.Settings()
-	if !slices.Contains(settings.Issuers, p.Issuer) {
-		return gateway.Caller{}, false
-	}
-	caller, err := s.admission.Resolve(p)
-	return caller, err == nil
+// revoke makes the stream end. It is false if it was called before.
+func (p *streamPlace) revoke() (first bool) {
+	p.once.Do(func() {
+		close(p.revoked)
+		first = true
+	})
+	return first
 }
 
 // leave gives the place back.
 func (p *streamPlace) leave() {
+	p.server.open.remove(p)
 	p.server.streams.Add(-1)
 	p.closed()
 }

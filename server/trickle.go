@@ -60,7 +60,7 @@ func (t *trickle) openLocked() bool {
 	if t.plain || t.out != nil {
 		return !t.plain
 	}
-	place, refused := t.server.takeStreamPlace(t.x, "post")
+	place, refused := t.server.takeStreamPlace(t.x, streamOfPost)
 	if refused != nil {
 		t.plain = true
 		return false

@@ -37,8 +37,35 @@ type world struct {
 
 	mu        sync.Mutex // guards the fields below
 	release   chan struct{}
-	started   int // calls of slow tools
-	cancelled int // of those, how many ended with their context
+	started   int                       // calls of slow tools
+	cancelled int                       // of those, how many ended with their context
+	revoked   func(auth.Principal) bool // whose tokens are not accepted any more; nil: nobody's
+}
+
+// judge refuses tokens that have expired, and those that were revoked.
+func (w *world) judge(p auth.Principal) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case time.Now().After(p.Expiry):
+		return &auth.Error{Reason: "expired", Issuer: p.Issuer}
+	case w.revoked != nil && w.revoked(p):
+		return &auth.Error{Reason: "key"}
+	}
+	return nil
+}
+
+// revoke makes tokens worthless, as a change of keys or issuers does.
+func (w *world) revoke(whose func(auth.Principal) bool) {
+	w.refuse(whose)
+	w.JudgeAgain()
+}
+
+// refuse makes tokens worthless, and tells nobody.
+func (w *world) refuse(whose func(auth.Principal) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revoked = whose
 }
 
 // tokens are the bearer tokens of the tests, each with its principal. alice's sisters differ from her in one thing.
@@ -57,11 +84,14 @@ func principals() map[string]auth.Principal {
 		"alice-issuer": change(func(p *auth.Principal) { p.Issuer = "https://issuer2.test" }),
 		"alice-globex": change(func(p *auth.Principal) { p.TenantID = "globex" }),
 		"alice-shift":  change(func(p *auth.Principal) { p.Subject, p.ClientID = "alicea", "pp" }),
-		"stranger":     change(func(p *auth.Principal) { p.TenantID = "unserved" }),
-		"expired":      change(func(p *auth.Principal) { p.Expiry = time.Now().Add(-time.Minute) }),
-		"brief":        change(func(p *auth.Principal) { p.Expiry = time.Now().Add(time.Minute) }),
-		"usual":        change(func(p *auth.Principal) { p.TenantID = "usual" }),
-		"poor":         change(func(p *auth.Principal) { p.TenantID = "poor" }),
+		"outsider": change(func(p *auth.Principal) {
+			p.Issuer, p.Subject, p.TenantID = "https://issuer2.test", "olga", "globex"
+		}),
+		"stranger": change(func(p *auth.Principal) { p.TenantID = "unserved" }),
+		"expired":  change(func(p *auth.Principal) { p.Expiry = time.Now().Add(-time.Minute) }),
+		"brief":    change(func(p *auth.Principal) { p.Expiry = time.Now().Add(time.Minute) }),
+		"usual":    change(func(p *auth.Principal) { p.TenantID = "usual" }),
+		"poor":     change(func(p *auth.Principal) { p.TenantID = "poor" }),
 	}
 }
 
@@ -98,7 +128,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		{ID: "poor", Servers: []string{"box"}, Rules: all, Limits: gateway.Limits{Calls: &none, Streams: &one}},
 	}
 	w.settings = server.Settings{
-		PublicURL: "https://mcp.test", Issuers: []string{"https://issuer.test", "https://issuer2.test"},
+		PublicURL:            "https://mcp.test",
 		AuthorizationServers: []string{"https://issuer.test", "https://issuer2.test"},
 		AllowedOrigins:       []string{"https://app.test"}, AllowedHosts: []string{"mcp.test", "127.0.0.1"},
 	}
@@ -110,15 +140,16 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 				return auth.Principal{}, &why
 			}
 			p, ok := known[token]
-			switch {
-			case !ok:
+			if !ok {
 				return auth.Principal{}, &auth.Error{Reason: "signature"}
-			case time.Now().After(p.Expiry):
-				return auth.Principal{}, &auth.Error{Reason: "expired", Issuer: p.Issuer}
+			}
+			if err := w.judge(p); err != nil {
+				return auth.Principal{}, err
 			}
 			return p, nil
 		},
-		Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Metrics: recorder, Version: "test",
+		Judge: w.judge,
+		Seal:  seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Metrics: recorder, Version: "test",
 		Settings: func() server.Settings { return w.settings }, LegacySSE: true,
 	}
 	for _, f := range change {
@@ -295,7 +326,7 @@ func (d *fakeDesk) Lists(c gateway.Caller) gateway.Digests {
 	return d.Desk.Lists(c)
 }
 
-func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(string)) (func(), error) {
+func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(string)) (gateway.Subscription, error) {
 	if d.files != nil {
 		return d.files.subscribe(uri, updated)
 	}

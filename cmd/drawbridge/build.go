@@ -106,11 +106,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	return p, nil
 }
 
-// loginsChanged is called when other keys or issuers count than before. Whatever is open for a caller then has to be
-// judged again. It may be called before build has returned, but not before the verifiers are started.
-func (p *parts) loginsChanged() {
-	p.log.DebugContext(context.Background(), "other keys or issuers count than before")
-}
+// loginsChanged is called when other keys or issuers count than before. It may be called before build has returned, but
+// not before the verifiers are started.
+func (p *parts) loginsChanged() { p.server.JudgeAgain() }
 
 // auditChanged is called by the audit log when its records cannot be written any more, with the problem, and when they
 // can be again, with nil.
@@ -143,6 +141,7 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 	return server.Config{
 		Gateway:       p.gateway,
 		Verify:        p.issuers.verify,
+		Judge:         p.issuers.judge,
 		Seal:          ring,
 		Log:           newSessionLog(cfg.Sessions),
 		Logger:        p.log,
@@ -181,17 +180,14 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	if cfg.PublicURL == "" {
 		public = "http://" + address
 	}
-	var issuers, servers []string
+	var servers []string
 	for i := range cfg.Issuers {
-		name := cfg.Issuers[i].Issuer.Issuer
-		issuers = append(issuers, name)
-		if isServer(name) {
+		if name := cfg.Issuers[i].Issuer.Issuer; isServer(name) {
 			servers = append(servers, name)
 		}
 	}
 	return &server.Settings{
 		PublicURL:            public,
-		Issuers:              issuers,
 		AuthorizationServers: servers,
 		AllowedOrigins:       cfg.AllowedOrigins,
 		AllowedHosts:         allowedHosts(cfg, public, address),

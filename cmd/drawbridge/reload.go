@@ -89,14 +89,13 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	// The settings go first. New tenants wake the open streams, which then ask the settings whether the issuer of their
-	// token still counts.
 	before := p.settings.Swap(settingsOf(cfg, p.address))
 	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
 	}
 	p.issuers.replace(work, cfg.Issuers, verifier)
+	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
 	p.fleet.apply(work, cfg.Servers)
 	return nil

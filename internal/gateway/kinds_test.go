@@ -605,7 +605,7 @@ func TestSubscribe(t *testing.T) {
 	c := b.caller(t, alice)
 	var told []string
 	ctx, cancel := context.WithCancel(t.Context())
-	stop, err := b.Subscribe(ctx, c, "r1", exposedURI("a.txt"), func(uri string) { told = append(told, uri) })
+	opened, err := b.Subscribe(ctx, c, "r1", exposedURI("a.txt"), func(uri string) { told = append(told, uri) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -626,8 +626,8 @@ func TestSubscribe(t *testing.T) {
 	if got := b.subscriptions.Taken("acme"); got != 1 {
 		t.Errorf("%d places taken, want 1", got)
 	}
-	stop()
-	stop()
+	opened.Stop()
+	opened.Stop()
 	if got := b.subscriptions.Taken("acme"); got != 0 || l.lives["file:///a.txt"].Err() == nil {
 		t.Errorf("stopped: %d places taken, context %v; want none and ended", got, l.lives["file:///a.txt"].Err())
 	}
@@ -754,5 +754,24 @@ func TestARepeatMayDropItsNullArguments(t *testing.T) {
 		if _, failure := b.handle(t, repeat(ask(mcp.MethodToolsCall, forms[1]), result)); failure != nil {
 			t.Errorf("%s after %s: %v", forms[1], forms[0], failure)
 		}
+	}
+}
+
+// TestASubscriptionSaysWhoMayHaveIt asks an open subscription after each change of rules.
+func TestASubscriptionSaysWhoMayHaveIt(t *testing.T) {
+	for _, revoked := range revocations() {
+		b, _ := newLibrary(t, everything(), elsewhere())
+		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !opened.Allows(b.caller(t, alice)) {
+			t.Error("refused before anything changed")
+		}
+		b.revoke(t, revoked)
+		if now, err := b.Resolve(alice); err == nil && opened.Allows(now) != revoked.refused {
+			t.Errorf("%s: allowed %v", revoked.name, !revoked.refused)
+		}
+		opened.Stop()
 	}
 }

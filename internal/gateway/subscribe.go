@@ -10,12 +10,21 @@ import (
 // maxSubscriptions is how many subscriptions a tenant may have at once. One user may have half of them.
 const maxSubscriptions = 4096
 
-// Subscribe calls updated whenever the resource with that exposed URI changes, until stop is called. updated gets the
-// exposed URI of what changed, which may be only a part of the resource; it is called from any goroutine and must not
-// block. id is the id of the HTTP request, for records. ctx limits only the opening of the subscription. Opening one is
-// limited and recorded like a call; errors are *mcp.Error. Subscribe does not check again later whether the caller may
-// still see the resource: whoever passes updates on asks Reads each time.
-func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updated func(uri string)) (stop func(), err error) {
+// Subscription is a subscription to a resource that is open.
+type Subscription struct {
+	Stop func() // ends it; does not wait, and may be called more than once
+	// Allows tells whether that caller, as resolved just now, may still have the subscription. It waits for nothing.
+	Allows func(Caller) bool
+}
+
+// Subscribe calls updated whenever the resource with that exposed URI changes, until the subscription is stopped.
+// updated gets the exposed URI of what changed, which may be only a part of the resource; it is called from any
+// goroutine and must not block. id is the id of the HTTP request, for records. ctx limits only the opening of the
+// subscription. Opening one is limited and recorded like a call; errors are *mcp.Error. Subscribe does not check again
+// later whether the caller may still see the resource: whoever passes updates on asks Reads each time, and stops the
+// subscription when it does not allow its caller any more.
+func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updated func(uri string)) (Subscription, error) {
+	var opened Subscription
 	request := &Request{
 		ID: id, Method: mcp.MethodSubscribe,
 		Params: mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}),
@@ -25,17 +34,18 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 		Method: mcp.MethodOf(mcp.MethodSubscribe),
 		label:  "subscription", find: (*Gateway).findResource, check: unchecked, conform: conformNothing,
 		use: func(ctx context.Context, s *call) (_ mcp.Object, err error) {
-			stop, err = g.subscribe(ctx, s, updated)
+			opened.Stop, err = g.subscribe(ctx, s, updated)
+			opened.Allows = func(c Caller) bool { return c.mayUse(s.item) }
 			return mcp.Object{}, err
 		},
 	}
 	if _, err := g.call(ctx, newCall(c, request, subscribe)); err != nil {
-		if stop != nil {
-			stop() // it was opened, but could not be recorded
+		if opened.Stop != nil {
+			opened.Stop() // it was opened, but could not be recorded, or was revoked meanwhile
 		}
-		return nil, err
+		return Subscription{}, err
 	}
-	return stop, nil
+	return opened, nil
 }
 
 // subscribe opens the subscription of a call, within the call.

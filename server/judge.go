@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+)
+
+// A token is checked when a request comes, but what the request opens may last for hours. So whenever keys, issuers,
+// tenants or rules have changed, everything that lasts is judged again:
+//
+//	JudgeAgain ──▶ Run ──▶ judgeAgain ──▶ jobs      requests in work: cancelled
+//	 (any time)   (one at a time)    ├──▶ sessions  ended with all that they have; of the others, subscriptions
+//	                                 ├──▶ streams   ended in the way of their era
+//	                                 └──▶ desk      calls by their items, also those that wait for answers
+//
+// Each of these owners knows what it has open and how to end it; here it is only decided whether it may stay. A request
+// whose token was checked before a change may open something after it was looked at. Therefore the door counts how often
+// all was judged, each request remembers the count from before its token was checked, and what is opened under another
+// count is judged at once (isOutdated).
+
+// JudgeAgain judges again, soon and in the background, whatever callers have open. It is called after keys, issuers,
+// tenants or rules have changed, from any goroutine. It does not wait. Calls that come faster than it takes to judge
+// count as one.
+func (s *Server) JudgeAgain() {
+	select {
+	case s.again <- struct{}{}:
+	default: // what changed now is seen when the waiting one is taken
+	}
+}
+
+// judgeAgain ends everything that is open for callers who could not open it any more.
+func (s *Server) judgeAgain(ctx context.Context) {
+	s.judged.Add(1)
+	// Requests go first: one that is cancelled cannot let its source keep a call open unseen (see gateway.hold), and is
+	// recorded as revoked and not as a call whose session has ended.
+	s.jobs.judge(s.accepts)
+	sessions := s.sessions.judge(ctx, s.resolve)
+	streams := s.open.judge(s.accepts)
+	calls := s.judges.Judge(s.resolve)
+	if sessions+streams+calls > 0 {
+		s.log.InfoContext(ctx, "revoked what its callers may not have any more", slog.Int("sessions", sessions),
+			slog.Int("streams", streams), slog.Int("calls", calls))
+	}
+}
+
+// resolve finds out anew what a principal may do whose token was accepted earlier. It is false if the token would not be
+// accepted now, or its tenant is not served any more. That the token has expired ends nothing here: a stream ends by
+// itself then, and a call may take longer than its token lasts.
+func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
+	unexpired := p
+	if now := time.Now(); p.Expiry.Before(now) {
+		unexpired.Expiry = now.Add(time.Hour)
+	}
+	if s.config.Judge(unexpired) != nil {
+		return gateway.Caller{}, false
+	}
+	caller, err := s.admission.Resolve(p)
+	return caller, err == nil
+}
+
+// accepts tells whether a principal whose token was accepted earlier could come in now.
+func (s *Server) accepts(p auth.Principal) bool {
+	_, ok := s.resolve(p)
+	return ok
+}
+
+// isOutdated tells whether the caller could not come in any more, because keys, issuers or tenants have changed since
+// its token was checked. It is asked after something was opened, so that either this finds out or judgeAgain.
+func (x *exchange) isOutdated() bool {
+	return x.server.judged.Load() != x.judged && !x.server.accepts(x.principal)
+}
+
+// refuseOutdated returns the refusal of a caller that is outdated.
+func (x *exchange) refuseOutdated() *refusal {
+	x.challenge(`error="invalid_token"`, `error_description="`+errToken.told.Message+`"`)
+	return errToken
+}
+
+// noteRevoked notes for the log, at the end of a stream, that its caller is not accepted any more.
+func (x *exchange) noteRevoked() {
+	if !x.server.accepts(x.principal) {
+		x.outcome = endRevoked
+	}
+}
+
+// isRevoked tells whether a request was cancelled because its caller may not go on. Then its answer is not given.
+func isRevoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), gateway.ErrRevoked) }
+
+// judge cancels the requests whose callers are not accepted any more.
+func (js *jobs) judge(accepts func(auth.Principal) bool) {
+	js.mu.Lock()
+	running := slices.Collect(maps.Keys(js.running))
+	js.mu.Unlock()
+	for _, j := range running {
+		if !accepts(j.principal) {
+			j.cancel(gateway.ErrRevoked)
+		}
+	}
+}
+
+// judge ends the sessions whose callers are not accepted any more, and of the others the subscriptions that they may
+// not have any more. It returns how many sessions it ended.
+func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool)) (ended int) {
+	var gone []*live
+	ss.roster.each(func(l *live) {
+		if caller, ok := resolve(l.lastPrincipal()); ok {
+			l.judge(caller)
+			return
+		}
+		ss.roster.remove(l)
+		if l.close() {
+			ss.departed.add(l.key, endRevoked)
+			gone = append(gone, l)
+		}
+	})
+	for _, l := range gone { // last, because the log may be far away
+		ss.forgetEvents(ctx, l)
+	}
+	return len(gone)
+}
+
+// judge ends the subscriptions of the session that its caller may not have any more.
+func (l *live) judge(c gateway.Caller) {
+	for _, w := range l.loseWatches(c) {
+		w.end()
+	}
+}
+
+// loseWatches takes out the subscriptions that are open and that the caller may not have.
+func (l *live) loseWatches(c gateway.Caller) (lost []*watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.news.watched, func(_ string, w *watch) bool {
+		refused := w.isOpen() && w.told == nil && !w.subscription.Allows(c)
+		if refused {
+			lost = append(lost, w)
+		}
+		return refused
+	})
+	return lost
+}
+
+// openStreams are the event streams that clients opened, besides those that answer a POST: these end with their
+// request. It is safe for concurrent use.
+type openStreams struct {
+	mu     sync.Mutex // guards the field below
+	places map[*streamPlace]struct{}
+}
+
+func newOpenStreams() *openStreams { return &openStreams{places: make(map[*streamPlace]struct{})} }
+
+func (o *openStreams) add(p *streamPlace) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.places[p] = struct{}{}
+}
+
+func (o *openStreams) remove(p *streamPlace) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.places, p)
+}
+
+// judge ends the streams whose callers are not accepted any more, and returns how many they were.
+func (o *openStreams) judge(accepts func(auth.Principal) bool) (ended int) {
+	o.mu.Lock()
+	places := slices.Collect(maps.Keys(o.places))
+	o.mu.Unlock()
+	for _, p := range places {
+		if !accepts(p.principal) && p.revoke() {
+			ended++
+		}
+	}
+	return ended
+}

@@ -21,12 +21,11 @@ type keys struct {
 
 var _ prometheus.Collector = (*keys)(nil)
 
-func newKeys() *keys {
+// newKeys returns a collector of two gauges with these names and help texts, each by issuer.
+func newKeys(usable, failing prometheus.Opts) *keys {
 	return &keys{
-		usable: prometheus.NewDesc("drawbridge_issuer_keys_usable",
-			"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.", []string{"issuer"}, nil),
-		failing: prometheus.NewDesc("drawbridge_issuer_keys_failing_seconds",
-			"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.", []string{"issuer"}, nil),
+		usable:  prometheus.NewDesc(usable.Name, usable.Help, []string{"issuer"}, nil),
+		failing: prometheus.NewDesc(failing.Name, failing.Help, []string{"issuer"}, nil),
 	}
 }
 

@@ -73,7 +73,6 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.traffic(f)
 	m.refused(f)
 	m.upstreams(f)
-	m.issuerKeys = newKeys()
 	m.held()
 	m.connections(f)
 	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory)
@@ -147,6 +146,11 @@ func (m *Metrics) refused(f promauto.Factory) {
 	m.loginFailures = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
 	}, []string{"reason"})
+	m.issuerKeys = newKeys(prometheus.Opts{
+		Name: "drawbridge_issuer_keys_usable", Help: "Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
+	}, prometheus.Opts{
+		Name: "drawbridge_issuer_keys_failing_seconds", Help: "For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
+	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_login_failures_noisy_addresses",
 		Help: "Client addresses with 10 or more refused tokens within the last 5 to 10 minutes; the log and the audit records name them.",

@@ -25,8 +25,12 @@ func (g *Gateway) sanitized(next Handler) Handler {
 			}
 			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
-				params, report := policy.Notification(n.Params)
+				params, report, err := policy.Notification(n.Params)
 				g.count(c, report)
+				if err != nil {
+					g.config.Metrics.UpstreamMisbehaved(c.item.Server, "hidden_text", 1)
+					return mcp.Object{}, nil
+				}
 				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
 			})
 			return err

@@ -3,6 +3,8 @@ package sanitize
 import (
 	"bytes"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // refusedLink is the content block that takes the place of a resource link whose URI would run code when it is
@@ -12,20 +14,28 @@ const (
 	refusedLink = `{"type":"text","text":"` + refusedText + `"}`
 )
 
-// block cleans the content block that is next. Its type decides whether its members may be binary, so the type is
+// block cleans the content block that is next. Its type decides at which places its members stand, so the type is
 // looked up first: members come in any order.
 func (w *walker) block(at place) {
-	switch string(word(find(w.cursor, "type"))) {
-	case "text":
-		at = textual
-	case "resource_link":
-		if dangerous(word(find(w.cursor, "uri"))) {
-			w.refuseLink()
-			return
-		}
-		at = textual
+	kind := blockPlace(at, w.cursor)
+	if kind == linkBlock && dangerous(word(find(w.cursor, "uri"))) {
+		w.refuseLink()
+		return
 	}
-	w.members(at)
+	w.members(kind)
+}
+
+// blockPlace returns the place of the content block that is next, which stands at content or sampled. c is a copy of
+// the cursor.
+func blockPlace(at place, c strictjson.Cursor) place {
+	types := contentBlocks
+	if at == sampled {
+		types = sampledBlocks
+	}
+	if kind, known := types[string(word(find(c, "type")))]; known {
+		return kind
+	}
+	return strangeBlock
 }
 
 // refuseLink puts refusedLink in the place of the content block that is next, and moves the cursor behind the block.
@@ -37,10 +47,10 @@ func (w *walker) refuseLink() {
 }
 
 // address counts a URI once when a rule fires in it or when following it would run code. The URI keeps its bytes.
-func (w *walker) address(raw []byte, s sight) {
+func (w *walker) address(i, end int, s sight) {
 	before := w.flaggedURI
-	w.flag(raw, s, &w.flaggedURI)
-	if w.flaggedURI == before && dangerous(word(raw)) {
+	w.flag(i, end, s, &w.flaggedURI)
+	if w.flaggedURI == before && dangerous(word(w.data[i:end])) {
 		w.flaggedURI++
 	}
 }

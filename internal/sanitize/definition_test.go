@@ -47,18 +47,16 @@ func TestT33DefinitionsAreCleanedStrictly(t *testing.T) {
 
 func TestT33EveryTextOfADefinitionIsCleaned(t *testing.T) {
 	for _, frame := range []string{
-		`{"title":"@"}`, `{"description":"@"}`, `{"annotations":{"title":"@"}}`, `{"_meta":{"x/y":["@"]}}`,
+		`{"title":"@"}`, `{"description":"@"}`, `{"annotations":{"title":"@"},"inputSchema":{}}`,
 		`{"arguments":[{"name":"n","title":"@","description":"@"}]}`,
-		`{"inputSchema":{"description":"@","title":"@","$comment":"@","examples":["@",{"x":"@"}]}}`,
+		`{"inputSchema":{"description":"@","title":"@"}}`,
 		`{"inputSchema":{"properties":{"description":{"type":"string","description":"@"}}}}`,
 		`{"inputSchema":{"$defs":{"enum":{"description":"@"}},"patternProperties":{"^x":{"title":"@"}}}}`,
 		`{"inputSchema":{"anyOf":[{"not":{"description":"@"}}],"items":{"items":[{"description":"@"}]}}}`,
-		`{"outputSchema":{"properties":{"a":{"additionalProperties":{"description":"@"}}}}}`,
-		`{"inputSchema":{"x-note":"@","properties":{"a":{"x-hint":{"deep":"@"}}}}}`,
-		`{"future":{"x":"@"}}`,
-		`{"name":"n","title":"@","arguments":[{"name":"n","title":"@","description":"@","required":true,"_meta":{"x/y":"@"}}],"icons":[{"src":"https://x","mimeType":"@","sizes":["@"]}]}`,
-		`{"uri":"a:b","name":"@","title":"@","description":"@","mimeType":"@","size":7,"annotations":{"audience":["@"],"lastModified":"@"},"_meta":{"x/y":"@"}}`,
-		`{"uriTemplate":"a:{b}","name":"@","title":"@","description":"@","mimeType":"@","annotations":{"priority":1,"x":"@"}}`,
+		`{"inputSchema":{},"outputSchema":{"properties":{"a":{"additionalProperties":{"description":"@"}}}}}`,
+		`{"name":"n","title":"@","arguments":[{"name":"n","title":"@","description":"@","required":true}]}`,
+		`{"uri":"a:b","name":"n","title":"@","description":"@","size":7}`,
+		`{"uriTemplate":"a:{b}","name":"n","title":"@","description":"@"}`,
 	} {
 		cleaned, report := sanitize.Definition(object(t, strings.ReplaceAll(frame, "@", dirt)))
 		want := object(t, strings.ReplaceAll(frame, "@", "abcde")).JSON()
@@ -84,6 +82,18 @@ func TestT33WhatHasAMeaningInADefinitionIsFlagged(t *testing.T) {
 		{`{"uri":"javascript:@","name":"n"}`, sanitize.FlaggedURI},
 		{`{"@":"x"}`, sanitize.FlaggedKey},
 		{`{"annotations":{"@":1}}`, sanitize.FlaggedKey},
+		{`{"_meta":{"x/y":["@"]}}`, sanitize.FlaggedKey},
+		{`{"future":{"x":"@"}}`, sanitize.FlaggedKey},
+		{`{"arguments":[{"name":"n","_meta":{"x/y":"@"}}]}`, sanitize.FlaggedKey},
+		{`{"uri":"a:b","name":"@"}`, sanitize.FlaggedKey},
+		{`{"uri":"a:b","mimeType":"@"}`, sanitize.FlaggedKey},
+		{`{"uri":"a:b","annotations":{"audience":["@"]}}`, sanitize.FlaggedKey},
+		{`{"uriTemplate":"a:{b}","annotations":{"x":"@"}}`, sanitize.FlaggedKey},
+		{`{"icons":[{"src":"https://x","sizes":["@"]}]}`, sanitize.FlaggedKey},
+		{`{"inputSchema":{"x-note":{"deep":"@"}}}`, sanitize.FlaggedKey},
+		{`{"inputSchema":{"examples":["@"]}}`, sanitize.FlaggedKey},
+		{`{"inputSchema":{"$comment":"@"}}`, sanitize.FlaggedKey},
+		{`{"inputSchema":{"$id":"@"}}`, sanitize.FlaggedKey},
 		{`{"inputSchema":{"properties":{"@":{}}}}`, sanitize.FlaggedKey},
 		{`{"inputSchema":{"properties":{"a":{"enum":["@"]}}}}`, sanitize.FlaggedKey},
 		{`{"inputSchema":{"properties":{"a":{"enum":[{"description":"@"}]}}}}`, sanitize.FlaggedKey},

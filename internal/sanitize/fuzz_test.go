@@ -30,6 +30,7 @@ func FuzzResult(f *testing.F) {
 	for _, text := range []string{
 		`{"content":[{"type":"text","text":"a\u202eb\u001b[31m"},{"type":"resource_link","uri":"javascript:x"},{"data":"AA","type":"image"}]}`,
 		`{"messages":[{"content":{"type":"text","text":"\ud83d\udc69\u200d\ud83d\udc67"}}],"requestState":"\u200b"}`,
+		`{"resultType":"input_required","inputRequests":{"a":{"params":{"requestedSchema":{"properties":{"b":{"enum":["\u200b"]}}}}}},"requestState":"\u200b"}`,
 		`{"contents":[{"uri":"\u200b","blob":"A A","text":"` + ghp() + `"}],"\u200b":{"data":[]}}`,
 		`{"structuredContent":{"a":["\u05d0\u2068\u05d1\u2069\u200f.",1.5e3,null,[],{}]} }`,
 		`{"content":[{"type":"tool_result","content":[{"type":"tool_result","content":"x\u200b"}]},"\u200b",7]}`,
@@ -45,7 +46,7 @@ func FuzzResult(f *testing.F) {
 		for _, p := range []sanitize.Policy{{}, {MaxText: int(limit)}, {HiddenText: sanitize.Off}, {Secrets: sanitize.Off}} {
 			cleaned, report, err := p.Result(result)
 			if err != nil {
-				if !errors.Is(err, sanitize.ErrTooLarge) {
+				if _, hides := errors.AsType[*sanitize.HiddenError](err); !hides && !errors.Is(err, sanitize.ErrTooLarge) {
 					t.Fatal(err)
 				}
 				continue

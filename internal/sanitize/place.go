@@ -1,151 +1,112 @@
 package sanitize
 
 // place is where a value stands in a message of the protocol. It decides what becomes of the strings in the value, and
-// at which places its members stand. A member that the protocol does not know stands at free and is cleaned: what
-// nobody knows must not become a way around the rules.
-// https://modelcontextprotocol.io/specification/2026-07-28/schema
+// at which places its members stand.
+//
+// The first places are for strings. Objects and arrays at them belong to nobody's form: everything in them is treated
+// like a string there. The other places are types of the protocol, and protocol is the table of their members. A member
+// that the table does not have stands where the type says, which is at free in all that a server answers: what nobody
+// knows must not become a way around the rules. So a member is kept from cleaning only where a revision of the protocol
+// has it, never because of its name alone.
+//
+// The names of members are looked up by programs, so they are never edited, whatever the place.
 type place uint8
 
 const (
-	free     place = iota // cleaned, and so is everything in it
-	envelope              // an object of the protocol whose members stand at other places, as a result
-	requests              // an object of requests by key, as inputRequests
-	block                 // a content block, or an array of them
-	inner                 // a content block within a block, as in tool_result; only one level is read as blocks
-	textual               // a content block of a type that carries no binary, so that its data is cleaned
-	contents              // the contents of a resource, or an array of them
-	counted               // text that is cleaned and counts against the limit
-	binary                // Base64: its size is bounded, otherwise it keeps its bytes
-	address               // a URI: flagged, never rewritten
-	opaque                // not looked at: ids, tokens and cursors, which go back to the server as they came
-	fixed                 // flagged, never rewritten, and so is everything in it: programs compare it
-	defined               // a definition, or a list of them
-	located               // a definition of a resource or template, whose name is a text for readers
-	schema                // a JSON Schema
-	schemas               // an object of schemas by name, as properties
+	free    place = iota // a text for people or models: cleaned
+	counted              // a text that is cleaned and counts against the limit
+	exact                // programs compare it, or it goes back to the server: never edited; hidden text is an offence
+	address              // a URI: as exact, and judged by its scheme
+	binary               // Base64: its size is bounded, otherwise it keeps its bytes
+	sealed               // not looked at, because it never reaches a client: the gateway seals it or drops it
+
+	completed // the result of a call that is done, whichever the method
+	asking    // a result that asks for input
+	taskMade  // a result that wraps a task
+	taskState // a task, or what is told of one
+	failed    // the error of a task
+	failure   // the data of an error
+	told      // the params of a notification
+
+	content       // one of contentBlocks, or an array of them
+	sampled       // one of sampledBlocks, or an array of them
+	textBlock     // a block of text
+	mediaBlock    // an image or a sound
+	linkBlock     // a link to a resource
+	resourceBlock // a resource within a message
+	callBlock     // a call that a model wants
+	outcomeBlock  // what came of such a call
+	strangeBlock  // a block of a type that the protocol does not have in its place
+
+	contents    // the contents of a resource
+	annotations // of a block
+	icon
+	meta // _meta of a result, a notification or a question
+	implementation
+	message    // of a prompt
+	completion // values for an argument
+
+	requests // the questions of a result, by key
+	request  // a question
+	question // the params of a question
+	sample   // a message for sampling
+
+	tool // a definition; so are the next five
+	toolAnnotations
+	prompt
+	promptArgument
+	resource
+	resourceTemplate
+	schema  // a JSON Schema: of arguments, of a result, of a form
+	schemas // JSON Schemas by name
+
+	places // how many there are
 )
 
 // member returns the place of the member with that name of an object at this place.
 func (at place) member(name []byte) place {
+	to, _ := at.lookup(name)
+	return to
+}
+
+// lookup is member, and tells as well whether the protocol has the member there. The name of such a member hides nothing
+// and may be shown to anybody.
+func (at place) lookup(name []byte) (to place, known bool) {
 	switch at {
-	case envelope:
-		return ofEnvelope(name)
-	case block, inner, textual:
-		return ofBlock(at, name)
-	case contents:
-		return ofContents(name)
-	case defined:
-		return ofDefinition(name)
-	case located:
-		if string(name) == "name" {
-			return free
-		}
-		return ofDefinition(name)
-	case schema:
-		return ofSchema(name)
-	case requests:
-		return envelope
-	case schemas:
-		return schema
-	case fixed, opaque:
+	case free, counted, binary:
+		return free, false
+	case exact, address:
+		return exact, false
+	case sealed:
+		return sealed, false
+	}
+	form := &protocol[at]
+	if to, known = form.members[string(name)]; known {
+		return to, true
+	}
+	return form.others, false
+}
+
+// text returns how a string is treated that stands where the protocol has an object.
+func (at place) text() place {
+	switch {
+	case at <= sealed:
 		return at
-	default:
+	case at >= content && at <= strangeBlock:
+		return counted
+	case protocol[at].others == free:
 		return free
 	}
+	return exact
 }
 
-// ofEnvelope returns the place of a member of a result, a notification, a request or another object of the protocol.
-func ofEnvelope(name []byte) place {
-	switch string(name) {
-	case "content":
-		return block
-	case "contents":
-		return contents
-	case "messages", "params", "icons", "elicitations", "serverInfo", "task", "result":
-		return envelope
-	case "inputRequests":
-		return requests
-	case "tools": // of a request for sampling
-		return defined
-	case "uri", "uriTemplate", "url", "src", "websiteUrl":
-		return address
-	case "id", "requestId", "taskId", "elicitationId", "progressToken", "cursor", "nextCursor", "requestState":
-		return opaque
-	case "requestedSchema":
-		return fixed
+// Types of content blocks, by the word in their member type: those of messages and results, and those of messages for
+// sampling. A type that its place does not have is a strangeBlock.
+var (
+	contentBlocks = map[string]place{
+		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "resource_link": linkBlock, "resource": resourceBlock,
 	}
-	return free
-}
-
-// ofBlock returns the place of a member of a content block. Types of blocks are not told apart, except those that carry
-// no binary, so that blocks of a type that is not known yet are cleaned like others.
-func ofBlock(at place, name []byte) place {
-	switch string(name) {
-	case "text":
-		return counted
-	case "data", "blob":
-		if at != textual {
-			return binary
-		}
-	case "resource":
-		return contents
-	case "content":
-		if at == block {
-			return inner
-		}
-	case "uri":
-		return address
-	case "id", "toolUseId":
-		return opaque
-	case "icons":
-		return envelope
+	sampledBlocks = map[string]place{
+		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "tool_use": callBlock, "tool_result": outcomeBlock,
 	}
-	return free
-}
-
-// ofContents returns the place of a member of the contents of a resource.
-func ofContents(name []byte) place {
-	switch string(name) {
-	case "text":
-		return counted
-	case "data", "blob":
-		return binary
-	case "uri":
-		return address
-	}
-	return free
-}
-
-// ofDefinition returns the place of a member of a definition, or of one of a prompt's arguments, which has the same
-// form.
-func ofDefinition(name []byte) place {
-	switch string(name) {
-	case "name":
-		return fixed
-	case "arguments":
-		return defined
-	case "inputSchema", "outputSchema":
-		return schema
-	case "uri", "uriTemplate":
-		return address
-	case "icons":
-		return envelope
-	}
-	return free
-}
-
-// ofSchema never rewrites what validates, because a schema with another text there accepts other values. Texts for
-// readers are cleaned. Every other member is taken for a schema, as those of allOf or items are.
-func ofSchema(name []byte) place {
-	switch string(name) {
-	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-		return schemas
-	case "description", "title", "$comment", "examples":
-		return free
-	case "enum", "const", "default", "pattern", "required", "dependentRequired", "dependencies", "type", "format",
-		"contentEncoding", "contentMediaType", "x-mcp-header",
-		"$id", "$schema", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$vocabulary":
-		return fixed
-	}
-	return schema
-}
+)

@@ -10,16 +10,16 @@
 //	Policy.Result, Policy.Notification, Policy.Error, Definition
 //	   |
 //	   v
-//	walker   goes through raw JSON; place says what becomes of the value there, and where its members stand
-//	   |     block.go: content blocks and URIs        budget.go: the limit of text
+//	walker   goes through raw JSON; place says what becomes of the value there, and protocol where its members stand
+//	   |     block.go: content blocks and URIs   budget.go: the limit of text   offence.go: what must not be edited
 //	   v
 //	scan     looks at the bytes of one JSON string; most strings need nothing more
 //	   v
 //	cleaner  decodes a string in which a rule may fire, and runs the passes that inspect asks for:
 //	         removeControls --> removeHidden --> redact
 //
-// Reading order: sanitize.go and definition.go (what others call), place.go, walk.go, block.go and budget.go (the
-// JSON), scan.go and clean.go (one string), control.go, hidden.go with bidi.go and script.go, and secret.go with
+// Reading order: sanitize.go and definition.go (what others call), place.go, protocol.go, walk.go, block.go, budget.go
+// and offence.go (the JSON), scan.go and clean.go (one string), control.go, hidden.go with bidi.go and script.go, and secret.go with
 // secretrules.go and privatekey.go (the passes), report.go.
 package sanitize
 
@@ -64,34 +64,58 @@ var (
 	ErrTooLarge = errors.New("output too large")
 )
 
-// Result cleans the result of a call: of a tool, a prompt or a resource. Text over the limit is cut and marked. The
-// same Object comes back when no rule fires. Errors are ErrBlocked and ErrTooLarge; the Report says what was found even
-// beside an error.
+// Result cleans the result of a call: of a tool, a prompt, a resource or a completion, and the questions and tasks that
+// may come in the place of one. Text over the limit is cut and marked. The same Object comes back when no rule fires.
+// Errors are ErrBlocked, ErrTooLarge and *HiddenError; the Report says what was found even beside an error.
 func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
+	at := completed
+	switch result.Text("resultType") {
+	case "input_required":
+		at = asking
+	case "task":
+		at = taskMade
+		if result.Has("taskId") {
+			at = taskState
+		}
+	}
+	return p.result(result, at)
+}
+
+// Task cleans what a server says of a task, as in the answer to tasks/get. It is like Result.
+func (p Policy) Task(state mcp.Object) (mcp.Object, Report, error) { return p.result(state, taskState) }
+
+func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
 	w.room, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)
 	maxStructured := w.room
-	cleaned := w.object(result, envelope)
+	cleaned := w.object(result, at)
 	switch {
 	case p.Secrets == Block && w.held:
 		return mcp.Object{}, w.report(), ErrBlocked
+	case w.offends != "":
+		return mcp.Object{}, w.report(), w.refusal()
 	case w.tooLarge || len(cleaned.Value("structuredContent")) > maxStructured:
 		return mcp.Object{}, w.report(), ErrTooLarge
 	}
 	return cleaned, w.report(), nil
 }
 
-// Notification cleans the params of a notification, or of a request that a server sends to the client. It enforces no
-// limits of size, and secrets are redacted even with Block, because a notification has no way to fail.
-func (p Policy) Notification(params mcp.Object) (mcp.Object, Report) {
+// Notification cleans the params of a notification. It enforces no limits of size, and secrets are redacted even with
+// Block. The error is a *HiddenError: such a notification must be dropped.
+func (p Policy) Notification(params mcp.Object) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
-	return w.object(params, envelope), w.report()
+	cleaned := w.object(params, told)
+	if err := w.refusal(); err != nil {
+		return mcp.Object{}, w.report(), err
+	}
+	return cleaned, w.report(), nil
 }
 
 // Error cleans message and data of an error that a server sent. It enforces no limits of size, and secrets are redacted
-// even with Block. The same error comes back when no rule fires; e itself is not modified.
+// even with Block. Data that hides text where it must not be edited is left out. The same error comes back when no rule
+// fires; e itself is not modified.
 func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 	w := borrow(p)
 	defer giveBack(w)
@@ -101,7 +125,14 @@ func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 		cleaned.Message, _ = message.Text()
 	}
 	if e.Data != nil {
-		data, differs := w.rewrite(e.Data, envelope)
+		at := free
+		if e.Code == mcp.CodeURLElicitation {
+			at = failure
+		}
+		data, differs := w.rewrite(e.Data, at)
+		if w.offence >= 0 {
+			data, differs = nil, true
+		}
 		cleaned.Data, changed = data, changed || differs
 	}
 	if !changed {

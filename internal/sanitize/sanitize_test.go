@@ -23,7 +23,10 @@ func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
 		{"data that is no base64", `{"content":[{"type":"image","data":"@"}]}`},
 		{"data that ends in a quote", `{"content":[{"type":"image","data":"AA\""},{"type":"text","text":"@"}]}`},
 		{"data in contents", `{"contents":[{"uri":"a:b","data":"@","blob":"@"}]}`},
-		{"type of media", `{"content":[{"type":"image","data":"AAAA","mimeType":"@"}]}`},
+		{"data of a block of an unknown type", `{"content":[{"type":"hologram","data":"@","blob":"@","id":"@","uri":"@"}]}`},
+		{"members of other types", `{"nextCursor":"@","cursor":"@","id":"@","taskId":"@","requestState":"@","requestedSchema":{"const":"@"},"task":{"taskId":"@"}}`},
+		{"members of other blocks", `{"content":[{"type":"text","text":"","uri":"@","id":"@","toolUseId":"@","resource":{"uri":"@"}}]}`},
+		{"call within the result of a tool", `{"content":[{"type":"tool_use","id":"@","name":"@","input":{"id":"@"}}]}`},
 		{"text of an embedded resource", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"@"}}]}`},
 		{"name of a link", `{"content":[{"type":"resource_link","uri":"a:b","name":"@"}]}`},
 		{"description of a link", `{"content":[{"type":"resource_link","uri":"a:b","name":"n","description":"@"}]}`},
@@ -38,12 +41,12 @@ func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
 		{"messages of a prompt", `{"messages":[{"role":"user","content":[{"type":"text","text":"@"}]}],"description":"@"}`},
 		{"completion", `{"completion":{"values":["x","@"]}}`},
 		{"instructions", `{"instructions":"@","serverInfo":{"name":"@","title":"@"}}`},
-		{"question", `{"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"@","requestedSchema":{}}}}}`},
-		{"sampling", `{"inputRequests":{"q":{"method":"sampling/createMessage","params":{"systemPrompt":"@","messages":[{"role":"user","content":{"type":"text","text":"@"}}]}}}}`},
-		{"sampling with tools", `{"inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"@"}]}]}],"tools":[{"name":"n","description":"@","inputSchema":{"properties":{"a":{"description":"@"}}}}]}}}}`},
+		{"question", `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"@","requestedSchema":{}}}}}`},
+		{"sampling", `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"systemPrompt":"@","messages":[{"role":"user","content":{"type":"text","text":"@"}}]}}}}`},
+		{"sampling with tools", `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"@"}]}]}],"tools":[{"name":"n","description":"@","inputSchema":{"properties":{"a":{"description":"@"}}}}]}}}}`},
 		{"several questions", `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"https://x/","message":"@"}},"b":{"method":"roots/list"},"c":{"method":"elicitation/create","params":{"message":"@"}}},"requestState":"s"}`},
-		{"several contents", `{"contents":[{"uri":"a:b","mimeType":"@","text":"@"},{"uri":"a:c","blob":"AAAA","_meta":{"x/y":"@"}}]}`},
-		{"resource in a prompt", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"@"}}},{"role":"assistant","content":{"type":"image","data":"AAAA","mimeType":"@"}}]}`},
+		{"several contents", `{"contents":[{"uri":"a:b","mimeType":"text/plain","text":"@"},{"uri":"a:c","blob":"AAAA","_meta":{"x/y":"@"}}]}`},
+		{"resource in a prompt", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"@"}}},{"role":"assistant","content":{"type":"image","data":"AAAA","mimeType":"image/png"}}]}`},
 		{"completion with a total", `{"completion":{"values":["@"],"total":1,"hasMore":false}}`},
 		{"member nobody knows", `{"future":{"content":[["@"]]}}`},
 		{"spaced out", `{"content" : [ { "type" : "text" , "text" : "@" } , 1 , -2.5e3 , true , null , { } , [ ] ] }`},
@@ -74,7 +77,7 @@ func TestT12NotificationsAreCleaned(t *testing.T) {
 		{"question", `{"message":"@","requestedSchema":{"type":"object"}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cleaned, report := sanitize.Policy{}.Notification(object(t, strings.ReplaceAll(c.params, "@", dirt)))
+			cleaned, report, _ := sanitize.Policy{}.Notification(object(t, strings.ReplaceAll(c.params, "@", dirt)))
 			want := object(t, strings.ReplaceAll(c.params, "@", "abcde")).JSON()
 			if got := cleaned.JSON(); string(got) != string(want) {
 				t.Errorf("got  %+q\nwant %+q", got, want)
@@ -109,51 +112,45 @@ func TestT12ErrorsAreCleaned(t *testing.T) {
 }
 
 func TestExemptMembersKeepTheirBytes(t *testing.T) {
+	const key = "AKIA" + "2222333344445555"
+	for _, c := range []struct{ name, result string }{
+		{"base64", `{"content":[{"type":"image","data":"AAA+/w==","mimeType":"image/png"},{"type":"audio","data":"AA-_"}]}`},
+		{"blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"` + key + `"}}]}`},
+		{"blob of contents", `{"contents":[{"uri":"a:b","blob":"` + key + `"}]}`},
+		{"image in a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"` + key + `","mimeType":"image/png"}}]}`},
+		{"state, which the gateway seals", `{"resultType":"input_required","requestState":"` + dirt + key + `"}`},
+		{"id of a task, which the gateway seals", `{"resultType":"task","task":{"taskId":"` + dirt + key + `"}}`},
+		{"id of a task in the form of the extension", `{"resultType":"task","taskId":"` + dirt + key + `"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			result := object(t, c.result)
+			cleaned, report, err := sanitize.Policy{Secrets: sanitize.Block}.Result(result)
+			if err != nil || report != nil || !sameBytes(result, cleaned) {
+				t.Errorf("got %+q, %v, %v, want it unchanged", cleaned.JSON(), report, err)
+			}
+		})
+	}
+}
+
+func TestSecretsInWhatIsNeverEditedAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name, result string
 		want         sanitize.Report
 	}{
-		{"base64", `{"content":[{"type":"image","data":"AAA+/w==","mimeType":"image/png"},{"type":"audio","data":"AA-_"}]}`, nil},
-		{"blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"AKIA` + `2222333344445555"}}]}`, nil},
-		{"binary of an unknown block", `{"content":[{"type":"hologram","data":"AKIA` + `2222333344445555"}]}`, nil},
-		{"cursor", `{"nextCursor":"` + dirt + `"}`, nil},
-		{"state", `{"requestState":"` + dirt + `"}`, nil},
-		{"id", `{"content":[{"type":"tool_use","id":"` + dirt + `","toolUseId":"` + dirt + `","name":"n","input":{}}]}`, nil},
+		{"URI", `{"content":[{"type":"resource","resource":{"uri":"file:///` + ghp() + `","text":"x"}}]}`, sanitize.Report{sanitize.FlaggedURI: 1}},
+		{"name of a member", `{"structuredContent":{"` + ghp() + `":1}}`, sanitize.Report{sanitize.FlaggedKey: 1}},
+		{"icon", `{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"javascript:x"}]}]}`, sanitize.Report{sanitize.FlaggedURI: 1}},
 		{
-			"schema of a question",
-			`{"inputRequests":{"q":{"method":"m","params":{"message":"x","requestedSchema":{"title":"` + dirt + `"}}}}}`,
+			"default of a form",
+			`{"resultType":"input_required","inputRequests":{"q":{"params":{"requestedSchema":{"properties":{"a":{"default":"` + ghp() + `"}}}}}}}`,
 			sanitize.Report{sanitize.FlaggedKey: 1},
 		},
-		{
-			"schema of a tool in a question",
-			`{"inputRequests":{"q":{"method":"sampling/createMessage","params":{"tools":[{"name":"` + dirt + `","inputSchema":{"properties":{"a":{"enum":["` + dirt + `"]}}}}]}}}}`,
-			sanitize.Report{sanitize.FlaggedKey: 2},
-		},
-		{"URL of a question", `{"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"url","url":"https://x/` + dirt + `"}}}}`, sanitize.Report{sanitize.FlaggedURI: 1}},
-		{"blob of contents", `{"contents":[{"uri":"a:b","blob":"AKIA` + `2222333344445555"}]}`, nil},
-		{"image in a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"AKIA` + `2222333344445555","mimeType":"image/png"}}]}`, nil},
-		{"key", `{"structuredContent":{"` + dirt + `":{"` + dirt + `":1}}}`, sanitize.Report{sanitize.FlaggedKey: 2}},
-		{"key of the result", `{"` + dirt + `":1}`, sanitize.Report{sanitize.FlaggedKey: 1}},
-		{
-			"URI", `{"content":[{"type":"resource","resource":{"uri":"file:///` + dirt + `","text":"x"}}]}`,
-			sanitize.Report{sanitize.FlaggedURI: 1},
-		},
-		{"URI of a link", `{"content":[{"type":"resource_link","uri":"file:///` + dirt + `"}]}`, sanitize.Report{sanitize.FlaggedURI: 1}},
-		{"icon", `{"serverInfo":{"icons":[{"src":"javascript:x"}]}}`, sanitize.Report{sanitize.FlaggedURI: 1}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			result := object(t, c.result)
-			cleaned, report, err := sanitize.Policy{}.Result(result)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !sameBytes(result, cleaned) {
-				t.Errorf("got  %+q\nwant %+q", cleaned.JSON(), result.JSON())
-			}
-			if !maps.Equal(report, c.want) {
-				t.Errorf("report %v, want %v", report, c.want)
-			}
-		})
+		result := object(t, c.result)
+		cleaned, report, err := sanitize.Policy{}.Result(result)
+		if err != nil || !maps.Equal(report, c.want) || !sameBytes(result, cleaned) {
+			t.Errorf("%s: got %+q, %v, %v, want it unchanged and %v", c.name, cleaned.JSON(), report, err, c.want)
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ type walker struct {
 	cursor strictjson.Cursor // before the token of data that is next
 	out    []byte            // nil: nothing was changed yet
 	kept   int
+
+	offence int    // index in data of the first string that hides text and must not be edited; -1: none
+	offends string // where such a string stands in the message; "": nowhere
 }
 
 // walkers keeps walkers with their buffers between uses.
@@ -63,27 +66,30 @@ func giveBack(w *walker) {
 func (w *walker) object(o mcp.Object, at place) mcp.Object {
 	cleaned := o
 	for name, value := range o.Members {
-		to := at.member([]byte(name))
-		if to == free || to == schema {
+		to, known := at.lookup([]byte(name))
+		if !known {
 			w.name(name)
 		}
 		if fresh, changed := w.rewrite(value, to); changed {
 			cleaned = cleaned.With(name, fresh)
 		}
+		if w.offence >= 0 {
+			w.accuse(w.where(shown(name, known), to, w.offence))
+		}
 	}
 	return cleaned
 }
 
-// name flags the name of a member when a rule fires in it. Names are never rewritten: a program looks them up.
+// name flags the name of a member of the message itself when a rule fires in it.
 func (w *walker) name(name string) {
-	if w.inspect([]byte(name)) != 0 {
-		w.flagText([]byte(name), &w.flaggedKey)
+	if w.inspect([]byte(name)) != 0 && w.flagText([]byte(name), &w.flaggedKey) {
+		w.accuse(nameOfMember)
 	}
 }
 
 // rewrite cleans raw, which stands at that place. The same bytes come back when no rule fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, changed bool) {
-	w.data, w.cursor, w.out, w.kept = raw, strictjson.CursorOf(raw), nil, 0
+	w.data, w.cursor, w.out, w.kept, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
 	w.value(at)
 	if w.out == nil {
 		return raw, false
@@ -109,7 +115,7 @@ func (w *walker) copyUntil(i int) {
 // value cleans the value that is next and moves the cursor behind it.
 func (w *walker) value(at place) {
 	switch c := w.cursor.Kind(); {
-	case at == opaque || c != '"' && c != '{' && c != '[':
+	case at == sealed || c != '"' && c != '{' && c != '[':
 		w.cursor.Next()
 	case c == '"' && at == binary:
 		w.base64()
@@ -117,7 +123,7 @@ func (w *walker) value(at place) {
 		w.text(at)
 	case c == '[':
 		w.array(at)
-	case at == block || at == inner:
+	case at == content || at == sampled:
 		w.block(at)
 	default:
 		w.members(at)
@@ -136,7 +142,7 @@ func (w *walker) members(at place) {
 	for w.cursor.Enter(); w.cursor.More(); {
 		i, end, s := w.scan()
 		key := w.data[i:end]
-		w.flag(key, s, &w.flaggedKey)
+		w.flag(i, end, s, &w.flaggedKey)
 		w.value(at.member(word(key)))
 	}
 }
@@ -152,12 +158,12 @@ func (w *walker) scan() (i, end int, s sight) {
 // text cleans the string that is next, in the way of its place.
 func (w *walker) text(at place) {
 	i, end, s := w.scan()
-	switch at {
-	case fixed, schemas:
-		w.flag(w.data[i:end], s, &w.flaggedKey)
+	switch at.text() {
+	case exact:
+		w.flag(i, end, s, &w.flaggedKey)
 	case address:
-		w.address(w.data[i:end], s)
-	case counted, block, inner:
+		w.address(i, end, s)
+	case counted:
 		w.counted(i, end, s)
 	default:
 		if text, changed := w.clean(w.data[i:end], s); changed {
@@ -175,23 +181,26 @@ func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 	return w.repair(w.decode(raw))
 }
 
-// flag adds one to count when a rule fires in the JSON string raw. The string keeps its bytes.
-func (w *walker) flag(raw []byte, s sight, count *int) {
-	if s.marks&w.watch == 0 {
-		return
+// flag adds one to count when a rule fires in the JSON string data[i:end]. The string keeps its bytes. When it hides
+// text, it is an offence.
+func (w *walker) flag(i, end int, s sight, count *int) {
+	if s.marks&w.watch != 0 && w.flagText(w.decode(w.data[i:end]), count) && w.offence < 0 {
+		w.offence = i
 	}
-	w.flagText(w.decode(raw), count)
 }
 
-// flagText adds one to count when a rule fires in text. A trial repair finds that out; its own counts do not count, but
-// a secret that it finds still sets held, so that Block refuses secrets in places that are not rewritten.
-func (w *walker) flagText(text []byte, count *int) {
+// flagText adds one to count when a rule fires in text, and tells whether text hides something. A trial repair finds
+// that out; its own counts do not count, but a secret that it finds still sets held, so that Block refuses secrets in
+// places that are not rewritten.
+func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	before := w.counts
 	_, fires := w.repair(text)
+	hides = w.hidden+w.control+w.escape > before.hidden+before.control+before.escape
 	w.counts = before
 	if fires {
 		*count++
 	}
+	return hides
 }
 
 // base64 moves the cursor behind the string of Base64 that is next. A string with a space, an escape or anything else

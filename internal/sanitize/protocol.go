@@ -1,0 +1,111 @@
+package sanitize
+
+// form is a type of the protocol: where its members stand, and where those do that the protocol does not have.
+type form struct {
+	members map[string]place
+	others  place
+}
+
+// protocol is the table of what the types of the protocol hold, of all revisions together, each by its place. A test
+// derives every string that a server can say from the official schemas, and fails where the table lacks one, has one
+// that no schema has, or treats one in a way that its type in the schema forbids.
+//
+// Numbers and truth values are not in it: nothing can hide in them.
+//
+// In results and notifications, texts are what a person or a model reads, and any member that is not listed is one.
+// Definitions are stricter: title and description are texts, and nothing else is ever edited there, because programs
+// compare it and a digest of it is kept. So their other members stand at exact. The same goes for JSON Schemas,
+// wherever they stand: a schema with another text in its enum, const, default or pattern accepts other values.
+// https://modelcontextprotocol.io/specification/2026-07-28/schema
+var protocol = [places]form{
+	completed: {members: map[string]place{
+		"content": content, "structuredContent": free, // of a tool
+		"contents":    contents,                  // of a resource
+		"description": free, "messages": message, // of a prompt
+		"completion": completion,
+		"resultType": exact, "cacheScope": exact, "_meta": meta,
+	}},
+	asking:   {members: map[string]place{"inputRequests": requests, "requestState": sealed, "resultType": exact, "_meta": meta}},
+	taskMade: {members: map[string]place{"task": taskState, "resultType": exact, "_meta": meta}},
+	taskState: {members: map[string]place{
+		"taskId": sealed, "status": exact, "statusMessage": free, "createdAt": exact, "lastUpdatedAt": exact, "_meta": meta,
+		// https://modelcontextprotocol.io/extensions/tasks
+		"resultType": exact, "result": completed, "error": failed, "inputRequests": requests, "requestState": sealed,
+	}},
+	failed:  {members: map[string]place{"message": free, "data": failure}},
+	failure: {members: map[string]place{"elicitations": question}},
+	told: {members: map[string]place{
+		"message": free, "progressToken": exact, // of progress
+		"logger": free, "level": exact, "data": free, // of a log message
+		"_meta": meta,
+	}},
+
+	textBlock:  {members: map[string]place{"type": exact, "text": counted, "annotations": annotations, "_meta": free}},
+	mediaBlock: {members: map[string]place{"type": exact, "data": binary, "mimeType": exact, "annotations": annotations, "_meta": free}},
+	linkBlock: {members: map[string]place{
+		"type": exact, "uri": address, "name": free, "title": free, "description": free, "mimeType": exact, "icons": icon,
+		"annotations": annotations, "_meta": free,
+	}},
+	resourceBlock: {members: map[string]place{"type": exact, "resource": contents, "annotations": annotations, "_meta": free}},
+	callBlock:     {members: map[string]place{"type": exact, "id": exact, "name": exact, "input": free, "_meta": free}},
+	outcomeBlock: {members: map[string]place{
+		"type": exact, "toolUseId": exact, "content": content, "structuredContent": free, "_meta": free,
+	}},
+	strangeBlock: {members: map[string]place{"text": counted, "data": counted, "blob": counted}},
+
+	contents:    {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
+	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},
+	icon:        {members: map[string]place{"src": address, "mimeType": exact, "sizes": exact, "theme": exact}, others: exact},
+	meta: {members: map[string]place{
+		"progressToken": exact, "io.modelcontextprotocol/subscriptionId": exact, "io.modelcontextprotocol/serverInfo": implementation,
+	}},
+	implementation: {members: map[string]place{
+		"name": free, "title": free, "version": free, "description": free, "websiteUrl": address, "icons": icon,
+	}},
+	message:    {members: map[string]place{"role": exact, "content": content}},
+	completion: {members: map[string]place{"values": free}},
+
+	requests: {others: request},
+	request:  {members: map[string]place{"method": exact, "params": question}},
+	question: {members: map[string]place{
+		"message": free, "mode": exact, "_meta": meta,
+		"requestedSchema": schema,                          // of a form
+		"url":             address, "elicitationId": exact, // of a page to open
+		"messages": sample, "systemPrompt": free, "tools": tool, "toolChoice": exact, // of sampling; so is the rest
+		"modelPreferences": exact, "includeContext": exact, "stopSequences": exact, "metadata": free,
+	}},
+	sample: {members: map[string]place{"role": exact, "content": sampled, "_meta": free}},
+
+	tool: {members: map[string]place{
+		"name": exact, "title": free, "description": free, "inputSchema": schema, "outputSchema": schema,
+		"annotations": toolAnnotations, "execution": exact, "icons": icon, "_meta": exact,
+	}, others: exact},
+	toolAnnotations: {members: map[string]place{"title": free}, others: exact},
+	prompt: {members: map[string]place{
+		"name": exact, "title": free, "description": free, "arguments": promptArgument, "icons": icon, "_meta": exact,
+	}, others: exact},
+	promptArgument: {members: map[string]place{"name": exact, "title": free, "description": free}, others: exact},
+	resource: {members: map[string]place{
+		"uri": address, "name": exact, "title": free, "description": free, "mimeType": exact, "annotations": exact,
+		"icons": icon, "_meta": exact,
+	}, others: exact},
+	resourceTemplate: {members: map[string]place{
+		"uriTemplate": address, "name": exact, "title": free, "description": free, "mimeType": exact, "annotations": exact,
+		"icons": icon, "_meta": exact,
+	}, others: exact},
+
+	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is MCP's.
+	// https://json-schema.org/draft/2020-12/json-schema-core#section-10
+	schema: {members: map[string]place{
+		"title": free, "description": free, "enumNames": free,
+		"properties": schemas, "patternProperties": schemas, "$defs": schemas, "definitions": schemas,
+		"dependentSchemas": schemas, "dependencies": schemas,
+		"items": schema, "prefixItems": schema, "additionalItems": schema, "unevaluatedItems": schema, "contains": schema,
+		"additionalProperties": schema, "unevaluatedProperties": schema, "propertyNames": schema, "contentSchema": schema,
+		"allOf": schema, "anyOf": schema, "oneOf": schema, "not": schema, "if": schema, "then": schema, "else": schema,
+		// What follows would be treated in this way if it were not listed. It is so that it can be named.
+		"type": exact, "enum": exact, "const": exact, "default": exact, "required": exact, "pattern": exact, "format": exact,
+		"examples": exact, "$comment": exact, "$id": exact, "$schema": exact, "$ref": exact, "$anchor": exact,
+	}, others: exact},
+	schemas: {others: schema},
+}

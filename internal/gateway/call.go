@@ -126,10 +126,13 @@ func (g *Gateway) audited(next Handler) Handler {
 		if !kept {
 			return mcp.Object{}, explain(errUnrecorded).told
 		}
-		if failure.told != nil {
-			return mcp.Object{}, failure.told
+		switch {
+		case failure.told == nil:
+			return g.finish(result), nil
+		case failure.asTool && c.method.Result == mcp.ResultContent:
+			return g.finish(mcp.ToolError(failure.told.Message + " (" + failure.told.StableCode() + ").")), nil
 		}
-		return g.finish(result), nil
+		return mcp.Object{}, failure.told
 	}
 }
 

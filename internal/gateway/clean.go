@@ -11,7 +11,7 @@ import (
 )
 
 // sanitized cleans everything that leaves the item: its result, its error, and those notifications that the client
-// asked for. It drops all other notifications.
+// asked for. It drops all other notifications, and those that hide text where it cannot be removed.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		policy, notify := c.caller.Tenant.output, c.notify
@@ -28,7 +28,7 @@ func (g *Gateway) sanitized(next Handler) Handler {
 				params, report, err := policy.Notification(n.Params)
 				g.count(c, report)
 				if err != nil {
-					g.config.Metrics.UpstreamMisbehaved(c.item.Server, "hidden_text", 1)
+					g.config.Metrics.UpstreamMisbehaved(c.item.Server, kindHidden, 1)
 					return mcp.Object{}, nil
 				}
 				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
@@ -42,7 +42,11 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		if c.leftOut > 0 {
 			g.count(c, sanitize.Report{leftOut: c.leftOut})
 		}
-		result, report, err := policy.Result(result)
+		clean := policy.Result
+		if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
+			clean = policy.Task
+		}
+		result, report, err := clean(result)
 		g.count(c, report)
 		return result, err
 	}

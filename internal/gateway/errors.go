@@ -23,8 +23,11 @@ const (
 	outcomeTask      = "task"
 )
 
-// kindProtocol is the outcome of a call whose server broke the protocol.
-const kindProtocol = "protocol"
+// Outcomes of calls whose server broke the protocol, or hid text where it cannot be removed.
+const (
+	kindProtocol = "protocol"
+	kindHidden   = "hidden_text"
+)
 
 // Reasons of the outcome unavailable. By them the audit tells whether the call was made.
 const (
@@ -109,6 +112,7 @@ type failure struct {
 	told    *mcp.Error
 	refusal bool // policy said no
 	inside  bool // the text of the error belongs into the log and nowhere else
+	asTool  bool // a tool's call ends in a result with isError that says so, for the model to go on without
 }
 
 // explain is the one table from errors to what is recorded and what the client is told. An error that is not in it is
@@ -129,6 +133,7 @@ func explain(err error) failure {
 		unavailable *registry.UnavailableError
 		down        *registry.DownError
 		protocol    *registry.ProtocolError
+		hidden      *sanitize.HiddenError
 	)
 	if told := tooMuch(err); told != nil {
 		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
@@ -177,6 +182,9 @@ func explain(err error) failure {
 		return failure{kind: kindProtocol, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
 	case errors.Is(err, sanitize.ErrBlocked):
 		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
+	case errors.As(err, &hidden):
+		return failure{kind: kindHidden, inside: true, asTool: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
+			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
 	case errors.Is(err, sanitize.ErrTooLarge):
 		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
 	}

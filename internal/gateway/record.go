@@ -58,6 +58,8 @@ func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failur
 		g.config.Logger.WarnContext(ctx, "a call could not start at its server", line...)
 	case failure.kind == kindProtocol:
 		g.config.Logger.WarnContext(ctx, "a call's server gave an answer that cannot be used", line...)
+	case failure.kind == kindHidden:
+		g.config.Logger.WarnContext(ctx, "a call's server hid text where it cannot be removed", line...)
 	default:
 		g.config.Logger.ErrorContext(ctx, "call failed inside", line...)
 	}

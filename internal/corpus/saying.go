@@ -49,6 +49,7 @@ type speaker struct {
 	t     testing.TB
 	named map[string]any
 	open  []string // the types whose values are being made, the outermost first
+	turn  int      // how many open places there were
 }
 
 // variant is a value with Here in one place.
@@ -123,14 +124,16 @@ func (s *speaker) members(path string, o map[string]any) (all []variant) {
 	return append(all, variant{path + "{name}", with(dirty(""), s.minimal(more))})
 }
 
-// anything returns the variants of a value that the schema leaves open: among them members that mean something in other
-// places of the protocol.
+// meaningful are members that mean something in some place of the protocol, and nothing where the schema leaves open what
+// there is.
+var meaningful = []string{"id", "uri", "text", "data", "cursor", "taskId", "requestState", "requestedSchema", "url", "nextCursor", "toolUseId"}
+
+// anything returns the variants of a value that the schema leaves open. Each place gets one of the meaningful members in
+// turn: there are hundreds of such places.
 func (s *speaker) anything(path string, isObject bool) []variant {
-	text := dirty("")
-	all := []variant{{path + "{name}", map[string]any{text: 1}}}
-	for _, name := range []string{"id", "uri", "text", "data", "cursor", "taskId", "requestState", "requestedSchema"} {
-		all = append(all, variant{path + "." + name, map[string]any{name: text}})
-	}
+	text, name := dirty(""), meaningful[s.turn%len(meaningful)]
+	s.turn++
+	all := []variant{{path + "{name}", map[string]any{text: 1}}, {path + "." + name, map[string]any{name: text}}}
 	if !isObject {
 		all = append(all, variant{path, text}, variant{path + "[]", []any{[]any{text}}})
 	}

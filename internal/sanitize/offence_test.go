@@ -29,6 +29,7 @@ func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
 		{`{"content":[{"uri":"file:///@","name":"n","type":"resource_link"}]}`, "content[0].uri"},
 		{`{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"https://x/@"}]}]}`, "content[0].icons[0].src"},
 		{`{"content":[{"type":"resource","resource":{"uri":"a:@","text":""}}]}`, "content[0].resource.uri"},
+		{`{"content":[{"type":"resource_@link","uri":"javascript:x"}]}`, "content[0].type"},
 		{`{"contents":[{"uri":"a:b","text":"","mimeType":"@"}]}`, "contents[0].mimeType"},
 		{`{"messages":[{"role":"@","content":{"type":"text","text":""}}]}`, "messages[0].role"},
 		{`{"resultType":"@"}`, "resultType"},
@@ -96,7 +97,7 @@ func TestTextsOfFormsWerePassedOnAsTheyCame(t *testing.T) {
 }
 
 func TestTheSamePlaceIsToldEachTime(t *testing.T) {
-	result := object(t, strings.ReplaceAll(`{"structuredContent":{"@":1},"content":[{"type":"@"},{"type":"resource_link","uri":"@"}],"messages":[{"role":"@"}]}`, "@", dirt))
+	result := object(t, strings.ReplaceAll(`{"structuredContent":{"@":1},"content":[{"text":"@"},{"type":"resource_link","uri":"@"}],"messages":[{"role":"@"}]}`, "@", dirt))
 	for range 50 {
 		_, _, err := sanitize.Policy{}.Result(result)
 		wantHidden(t, "several places", err, "content[1].uri")

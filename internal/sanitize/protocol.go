@@ -51,7 +51,8 @@ var protocol = [places]form{
 	outcomeBlock: {members: map[string]place{
 		"type": exact, "toolUseId": exact, "content": content, "structuredContent": free, "_meta": free,
 	}},
-	strangeBlock: {members: map[string]place{"text": counted, "data": counted, "blob": counted}},
+	// If its type were cleaned, it could become one of those above, of which nothing was judged as such.
+	strangeBlock: {members: map[string]place{"type": exact, "text": counted, "data": counted, "blob": counted}},
 
 	contents:    {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
 	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},

@@ -64,7 +64,7 @@ var elsewhere = map[place][]string{
 		"allOf", "not", "if", "then", "else", "pattern", "examples", "$comment", "$id", "$ref", "$anchor",
 	},
 	// The texts of a block of an unknown type count like those of other blocks.
-	strangeBlock: {"text", "data", "blob"},
+	strangeBlock: {"type", "text", "data", "blob"},
 }
 
 // comparison goes through the schema of one revision and the table side by side.

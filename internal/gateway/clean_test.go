@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,5 +148,22 @@ func TestHiddenTextIsNotLookedForWhereItIsAllowed(t *testing.T) {
 	l.says(`{"content":[{"type":"resource_link","name":"n","uri":"file:///a\u202eb"}]}`)
 	if got, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure != nil || got.Has("isError") {
 		t.Errorf("got %s, %v", got.JSON(), failure)
+	}
+}
+
+// TestChangeOfAResourceNamedItWithHiddenText subscribes to a resource whose server says that a part of it has changed.
+func TestChangeOfAResourceNamedItWithHiddenText(t *testing.T) {
+	b, l := newLibrary(t)
+	var told []string
+	opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(uri string) { told = append(told, uri) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Stop()
+	for _, part := range []string{"#part", "#pa\u202ert"} {
+		l.updated["file:///a.txt"]("file:///a.txt" + part)
+	}
+	if want := []string{exposedURI("a.txt#part"), exposedURI("a.txt")}; !slices.Equal(told, want) {
+		t.Errorf("got %+q, want %q", told, want)
 	}
 }

@@ -65,7 +65,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 			stop()
 		}
 	}()
-	told, err := s.resource.Subscribe(life, s.caller.Tenant.ID, updated)
+	told, err := s.resource.Subscribe(life, s.caller.Tenant.ID, func(part string) { updated(g.updatedPart(s, part)) })
 	switch {
 	case !abandon():
 		return nil, ctx.Err()
@@ -76,6 +76,18 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	}
 	opened = true
 	return stop, nil
+}
+
+// updatedPart returns which resource the client of a subscription is told has changed: part, as the server said, or the one
+// subscribed to, when part hides text. So no change is lost.
+func (g *Gateway) updatedPart(s *call, part string) string {
+	_, report, err := s.caller.Tenant.output.Notification(mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(part)}))
+	g.count(s, report)
+	if err == nil {
+		return part
+	}
+	g.config.Metrics.UpstreamMisbehaved(s.item.Server, kindHidden, 1)
+	return s.params.Text("uri")
 }
 
 func conformNothing(_ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) { return result, nil }

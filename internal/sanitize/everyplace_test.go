@@ -31,7 +31,8 @@ var everyCleaner = map[string]func(mcp.Object) mcp.RawJSON{
 	"ElicitRequest":        cleanQuestion, "CreateMessageRequest": cleanQuestion, "ListRootsRequest": cleanQuestion,
 	"GetTaskResult": cleanTask, "CancelTaskResult": cleanTask,
 	"ProgressNotification": cleanNotification, "LoggingMessageNotification": cleanNotification,
-	"Error": cleanError, "URLElicitationRequiredError": func(o mcp.Object) mcp.RawJSON { return cleanError(o.Object("error")) },
+	"ResourceUpdatedNotification": cleanNotification,
+	"Error":                       cleanError, "URLElicitationRequiredError": func(o mcp.Object) mcp.RawJSON { return cleanError(o.Object("error")) },
 }
 
 func orNone(cleaned mcp.Object, _ sanitize.Report, err error) mcp.RawJSON {

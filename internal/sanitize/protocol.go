@@ -37,6 +37,7 @@ var protocol = [places]form{
 	told: {members: map[string]place{
 		"message": free, "progressToken": exact, // of progress
 		"logger": free, "level": exact, "data": free, // of a log message
+		"uri":   address, // of a resource that changed
 		"_meta": meta,
 	}},
 

@@ -25,7 +25,8 @@ var entries = map[string]struct {
 	"GetTaskResult": {"", taskState}, "CancelTaskResult": {"", taskState},
 	"GetTaskPayloadResult": {"", completed}, // it has the form of the result of its tool
 	"ProgressNotification": {"params", told}, "LoggingMessageNotification": {"params", told},
-	"CreateMessageRequest": {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {"", request},
+	"ResourceUpdatedNotification": {"params", told},
+	"CreateMessageRequest":        {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {"", request},
 	"Error": {"", failed}, "URLElicitationRequiredError": {"error", failed},
 	"Tool": {"", tool}, "Prompt": {"", prompt}, "Resource": {"", resource}, "ResourceTemplate": {"", resourceTemplate},
 }
@@ -37,7 +38,6 @@ var unheard = map[string]string{
 	"InitializeResult": "the gateway introduces itself", "DiscoverResult": "the gateway introduces itself",
 	"ListTasksResult":                       "nobody asks for one",
 	"SubscriptionsListenResult":             "it ends a stream of the gateway's own",
-	"ResourceUpdatedNotification":           "the gateway tells of the change, under the URI by which its client knows the resource",
 	"ToolListChangedNotification":           "the gateway tells of the change",
 	"PromptListChangedNotification":         "the gateway tells of the change",
 	"ResourceListChangedNotification":       "the gateway tells of the change",

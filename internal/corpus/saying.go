@@ -173,14 +173,14 @@ func (s *speaker) minimal(schema any) any {
 	if several, is := kind.([]any); is {
 		kind = several[0]
 	}
-	switch {
-	case kind == "array":
+	switch kind {
+	case "array":
 		return []any{s.minimal(o["items"])}
-	case kind == "boolean":
+	case "boolean":
 		return true
-	case kind == "integer", kind == "number":
+	case "integer", "number":
 		return 1
-	case kind == "object":
+	case "object":
 		return s.required(o)
 	}
 	switch format, _ := o["format"].(string); format {

@@ -16,8 +16,12 @@ func TestSayingsAreWhatTheSchemaAllows(t *testing.T) {
 		revision, definition string
 		fewest               int
 	}{
-		{"2024-11-05", "CallToolResult", 20}, {"2025-06-18", "ElicitRequest", 20}, {"2025-11-25", "CreateMessageRequest", 80},
-		{"2025-11-25", "GetTaskResult", 10}, {"2026-07-28", "InputRequiredResult", 200}, {"2026-07-28", "Tool", 30},
+		{"2024-11-05", "CallToolResult", 20},
+		{"2025-06-18", "ElicitRequest", 20},
+		{"2025-11-25", "CreateMessageRequest", 80},
+		{"2025-11-25", "GetTaskResult", 10},
+		{"2026-07-28", "InputRequiredResult", 200},
+		{"2026-07-28", "Tool", 30},
 		{"2024-11-05", "Task", 0},
 	} {
 		sayings := corpus.Sayings(t, c.revision, c.definition)

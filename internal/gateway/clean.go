@@ -25,10 +25,8 @@ func (g *Gateway) sanitized(next Handler) Handler {
 			}
 			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
-				params, report, err := policy.Notification(n.Params)
-				g.count(c, report)
-				if err != nil {
-					g.config.Metrics.UpstreamMisbehaved(c.item.Server, kindHidden, 1)
+				params, ok := g.cleanParams(c, n.Params)
+				if !ok {
 					return mcp.Object{}, nil
 				}
 				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
@@ -50,6 +48,17 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		g.count(c, report)
 		return result, err
 	}
+}
+
+// cleanParams cleans the params of a notification. ok is false when they hide text where it cannot be removed, which is
+// counted.
+func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, ok bool) {
+	cleaned, report, err := c.caller.Tenant.output.Notification(params)
+	g.count(c, report)
+	if err != nil {
+		g.config.Metrics.UpstreamMisbehaved(c.item.Server, kindHidden, 1)
+	}
+	return cleaned, err == nil
 }
 
 // wants tells whether the client asked for the notification: for progress by giving a token, for log messages by naming

@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// withheld tells whether an answer says that the server's hid text at that place: as a result that a model reads when
+// isWithheld tells whether an answer says that the server's hid text at that place: as a result that a model reads when
 // it is one of a tool, and as an error otherwise.
-func withheld(tool bool, result mcp.Object, failure *mcp.Error, place string) bool {
+func isWithheld(tool bool, result mcp.Object, failure *mcp.Error, place string) bool {
 	said := failure
 	if tool {
 		said = mcp.Errorf(0, "%s", result.JSON())
@@ -43,7 +43,7 @@ func TestAnswerThatHidTextWhereItIsNotEditedWasPassedOn(t *testing.T) {
 		said := places[s.method]
 		l.says(strings.ReplaceAll(said.answer, "@", "\u202e"))
 		result, failure := b.handle(t, ask(s.method, s.params))
-		if !withheld(s.method == mcp.MethodToolsCall, result, failure, said.place) {
+		if !isWithheld(s.method == mcp.MethodToolsCall, result, failure, said.place) {
 			t.Errorf("%s: got %s, %v; want it withheld for %s", s.method, result.JSON(), failure, said.place)
 		}
 		if records := b.records(t); !strings.Contains(records, `"outcome":"hidden_text"`) || strings.Contains(records, "\u202e") {
@@ -82,7 +82,7 @@ func TestFormThatHidTextWasAsked(t *testing.T) {
 		}
 		for n := range 3 {
 			result, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
-			if !withheld(true, result, failure, place) || ended != n+1 {
+			if !isWithheld(true, result, failure, place) || ended != n+1 {
 				t.Errorf("got %s, %v, its source was told %d times; want it withheld for %s", result.JSON(), failure, ended, place)
 			}
 		}
@@ -105,7 +105,7 @@ func TestTasksAreJudgedByTheirOwnTable(t *testing.T) {
 		t.Errorf("got %s, %v; want the text cleaned", got.JSON(), failure)
 	}
 	l.says(`{"taskId":"` + key + `","status":"completed","ttlMs":60000,"result":{"content":[{"type":"resource_link","name":"n","uri":"a:\u202e"}]}}`)
-	if got, failure := b.handle(t, poll); !withheld(false, got, failure, "result.content[0].uri") {
+	if got, failure := b.handle(t, poll); !isWithheld(false, got, failure, "result.content[0].uri") {
 		t.Errorf("got %s, %v; want it withheld", got.JSON(), failure)
 	}
 }

@@ -180,13 +180,8 @@ func explain(err error) failure {
 		return failure{kind: "unavailable", reason: reasonDown, told: isDown(down)}
 	case errors.As(err, &protocol):
 		return failure{kind: kindProtocol, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
-	case errors.Is(err, sanitize.ErrBlocked):
-		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
-	case errors.As(err, &hidden):
-		return failure{kind: kindHidden, inside: true, asTool: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
-			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
-	case errors.Is(err, sanitize.ErrTooLarge):
-		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
+	case errors.Is(err, sanitize.ErrBlocked), errors.Is(err, sanitize.ErrTooLarge), errors.As(err, &hidden):
+		return withheld(err, hidden)
 	}
 	return explainEnd(err)
 }
@@ -219,6 +214,18 @@ func tooMuch(err error) *mcp.Error {
 		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left to check arguments of this size: try again later").After(time.Second)
 	}
 	return nil
+}
+
+// withheld says why an answer could not be cleaned. hidden is nil unless it hides text.
+func withheld(err error, hidden *sanitize.HiddenError) failure {
+	switch {
+	case errors.Is(err, sanitize.ErrBlocked):
+		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
+	case hidden != nil:
+		return failure{kind: kindHidden, inside: true, asTool: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
+			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
+	}
+	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
 }
 
 func tooMany(code string, retryAfter time.Duration) *mcp.Error {

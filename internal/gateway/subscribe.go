@@ -78,15 +78,12 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	return stop, nil
 }
 
-// updatedPart returns which resource the client of a subscription is told has changed: part, as the server said, or the one
-// subscribed to, when part hides text. So no change is lost.
+// updatedPart returns which resource the client of a subscription is told has changed: part, as the server said, or the
+// one subscribed to, when part hides text. So no change is lost.
 func (g *Gateway) updatedPart(s *call, part string) string {
-	_, report, err := s.caller.Tenant.output.Notification(mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(part)}))
-	g.count(s, report)
-	if err == nil {
+	if _, ok := g.cleanParams(s, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(part)})); ok {
 		return part
 	}
-	g.config.Metrics.UpstreamMisbehaved(s.item.Server, kindHidden, 1)
 	return s.params.Text("uri")
 }
 

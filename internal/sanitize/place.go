@@ -79,12 +79,13 @@ func (at place) lookup(name []byte) (to place, known bool) {
 		return exact, false
 	case sealed:
 		return sealed, false
+	default:
+		form := &protocol[at]
+		if to, known = form.members[string(name)]; !known {
+			to = form.others
+		}
+		return to, known
 	}
-	form := &protocol[at]
-	if to, known = form.members[string(name)]; known {
-		return to, true
-	}
-	return form.others, false
 }
 
 // text returns how a string is treated that stands where the protocol has an object.

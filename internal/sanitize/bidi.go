@@ -25,10 +25,11 @@ func isolation(r rune) bool {
 	return r >= leftEmbedding && r <= endEmbedding || r >= leftIsolate && r <= endIsolate
 }
 
-// rightToLeft tells whether r stands in a block of scripts that are written from right to left.
+// rightToLeft tells whether r stands in a block of scripts that are written from right to left. The noncharacters among
+// the forms of Arabic are no letters, and vouch for nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/extracted/DerivedBidiClass.txt
 func rightToLeft(r rune) bool {
-	return r >= 0x0590 && r <= 0x08FF && r != arabicMark || r >= 0xFB1D && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
+	return r >= 0x0590 && r <= 0x08FF && r != arabicMark || r >= 0xFB1D && r < 0xFDD0 || r > 0xFDEF && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
 		r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EFFF
 }
 

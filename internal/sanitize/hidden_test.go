@@ -156,6 +156,7 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"mark between Latin", "a\u200eb\u200fc\u061cd", "abcd"},
 		{"marks in a row", "א\u200f\u200e\u200f\u200eב", "א\u200fב"},
 		{"mark within a word beside Hebrew", "אב ab\u200ec def", "אב abc def"},
+		{"mark beside a noncharacter among Arabic", "2\ufdd0\u200e.0", "2.0"},
 		{"mark in another line than Hebrew", "אב\n(abc)\u200e def", "אב\n(abc) def"},
 		{"override among Hebrew", "א\u202eב\u202c", "אב"},
 		{"isolates without letters from right to left", "a\u2068b\u2069c", "abc"},

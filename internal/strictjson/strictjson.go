@@ -213,3 +213,16 @@ func Compact(data []byte) ([]byte, error) {
 	}
 	return value, nil
 }
+
+// Canonical returns the one spelling of data: without whitespace, with the members of objects in order of their names,
+// and with strings escaped only where they must be, as RFC 8785 has it. Texts that differ in nothing else get the same
+// bytes. Numbers keep their text, against the RFC: it would round them, and numbers that only some parsers tell apart
+// would become one. The error says that data is not JSON.
+// https://www.rfc-editor.org/rfc/rfc8785
+func Canonical(data []byte) ([]byte, error) {
+	value := jsontext.Value(bytes.Clone(data))
+	if err := value.Format(jsontext.ReorderRawObjects(true)); err != nil {
+		return nil, err
+	}
+	return value, nil
+}

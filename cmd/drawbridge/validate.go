@@ -218,10 +218,7 @@ func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Regis
 	c := check{Name: "server " + srv.Name}
 	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), catalogue).Probe(ctx)
 	if err != nil {
-		if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
-			err = unavailable.Err // the line begins with the server's name, which the outer error would repeat
-		}
-		c.Message = err.Error() + lastSaid(status)
+		c.Message = status.Problem + lastSaid(status)
 		return c
 	}
 	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))

@@ -247,3 +247,17 @@ func kindOf(result mcp.Object, err error) string {
 	}
 	return fmt.Sprint("unknown: ", err)
 }
+
+// TestReasonOfAFailedHandshakeIsClean puts hidden text into the error of a handshake, which operators read.
+func TestReasonOfAFailedHandshakeIsClean(t *testing.T) {
+	t.Parallel()
+	refuse := func(w http.ResponseWriter, _ *http.Request, m wire) {
+		sendError(w, http.StatusOK, m.ID, -32000, "no \u202enu\u2062ts\u200b")
+	}
+	s := serve(t, &web{other: map[string]func(w http.ResponseWriter, r *http.Request, m wire){"tools/list": refuse}})
+	r := start(t, s.config())
+	r.until("the attempt has ended", func() bool { return r.last().Tried })
+	if got := r.last().Problem; !strings.Contains(got, "no nuts") {
+		t.Errorf("got %+q, want the words without what is hidden", got)
+	}
+}

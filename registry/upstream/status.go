@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -98,11 +100,13 @@ func (s *standing) advise(ctx context.Context) {
 }
 
 // problem returns what an operator reads of an error: the cause within, which clients are not told, in at most 300
-// bytes.
+// bytes. The cause may quote what the server said, so it is cleaned.
 func problem(err error) string {
 	text := err.Error()
 	if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()
 	}
-	return text[:min(len(text), 300)]
+	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
+	text = cleaned.Message
+	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }

@@ -55,6 +55,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 		next.prompts = shelve(b, KindPrompt, textsOf(s.Prompts, "name"), before.prompts, b.prompt)
 		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
 		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates, b.template)
+		next.withheld = slices.Sorted(slices.Values(s.Withheld))
 		if before.origin == b.origin {
 			next.keep(s.Unread, &before)
 		}
@@ -73,7 +74,7 @@ func (s *shelf) keep(kinds []Kind, before *shelf) {
 		case KindPrompt:
 			s.prompts = before.prompts
 		case KindResource:
-			s.resources = before.resources
+			s.resources, s.withheld = before.resources, before.withheld
 		case KindTemplate:
 			s.templates = before.templates
 		case KindTool:

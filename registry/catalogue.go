@@ -27,6 +27,7 @@ type shelf struct {
 
 	listed                       [3]bool       // by listOf: the list was read, even if it was empty
 	reads, completes, subscribes bool          // as in Source
+	withheld                     []string      // own URIs of resources that cannot be read, as in Source; sorted
 	timeout                      time.Duration // limit of one use of a resource that is in no list
 	announced                    [3]uint64     // by listOf: how many changes of the list the server announced
 	reached                      bool          // Replace was called; false: the server was only ever lost
@@ -56,7 +57,8 @@ func (s *shelf) equal(other *shelf) bool {
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
-		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates)
+		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
+		slices.Equal(s.withheld, other.withheld)
 }
 
 func newCatalogue(shelves map[string]shelf) *Catalogue {

@@ -21,7 +21,8 @@
 //
 // Reading order: this file (what a source hands in), build.go (from a source to items), item.go with tool.go, prompt.go
 // and resource.go (the kinds), catalogue.go and view.go (what readers get), name.go, uri.go and template.go (names and
-// URIs, and which server a URI belongs to), origin.go and expose.go (URIs in results), outage.go (servers that are
+// URIs, and which server a URI belongs to), quarantine.go (what
+// sources may not offer), origin.go and expose.go (URIs in results), outage.go (servers that are
 // down), match.go (patterns of names, which the gateway and the config use).
 //
 // The states of one source, as Replace, Lose, Unlist and Remove change them:
@@ -118,7 +119,7 @@ type Func func(context.Context, *Call) (mcp.Object, error)
 
 // Offer is one tool as a source offers it.
 type Offer struct {
-	Definition mcp.Object    // as in tools/list, under the tool's own name; the source has cleaned it of hidden text
+	Definition mcp.Object    // as in tools/list, under the tool's own name; Admit has cleaned it of hidden text
 	Timeout    time.Duration // limit of one call; must be positive
 	Call       Func
 	Tasks      mcp.Tasks // the form of tasks that calls may become, whose tasks/* methods Call then serves; zero: none
@@ -130,9 +131,12 @@ type Source struct {
 	Prefix string // begins the exposed names, usually Name; "" exposes the server's names and URIs unchanged
 	Tools  []Offer
 
-	// Prompts, Resources and Templates are definitions as in the server's lists, under their own names and URIs. The
-	// source has cleaned them of hidden text.
+	// Prompts, Resources and Templates are definitions as in the server's lists, under their own names and URIs. Admit
+	// has cleaned them of hidden text.
 	Prompts, Resources, Templates []mcp.Object
+	// Withheld are own URIs of resources that Admit has quarantined. Such a resource cannot be read either, although it
+	// would be served if it were only missing in the list.
+	Withheld []string
 	// Unread names the kinds whose lists have not been read, or could not be. That the source offers nothing of such a
 	// kind does not mean that the server has nothing. Prompts, resources and templates that the source offered earlier
 	// stay; tools do not, because a source reads its tools before it calls Replace.
@@ -153,8 +157,8 @@ type Refusal struct {
 	Kind   Kind
 	Item   string // the item's own name or URI, cut when it is long; "" when the whole list was left out
 	// Reason is one word, because it is also a metric label. name, uri, schema, output_schema, header, duplicate and
-	// size say what is wrong with a definition. operation is an operation of an HTTP API that cannot become a tool, and
-	// list a list that cannot be read; the catalogue itself gives neither of the two.
+	// size say what is wrong with a definition. quarantined is ReasonQuarantined, operation is an operation of an HTTP
+	// API that cannot become a tool, and list a list that cannot be read; the catalogue itself gives none of these.
 	Reason string
 	Err    error
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"errors"
+	"slices"
 )
 
 // View is what one list of servers offers, with name conflicts resolved. It is immutable and shared: do not modify it.
@@ -174,10 +175,10 @@ func (v *View) templateOf(uri string) *Template {
 }
 
 // unlisted makes a resource that the server may have although no list has it: the server itself decides when it is
-// read.
+// read. One that the server lists and that was withheld is unknown.
 func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 	s := v.shelves[server]
-	if !s.reads && !s.isUnreached() || !IsPlain(own) {
+	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
 	r := &Resource{}

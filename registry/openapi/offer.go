@@ -10,28 +10,40 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// newOffer makes the tool of an operation. The notes say in what the tool differs from the document, and the error says
-// why the operation cannot become a tool.
-func newOffer(cfg *Config, doc *document, t *target, from *operation) (offer registry.Offer, notes []string, err error) {
+// made is the tool of an operation as the catalogue takes it.
+type made struct {
+	offer    registry.Offer
+	notes    []string // in what the tool differs from the document
+	released string   // as in registry.Admission
+}
+
+// newOffer makes the tool of an operation. The error says why the operation cannot become a tool.
+func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, err error) {
 	defer contain(&err)
 	hints, ok := annotations(from.method)
 	if !ok && from.fault == nil {
-		return registry.Offer{}, nil, fmt.Errorf("the method %s is not served", from.method)
+		return made{}, fmt.Errorf("the method %s is not served", from.method)
 	}
 	o, err := doc.load(from, cfg.OutputSchemas)
 	if err != nil {
-		return registry.Offer{}, nil, err
+		return made{}, err
 	}
 	m := &maker{o: o, target: t, hints: hints, outputSchemas: cfg.OutputSchemas}
-	made, err := m.fitting()
+	fitting, err := m.fitting()
 	if err != nil {
-		return registry.Offer{}, nil, err
+		return made{}, err
 	}
-	return registry.Offer{Definition: made.definition, Timeout: cfg.Timeout, Call: made.call}, made.notes(), nil
+	admitted, err := registry.Admit(fitting.definition, cfg.Released)
+	if err != nil {
+		return made{}, err
+	}
+	return made{
+		offer: registry.Offer{Definition: admitted.Definition, Timeout: cfg.Timeout, Call: fitting.call},
+		notes: fitting.notes(), released: admitted.Released,
+	}, nil
 }
 
 // maker makes the tool of one operation. When a try shows that the tool is too large, or that a pattern must be left
@@ -99,7 +111,6 @@ func (m *maker) define(t *tool) error {
 		}
 		t.definition = t.definition.With("outputSchema", output)
 	}
-	t.definition, _ = sanitize.Definition(t.definition) // the catalogue wants definitions that are clean of hidden text
 	return nil
 }
 

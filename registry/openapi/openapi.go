@@ -60,6 +60,9 @@ type Config struct {
 	// only checks that its CheckRedirect is set.
 	Client  *http.Client
 	Timeout time.Duration // limit of one call; zero: 30 s
+	// Released are digests of tools with hidden text in strings that are never edited. The operator lets these in
+	// nevertheless; see registry.Admit. The digest is that of the definition which Load makes, before it is cleaned.
+	Released []string
 }
 
 // Loaded is what became of the included operations, in the order of their paths.
@@ -67,6 +70,7 @@ type Loaded struct {
 	Offers   []registry.Offer
 	Refusals []registry.Refusal // operations that cannot be tools, named by operationId or as "METHOD /path"
 	Notes    []string           // for the operator: in what the tools differ from the document
+	Idle     []string           // digests of Config.Released that release nothing
 }
 
 // Load makes tools of the included operations. An operation that cannot become a tool is refused alone. The error,
@@ -103,21 +107,28 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	for name, value := range cfg.Headers {
 		target.header.Set(name, value)
 	}
-	loaded = &Loaded{}
+	loaded = &Loaded{Idle: slices.Clone(cfg.Released)}
 	for _, o := range included {
-		offer, notes, err := newOffer(&cfg, doc, target, o)
+		made, err := newOffer(&cfg, doc, target, o)
 		if err != nil {
-			loaded.Refusals = append(loaded.Refusals, registry.Refusal{
-				Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err,
-			})
+			loaded.Refusals = append(loaded.Refusals, refusal(&cfg, o, err))
 			continue
 		}
-		loaded.Offers = append(loaded.Offers, offer)
-		for _, note := range notes {
+		loaded.Offers = append(loaded.Offers, made.offer)
+		loaded.Idle = slices.DeleteFunc(loaded.Idle, func(digest string) bool { return digest == made.released })
+		for _, note := range made.notes {
 			loaded.Notes = append(loaded.Notes, fmt.Sprintf("operation %q: %s", o.label(), note))
 		}
 	}
 	return loaded, nil
+}
+
+// refusal notes that an operation cannot become a tool, or that its tool is quarantined.
+func refusal(cfg *Config, o *operation, err error) registry.Refusal {
+	if _, ok := errors.AsType[*registry.QuarantineError](err); ok {
+		return registry.Quarantined(cfg.Name, registry.KindTool, o.label(), err)
+	}
+	return registry.Refusal{Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err}
 }
 
 // contain turns a panic of a library into an error: a running gateway must survive a reload, whatever is in the file.

@@ -64,6 +64,10 @@ type Config struct {
 	// no harm when called twice. A call of such a tool is made once more when the server was lost before it answered.
 	Idempotent []string
 
+	// Released are digests of definitions with hidden text in strings that are never edited. The operator lets these in
+	// nevertheless; see registry.Admit.
+	Released []string
+
 	Version string // of the gateway; servers are told it
 
 	// Status is called whenever the upstream goes up or down or one of its lists changes; this package logs none of

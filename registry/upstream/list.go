@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -34,6 +33,8 @@ type listing struct {
 	text     mcp.RawJSON  // all definitions as they came, to compare; nil: not read, or the last attempt failed
 	items    []mcp.Object // the definitions that can be used, cleaned
 	refused  []registry.Refusal
+	withheld []string      // names or URIs of the definitions that are quarantined
+	released []string      // digests of those that would be, had the operator not released them
 	none     bool          // the server does not know the method
 	read     time.Time     // when the last attempt ended; zero: there was none
 	fresh    time.Duration // how long the reading is good when the server announces no changes
@@ -112,24 +113,41 @@ func unknownMethod(err error) bool {
 
 // take keeps what was read. It tells whether that differs from what was read before, and how many repairs cleaning made
 // in it.
-func (one *listing) take(server string, r reading) (differs bool, repaired int) {
+func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 	one.read, one.fresh, one.failures, one.none = time.Now(), r.fresh, 0, r.none
 	text := mcp.Array(r.raw)
 	if one.text != nil && bytes.Equal(one.text, text) {
 		return false, 0
 	}
-	one.text, one.items, one.refused = text, make([]mcp.Object, 0, len(r.raw)), nil
+	one.text, one.items = text, make([]mcp.Object, 0, len(r.raw))
+	one.refused, one.withheld, one.released = nil, nil, nil
 	for _, raw := range r.raw {
 		definition, _ := mcp.ObjectOf(raw)
-		cleaned, report := sanitize.Definition(definition)
-		repaired += report.Total()
-		if reason, err := one.judge(definition, cleaned); err != nil {
-			one.refuse(server, cleaned.Text(one.key), reason, err)
-			continue
-		}
-		one.items = append(one.items, cleaned)
+		repaired += one.admit(cfg, definition)
 	}
 	return true, repaired
+}
+
+// admit takes a definition among the items, or notes why it cannot be used. It returns how many repairs cleaning made in
+// it.
+func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
+	key := definition.Text(one.key)
+	admitted, err := registry.Admit(definition, cfg.Released)
+	if err != nil {
+		one.withheld = append(one.withheld, key)
+		one.refused = append(one.refused, registry.Quarantined(cfg.Name, one.kind, key, err))
+		return 0
+	}
+	if admitted.Released != "" {
+		one.released = append(one.released, admitted.Released)
+	}
+	cleaned := admitted.Definition
+	if reason, err := one.judge(definition, cleaned); err != nil {
+		one.refuse(cfg.Name, cleaned.Text(one.key), reason, err)
+		return admitted.Repairs
+	}
+	one.items = append(one.items, cleaned)
+	return admitted.Repairs
 }
 
 // fail keeps the items that were read before, notes why there is nothing newer, and lets the list be asked for again,

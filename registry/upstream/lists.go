@@ -143,7 +143,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 		l.conn.judge(err)
 		return nil
 	}
-	differs, repaired := one.take(l.cfg.Name, r)
+	differs, repaired := one.take(l.cfg, r)
 	if repaired > 0 {
 		l.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind", string(one.kind), "repairs", repaired)
 	}
@@ -167,7 +167,8 @@ func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string,
 	s := registry.Source{
 		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,
 		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
-		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
+		Withheld: l.resources.withheld,
+		Reads:    c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
 	for _, one := range l.all() {
 		if one.text == nil && c.topics()&topicOf(one.kind) != 0 {
@@ -210,5 +211,21 @@ func (l *lists) status(left []registry.Refusal) Status {
 	for _, one := range l.all() {
 		s.Refused = append(s.Refused, one.refused...)
 	}
+	s.Idle = l.idle()
 	return s
+}
+
+// idle returns those of the released digests that release nothing of what the server offers. As long as one of its lists
+// could not be read, there are none: what is in it nobody knows.
+func (l *lists) idle() []string {
+	needed := make(map[string]bool)
+	for _, one := range l.all() {
+		if one.text == nil && l.conn.topics()&topicOf(one.kind) != 0 {
+			return nil
+		}
+		for _, digest := range one.released {
+			needed[digest] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(l.cfg.Released), func(digest string) bool { return needed[digest] })
 }

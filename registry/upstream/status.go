@@ -23,6 +23,7 @@ type Status struct {
 	Tools, Prompts, Resources, Templates int // how many of each are in the catalogue
 
 	Refused  []registry.Refusal // definitions left out; with reason "list", a whole list that could not be read
+	Idle     []string           // digests of Config.Released that release nothing; none until every list was read
 	Restarts int
 	Problem  string    // why the server is down; "" when it is up
 	Said     []string  // the last lines that its child wrote to standard error, cleaned: they often say why

@@ -1,7 +1,8 @@
 // Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
 // Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. When a server asks its client something in
 // the middle of a call, the call waits here for the answers. The package carries results as raw JSON. It does not know
-// who may call what, nor how clients are served.
+// who may call what, nor how clients are served. What a server says of itself, its name and its instructions, is passed
+// on to nobody: for clients, the gateway is the server. Of its capabilities, only those that are known here are read.
 //
 // Each server has one control connection, over which its lists are read and its life is proved. The calls of a modern
 // server run on the control connection as well. The calls of a legacy server run on pooled sessions beside it, and so

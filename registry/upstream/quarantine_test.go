@@ -1,0 +1,159 @@
+package upstream_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// concealing is a server with an honest item of every kind, and one that hides text.
+func concealing(modern bool) *web {
+	list := func(member, items string) func(w http.ResponseWriter, r *http.Request, m wire) {
+		return func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendJSON(w, m.ID, `{"`+member+`":[`+items+`],"ttlMs":1,"cacheScope":"private","resultType":"complete"}`)
+		}
+	}
+	return &web{
+		modern: modern, declares: `{"tools":{},"prompts":{},"resources":{}}`,
+		other: map[string]func(w http.ResponseWriter, r *http.Request, m wire){
+			"tools/list": list("tools", `{"name":"good","description":"a\u200bb","inputSchema":{"type":"object"}},`+
+				`{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"enum":["\udb40\udc69"]}}}}`),
+			"prompts/list": list("prompts", `{"name":"good","arguments":[{"name":"a"}]},{"name":"bad","arguments":[{"name":"a\u200bb"}]}`),
+			"resources/list": list("resources", `{"name":"good","uri":"x:good"},`+
+				`{"name":"bad","uri":"x:bad","annotations":{"note":"\u001b[8m"}},{"name":"worse","uri":"x:\u202e"}`),
+			"resources/templates/list": list("resourceTemplates", `{"name":"good","uriTemplate":"x:{good}"},`+
+				`{"name":"bad","uriTemplate":"y:{bad}","icons":[{"src":"https://a.example/","mimeType":"\u0000"}]}`),
+			"resources/read": func(w http.ResponseWriter, _ *http.Request, m wire) {
+				sendJSON(w, m.ID, `{"contents":[{"uri":"x:y","text":"read"}]}`)
+			},
+		},
+	}
+}
+
+// TestDefinitionsThatHideTextAreLeftOut quarantines one item of every kind and releases them one after the other.
+func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(fmt.Sprintf("modern=%v", modern), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, concealing(modern))
+			r := start(t, s.config())
+			r.untilUp()
+			r.until("all lists are read", func() bool { return r.last().Templates > 0 })
+			digests := make(map[string]string) // by kind and item
+			for _, refused := range r.last().Refused {
+				why, ok := errors.AsType[*registry.QuarantineError](refused.Err)
+				if !ok || refused.Reason != registry.ReasonQuarantined {
+					t.Errorf("%s %s is refused because of %s: %v", refused.Kind, refused.Item, refused.Reason, refused.Err)
+					continue
+				}
+				digests[string(refused.Kind)+" "+refused.Item+" "+why.Error()] = why.Digest
+			}
+			want := []string{
+				"prompt bad hidden text in arguments[0].name (hidden)",
+				"resource x:\\u202e hidden text in uri (hidden)",
+				"resource x:bad hidden text in annotations.note (escape)",
+				"template y:{bad} hidden text in icons[0].mimeType (control)",
+				"tool bad hidden text in inputSchema.properties.x.enum[0] (hidden)",
+			}
+			var got, released []string
+			for what, digest := range digests {
+				got = append(got, what)
+				released = append(released, digest)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			view := r.reg.Catalogue().View([]string{r.name})
+			for kind, n := range map[string]int{"tools": len(view.Tools), "prompts": len(view.Prompts), "resources": len(view.Resources), "templates": len(view.Templates)} {
+				if n != 1 {
+					t.Errorf("%d %s are in the catalogue, want the good one", n, kind)
+				}
+			}
+			if got := view.Tools[0].Definition.Text("description"); got != "ab" {
+				t.Errorf("the description of the good tool is %+q", got)
+			}
+			if _, err := view.Resource(view.Resources[0].Exposed[:len(view.Resources[0].Exposed)-len("good")] + "bad"); !errors.Is(err, registry.ErrNotFound) {
+				t.Errorf("the resource that hides text can be read: %v", err)
+			}
+
+			cfg := s.config()
+			cfg.Released = slices.Concat(released, []string{"sha256:" + strings.Repeat("0", 64)})
+			r = start(t, cfg)
+			r.untilUp()
+			r.until("all lists are read", func() bool { return r.last().Templates > 0 })
+			view = r.reg.Catalogue().View([]string{r.name})
+			if len(view.Tools) != 2 || len(view.Prompts) != 2 || len(view.Resources) != 2 || len(view.Templates) != 2 {
+				t.Errorf("released: got %d tools, %d prompts, %d resources and %d templates, want 2 of each",
+					len(view.Tools), len(view.Prompts), len(view.Resources), len(view.Templates))
+			}
+			if got := r.last().Idle; !slices.Equal(got, cfg.Released[5:]) {
+				t.Errorf("idle: got %q, want the one that is no digest of the server's", got)
+			}
+			for _, refused := range r.last().Refused { // no client could type it
+				if refused.Reason != "uri" {
+					t.Errorf("released: %s %s is refused because of %s: %v", refused.Kind, refused.Item, refused.Reason, refused.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestChangedDefinitionIsQuarantinedAgain lets a server change a definition that was released.
+func TestChangedDefinitionIsQuarantinedAgain(t *testing.T) {
+	t.Parallel()
+	const tool = `{"name":"%s","inputSchema":{"type":"object","default":"%s\u200b"}}`
+	var choice atomic.Value
+	choice.Store("old")
+	announce := make(chan bool)
+	s := serve(t, &web{session: "s"})
+	s.list = func(w http.ResponseWriter, m wire) {
+		text := choice.Load().(string)
+		sendJSON(w, m.ID, `{"tools":[`+fmt.Sprintf(tool, "hides", text)+`,{"name":"`+text+`","inputSchema":{"type":"object"}}]}`)
+	}
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		send := events(w)
+		send(": hello\n\n")
+		for {
+			select {
+			case <-announce:
+				send("%s", data(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	r := start(t, s.config())
+	r.untilTool("old")
+	refused := r.last().Refused
+	if len(refused) != 1 {
+		t.Fatalf("got %v refused, want one", refused)
+	}
+	why, ok := errors.AsType[*registry.QuarantineError](refused[0].Err)
+	if !ok {
+		t.Fatalf("got %v, want it quarantined", refused)
+	}
+	cfg := s.config()
+	cfg.Released = []string{why.Digest}
+	r.stop()
+	r = start(t, cfg)
+	r.untilTool("hides")
+	if got := r.last(); len(got.Idle) > 0 || len(got.Refused) > 0 {
+		t.Errorf("released: got %+v, want nothing idle or refused", got)
+	}
+	choice.Store("new")
+	give(t, announce)
+	r.untilTool("new")
+	if got := r.tools(); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("changed: got %q, want the tool that hides nothing alone", got)
+	}
+	if got := r.last(); !slices.Equal(got.Idle, cfg.Released) || len(got.Refused) != 1 {
+		t.Errorf("changed: got %+v, want it quarantined and the release idle", got)
+	}
+}

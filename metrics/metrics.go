@@ -46,6 +46,7 @@ type Metrics struct {
 	upstreamUp      *prometheus.GaugeVec
 	upstreamTools   *prometheus.GaugeVec
 	upstreamRefused *prometheus.GaugeVec
+	quarantined     *prometheus.GaugeVec
 	restarts        *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
 	upstreamLoads   *loads
@@ -168,6 +169,9 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	m.upstreamRefused = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_items_refused", Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists that could not be read.",
 	}, []string{"server", "reason"})
+	m.quarantined = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_upstream_items_quarantined", Help: "Tools, prompts, resources and templates of an upstream that were left out because text is hidden in their definitions.",
+	}, []string{"server"})
 	m.restarts = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
 	}, []string{"server"})
@@ -390,6 +394,7 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.upstreamUp.DeletePartialMatch(label)
 	m.upstreamTools.DeletePartialMatch(label)
 	m.upstreamRefused.DeletePartialMatch(label)
+	m.quarantined.DeletePartialMatch(label)
 	m.restarts.DeletePartialMatch(label)
 	m.anomalies.DeletePartialMatch(label)
 	m.calls.DeletePartialMatch(label)
@@ -397,8 +402,15 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.repairs.DeletePartialMatch(label)
 }
 
+// ItemsQuarantined records how many items of a server are quarantined. The series stays, also at zero, until
+// UpstreamRemoved.
+func (m *Metrics) ItemsQuarantined(server string, n int) {
+	m.quarantined.WithLabelValues(server).Set(float64(n))
+}
+
 // ItemsRefused records how many items of a server are left out for a reason, which is that of a registry.Refusal, or
-// "collision". If there are none, the series is deleted rather than set to zero: it would outlive a server that is
+// "collision"; those that are quarantined have a metric of their own. If there are none, the series is deleted rather
+// than set to zero: it would outlive a server that is
 // gone.
 func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	if n == 0 {

@@ -59,6 +59,7 @@ func record(m *metrics.Metrics) {
 	m.MemoryUse(func() metrics.MemoryUse {
 		return metrics.MemoryUse{Limit: 100, Held: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
 	})
+	m.ItemsQuarantined("files", 1)
 	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
@@ -99,6 +100,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_up{server="files"} 1`,
 		`drawbridge_upstream_tools{server="files"} 12`,
 		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,
+		`drawbridge_upstream_items_quarantined{server="files"} 1`,
 		`drawbridge_upstream_restarts_total{server="files"} 1`,
 		`drawbridge_upstream_processes{server="files"} 3`,
 		`drawbridge_upstream_sessions{server="files"} 2`,

@@ -116,6 +116,7 @@ func serverChanges(a, b *config.Server) []string {
 		"openapi":       reflect.DeepEqual(a.API, b.API),
 		"timeout":       a.Timeout == b.Timeout && reflect.DeepEqual(a.ToolTimeouts, b.ToolTimeouts),
 		"idempotent":    slices.Equal(a.Idempotent, b.Idempotent),
+		"released":      slices.Equal(a.Released, b.Released),
 	})
 	if len(names) == 0 {
 		return []string{"settings"}

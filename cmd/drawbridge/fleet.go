@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -53,6 +54,7 @@ type fleet struct {
 	statuses map[string]upstream.Status      // the newest of each server
 	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
 	outages  map[string]outage               // of the servers that are not up
+	told     map[string]map[string]bool      // what tellQuarantine logged of each
 }
 
 // outage is the time since a server was last up, or since the start of one that never was.
@@ -73,7 +75,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		loads: map[string]func() upstream.Load{}, outages: map[string]outage{},
+		loads: map[string]func() upstream.Load{}, outages: map[string]outage{}, told: map[string]map[string]bool{},
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
@@ -126,11 +128,15 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Se
 		next, returns := returning[name]
 		if !returns {
 			f.metrics.UpstreamRemoved(name)
+			f.mu.Lock()
+			delete(f.told, name)
+			f.mu.Unlock()
 		}
 		if !returns || next.Prefix != r.config.Prefix {
 			f.catalogue.Remove(name)
 		}
 	}
+	f.countIdle()
 }
 
 // close stops every server and waits for all of them.
@@ -154,7 +160,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
-	cfg.Status = func(status upstream.Status) { f.note(ctx, status) }
+	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
 	u := upstream.New(cfg, f.catalogue)
 	f.mu.Lock()
@@ -169,7 +175,7 @@ func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func())
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
-	f.offer(ctx, s, offers, nil)
+	f.offer(ctx, s, offers, upstream.Status{})
 	return func() {
 		f.catalogue.Lose(s.Name, s.Prefix)
 		if err := release(); err != nil {
@@ -187,18 +193,18 @@ func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func
 	return func() {}
 }
 
-// offer puts the tools of a server that is known without a connection into the catalogue. It notes in the status which
-// tools the catalogue left out, together with those that were refused before.
-func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, refused []registry.Refusal) {
+// offer puts the tools of a server that is known without a connection into the catalogue. It notes status, to which it
+// adds how many tools there are and which the catalogue left out.
+func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, status upstream.Status) {
 	for i := range offers {
 		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
 			offers[i].Timeout = own
 		}
 	}
 	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers})
-	f.note(ctx, upstream.Status{
-		Server: s.Name, Up: true, Tried: true, Tools: len(offers) - len(left), Refused: append(refused, left...),
-	})
+	status.Server, status.Up, status.Tried = s.Name, true, true
+	status.Tools, status.Refused = len(offers)-len(left), append(status.Refused, left...)
+	f.note(ctx, withoutMeant(s, status))
 }
 
 // upstreamConfig returns what package upstream needs of a server; the callbacks are for the caller to add. validate
@@ -226,6 +232,7 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		Timeout:      s.Timeout,
 		ToolTimeouts: s.ToolTimeouts,
 		Idempotent:   s.Idempotent,
+		Released:     s.Released,
 		Version:      thisBuild().version,
 		Logger:       log,
 	}
@@ -257,6 +264,7 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	case !now.Up && now.Tried:
 		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now, out.failed)...)
 	}
+	f.tellQuarantine(ctx, now)
 	for _, r := range newRefusals(before.Refused, now.Refused) {
 		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
 			slog.String("reason", r.Reason), slog.Any("error", r.Err))
@@ -317,7 +325,7 @@ func whyDown(now upstream.Status, failed int) []slog.Attr {
 }
 
 // newRefusals returns the refusals in now that are not in before, at most maxRefusalsShown: a server that lists its
-// tools again must not fill the log with what was told already.
+// tools again must not fill the log with what was told already. Of quarantined definitions tellQuarantine tells.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	type cause struct {
 		kind         registry.Kind
@@ -328,7 +336,8 @@ func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 		seen[cause{r.Kind, r.Item, r.Reason}] = true
 	}
 	var out []registry.Refusal
-	for _, r := range now {
+	_, others := quarantined(now)
+	for _, r := range others {
 		if c := (cause{r.Kind, r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
 			seen[c] = true
 			out = append(out, r)
@@ -344,7 +353,8 @@ func (f *fleet) countRefusals(before, now upstream.Status) {
 	for _, r := range before.Refused {
 		counts[r.Reason] = 0
 	}
-	for _, r := range now.Refused {
+	_, others := quarantined(now.Refused)
+	for _, r := range others {
 		counts[r.Reason]++
 	}
 	for reason, n := range counts {
@@ -383,6 +393,7 @@ func (f *fleet) warnings() []string {
 		if s.Advice != "" {
 			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))
 		}
+		out = append(out, idleReleases(s)...)
 		for i, r := range s.Refused {
 			if i == maxRefusalsShown {
 				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name, len(s.Refused)-i))
@@ -402,8 +413,12 @@ func lastSaid(s upstream.Status) string {
 	return "; last on its standard error: " + strings.Join(s.Said, " | ")
 }
 
-// leftOut says in words what a refusal leaves out: one item, or a whole list that could not be read.
+// leftOut says in words what a refusal leaves out: one item, or a whole list that could not be read. Of one that the
+// operator can release it says how.
 func leftOut(r registry.Refusal) string {
+	if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok {
+		return fmt.Sprintf("%s '%s' is quarantined: %v; %s", r.Kind, r.Item, why, why.Cure())
+	}
 	if r.Item == "" && r.Reason == "list" {
 		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
 	}
@@ -417,6 +432,6 @@ func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func())
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
-	f.offer(ctx, s, loaded.Offers, loaded.Refusals)
+	f.offer(ctx, s, loaded.Offers, upstream.Status{Refused: loaded.Refusals, Idle: loaded.Idle})
 	return func() { f.catalogue.Lose(s.Name, s.Prefix) }
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stdioServer is an upstream with one tool, one prompt and one resource.
+// stdioServer is an upstream with one tool, one prompt and one resource. Its argument is a choice of one more tool, to
+// which it adds hidden text.
 func stdioServer() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "fake", Version: "1"}, nil)
 	type arguments struct {
@@ -49,6 +51,12 @@ func stdioServer() {
 	server.AddResource(&mcp.Resource{Name: "motd", URI: "note:motd"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note:motd", Text: "welcome"}}}, nil
 	})
+	for _, choice := range os.Args[1:] { // of one more tool, which no person sees whole
+		server.AddTool(&mcp.Tool{Name: "paint", InputSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"enum":["` + choice + `\udb40\udc69"]}}}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "painted"}}}, nil
+			})
+	}
 	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -238,8 +238,8 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 }
 
 // tellWarnings logs the warnings of a config that comes into force, and counts them by code. It sets the counts that
-// are zero too, so that a warning which a reload removes leaves the metrics. The code no-match is not among them: only
-// the gateway knows what the servers offer, and it tells of patterns that match nothing itself.
+// are zero too, so that a warning which a reload removes leaves the metrics. The codes no-match and unused-release are
+// not among them: who knows what the servers offer tells of those, which are the gateway and the fleet.
 func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
 	counts := make(map[string]int)
 	for _, w := range cfg.Warnings {
@@ -248,7 +248,7 @@ func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *
 			slog.String("warning", w.Text))
 	}
 	for _, code := range config.Codes() {
-		if code != gateway.CodeNoMatch {
+		if code != gateway.CodeNoMatch && code != config.CodeUnusedRelease {
 			m.ConfigWarnings(code, counts[code])
 		}
 	}

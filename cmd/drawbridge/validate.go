@@ -55,7 +55,15 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	if online {
 		f.Online = tryOnline(ctx, cfg, catalogue)
 	}
-	f.Warnings = cfg.AllWarnings(catalogue)
+	idle := make(map[string][]string)
+	for _, s := range f.Online {
+		f.Notes = append(f.Notes, quarantineNotes(s.status)...)
+		idle[s.status.Server] = s.status.Idle
+	}
+	for _, s := range fleet.known() {
+		idle[s.Server] = s.Idle // what is quarantined of an HTTP API is in its notes
+	}
+	f.Warnings = cfg.AllWarnings(catalogue, idle)
 	reached := !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK })
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
 	for _, p := range cfg.Needless(catalogue, online && reached) {
@@ -72,6 +80,8 @@ type check struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
+
+	status upstream.Status // of a server that was reached
 }
 
 // String writes a check as a line. Only a failed one has its place, for an editor to go to.
@@ -221,6 +231,7 @@ func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Regis
 		c.Message = status.Problem + lastSaid(status)
 		return c
 	}
+	c.status = withoutMeant(srv, status)
 	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
 		first := status.Refused[0]

@@ -78,8 +78,9 @@ type Config struct {
 	// Places that acknowledge a code in vain, with the code as text. Those that acknowledge no-match are below instead:
 	// whether they are needed depends on what the servers offer, see Needless.
 	idle         []Problem
-	acknowledged []acknowledgement  // of no-match
-	places       map[string]Problem // where each server and issuer stands; keys as of Place
+	acknowledged []acknowledgement   // of no-match
+	places       map[string]Problem  // where each server and issuer stands; keys as of Place
+	releases     map[release]Problem // where each release stands, with its text as written
 }
 
 // Sessions is what the file says under sessions. Zero of a field stands for the default of package server or, of the
@@ -120,6 +121,7 @@ func Default() *Config {
 		LogFormat: "json",
 		patterns:  map[gateway.PatternPlace]Problem{},
 		places:    map[string]Problem{},
+		releases:  map[release]Problem{},
 	}
 }
 

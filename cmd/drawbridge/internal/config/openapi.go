@@ -55,6 +55,10 @@ func (r *reader) checkAPI(s *Server, n *node) {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+note)
 	}
 	for _, one := range refused {
+		if held, ok := errors.AsType[*registry.QuarantineError](one.Err); ok {
+			s.API.Notes = append(s.API.Notes, fmt.Sprintf("server %s: operation '%s' is quarantined: %v; %s", s.Name, one.Item, held, held.Cure()))
+			continue
+		}
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
 		if slices.Contains(s.API.Include, one.Item) {
 			r.fault(itemOf(n.member("include"), one.Item), "%s", text)
@@ -65,10 +69,13 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	switch {
 	case len(refused) == 0 && len(offers) == 0:
 		r.fault(n.member("openapi"), "no operation is included; without include those are the GETs")
-	case len(r.problems) == 0 && len(refused) == len(offers)+len(loaded.Refusals):
+	case len(r.problems) == 0 && len(refused) == len(offers)+len(loaded.Refusals) && !slices.ContainsFunc(refused, isQuarantined):
 		r.fault(n.member("openapi"), "none of the %d included operations can be a tool; operation %q: %v", len(refused), refused[0].Item, refused[0].Err)
 	}
 }
+
+// isQuarantined tells whether the operator could release what is refused. So it is no fault of the config.
+func isQuarantined(r registry.Refusal) bool { return r.Reason == registry.ReasonQuarantined }
 
 // itemOf returns the item of a list with that text, or the list itself when it has no such item.
 func itemOf(list *node, text string) *node {
@@ -92,5 +99,6 @@ func (s Server) OpenAPIConfig() openapi.Config {
 		OutputSchemas: s.API.OutputSchemas,
 		Client:        dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
 		Timeout:       s.Timeout,
+		Released:      s.Released,
 	}
 }

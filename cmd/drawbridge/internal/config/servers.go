@@ -46,6 +46,9 @@ type Server struct {
 	Idempotent       []string                 // patterns of its own tool names that do no harm when they are called twice
 	ToolTimeouts     map[string]time.Duration // of one call, by its own tool names
 	PrivateAddresses bool                     // it may be on a loopback or private address
+
+	Released     []string // digests of definitions that are let in although they hold hidden text, as of registry.Admit
+	IdleReleases bool     // acknowledge unused-release: what Released names need not be there
 }
 
 const (
@@ -116,6 +119,9 @@ func (r *reader) server(s *Server, n *node) {
 			}
 		}
 	}
+	if value := n.member("released"); value != nil && kind == "builtin" {
+		r.fault(value, "released goes with url, command or openapi; built-in tools hide nothing")
+	}
 	if s.MaxChildren == 1 && !s.Shared {
 		r.fault(n.member("max_children"), "one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
 	}
@@ -164,6 +170,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"acknowledge":       r.acknowledge,
 		"shared":            func(n *node) { s.Shared = r.boolean(n) },
 		"idempotent":        func(n *node) { s.Idempotent = r.toolPatterns(n) },
+		"released":          func(n *node) { s.Released = r.digests(n) },
 		"tool_timeouts": func(n *node) {
 			s.ToolTimeouts = map[string]time.Duration{}
 			r.entries(n, "tool_timeouts", func(m member) { s.ToolTimeouts[m.name] = r.duration(m.value) })
@@ -222,6 +229,19 @@ func (r *reader) toolPatterns(n *node) []string {
 			r.fault(at, "%q is not a pattern: a tool's own name of letters, digits, _ - and ., with * for any run of characters", at.raw)
 		}
 		out = append(out, pattern)
+	})
+	return out
+}
+
+// digests reads digests of definitions, as /readyz and validate -online print them.
+func (r *reader) digests(n *node) []string {
+	var out []string
+	r.eachText(n, "released", func(at *node, text string) {
+		digest, err := registry.ParseDigest(text)
+		if err != nil {
+			r.fault(at, "%q is no digest: sha256: and 64 of 0-9 and a-f, as /readyz and validate -online print it", at.raw)
+		}
+		out = append(out, digest)
 	})
 	return out
 }

@@ -29,12 +29,17 @@ const (
 	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
 	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
 	codeUnused         = "unused-server"      // no tenant reaches the server
+
+	// CodeUnusedRelease is for a digest in released that lets nothing in. Only who is connected to the server knows, so
+	// package config gives this warning for others.
+	CodeUnusedRelease = "unused-release"
 )
 
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved, codeUnused,
+		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved,
+		CodeUnusedRelease, codeUnused,
 	}
 }
 
@@ -72,10 +77,17 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 }
 
 // AllWarnings returns the warnings of the config, sorted by place, together with one for each pattern that matches
-// nothing in the catalogue. The caller has filled the catalogue with what the config's servers offer, as far as that is
-// known.
-func (c *Config) AllWarnings(catalogue *registry.Registry) []Warning {
+// nothing in the catalogue and one for each release that lets nothing in. The caller has filled the catalogue with what
+// the config's servers offer, as far as that is known; idle are digests in released, by server, that let nothing in.
+func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]string) []Warning {
 	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
+	for server, digests := range idle {
+		for _, digest := range digests {
+			at := c.releases[release{server, digest}]
+			at.Text = fmt.Sprintf("%q lets nothing in: the server offers no such definition, or nothing is hidden in it; it may go", at.Text)
+			all = append(all, Warning{at, CodeUnusedRelease})
+		}
+	}
 	sortWarnings(all)
 	return all
 }
@@ -117,6 +129,7 @@ func (r *reader) warnAll(cfg *Config) {
 	}
 	for i, m := range r.root.member("servers").members {
 		r.warnServer(&cfg.Servers[i], reached[m.name], m)
+		r.watchReleases(cfg, &cfg.Servers[i], m.value)
 	}
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
@@ -192,6 +205,20 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {
 			r.warn(codePlainHTTP, at, within, "credentials go to a public address over plain http, where others can read them; use https")
 		}
+	}
+}
+
+// release is one digest in released of a server.
+type release struct{ server, digest string }
+
+// watchReleases notes where each release of a server stands, so that a later warning can name its place, and whether
+// that warning is acknowledged. Nobody knows here whether it is needed, so the acknowledgement counts as such.
+func (r *reader) watchReleases(cfg *Config, s *Server, n *node) {
+	for _, at := range n.child("released").items {
+		cfg.releases[release{s.Name, at.text}] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
+	}
+	for _, item := range acknowledgements(CodeUnusedRelease, n, r.root) {
+		s.IdleReleases, r.needed[item] = true, true
 	}
 }
 

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// This file tells operators of definitions that are quarantined, because text is hidden in them, and of releases that
+// let none in.
+
+// maxQuarantineTold bounds how many digests of one server the log names. A server that hides something else in each of
+// its lists must not fill the log.
+const maxQuarantineTold = 200
+
+// quarantined splits the refusals of a server into those of quarantined definitions and the others.
+func quarantined(refused []registry.Refusal) (held, others []registry.Refusal) {
+	for _, r := range refused {
+		if r.Reason == registry.ReasonQuarantined {
+			held = append(held, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return held, others
+}
+
+// tellQuarantine counts what is quarantined of a server and which releases let nothing in, and logs each digest once.
+// The server may come back or list the same again as often as it likes.
+func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status) {
+	held, _ := quarantined(now.Refused)
+	f.metrics.ItemsQuarantined(now.Server, len(held))
+	for _, r := range held {
+		if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok && f.tells(now.Server, why.Digest) {
+			f.log.WarnContext(ctx, "definition quarantined", slog.String("server", r.Server), slog.String("kind", string(r.Kind)),
+				slog.String("item", r.Item), slog.String("digest", why.Digest), slog.Any("error", why), slog.String("cure", why.Cure()))
+		}
+	}
+	for _, digest := range now.Idle {
+		if f.tells(now.Server, "idle "+digest) {
+			f.log.WarnContext(ctx, "a release lets nothing in", slog.String("code", config.CodeUnusedRelease), slog.String("server", now.Server),
+				slog.String("digest", digest))
+		}
+	}
+	f.countIdle()
+}
+
+// tells tells whether the log should name this of a server, which it does once.
+func (f *fleet) tells(server, what string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	told := f.told[server]
+	if told == nil {
+		told = map[string]bool{}
+		f.told[server] = told
+	}
+	if told[what] || len(told) >= maxQuarantineTold {
+		return false
+	}
+	told[what] = true
+	return true
+}
+
+// countIdle sets the metric of releases that let nothing in. The lock is held until it is set, so that of two counts at
+// once the older does not win.
+func (f *fleet) countIdle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, s := range f.statuses {
+		n += len(s.Idle)
+	}
+	f.metrics.ConfigWarnings(config.CodeUnusedRelease, n)
+}
+
+// idleReleases says for /readyz which releases of a server let nothing in.
+func idleReleases(s upstream.Status) []string {
+	var out []string
+	for _, digest := range s.Idle {
+		out = append(out, fmt.Sprintf("server %s: released %s lets nothing in; it may go or, if it is meant, acknowledge %s there",
+			s.Server, digest, config.CodeUnusedRelease))
+	}
+	return out
+}
+
+// quarantineNotes says, for validate, which definitions of a server are quarantined and how to let each in.
+func quarantineNotes(s upstream.Status) []string {
+	var out []string
+	held, _ := quarantined(s.Refused)
+	for _, r := range held {
+		out = append(out, fmt.Sprintf("server %s: %s", s.Server, leftOut(r)))
+	}
+	return out
+}
+
+// withoutMeant returns the status without the releases of which the config acknowledges that they let nothing in.
+func withoutMeant(s config.Server, status upstream.Status) upstream.Status {
+	if s.IdleReleases {
+		status.Idle = nil
+	}
+	return status
+}
+
+// known returns the newest status of every server.
+func (f *fleet) known() []upstream.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.statuses))
+}

@@ -47,6 +47,7 @@ type Metrics struct {
 	upstreamTools   *prometheus.GaugeVec
 	upstreamRefused *prometheus.GaugeVec
 	quarantined     *prometheus.GaugeVec
+	upstreamCalls   *prometheus.GaugeVec
 	restarts        *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
 	upstreamLoads   *loads
@@ -171,6 +172,9 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	}, []string{"server", "reason"})
 	m.quarantined = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_items_quarantined", Help: "Tools, prompts, resources and templates of an upstream that were left out because text is hidden in their definitions.",
+	}, []string{"server"})
+	m.upstreamCalls = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_upstream_calls_in_flight", Help: "Calls at an upstream that have not ended, those that wait for a human included.",
 	}, []string{"server"})
 	m.restarts = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
@@ -304,6 +308,13 @@ func (m *Metrics) CallStarted(tenant string) (done func()) {
 	return gauge.Dec
 }
 
+// ServerCall adds a call to the gauge of calls at a server. done takes it off again and must be called once.
+func (m *Metrics) ServerCall(server string) (done func()) {
+	gauge := m.upstreamCalls.WithLabelValues(server)
+	gauge.Inc()
+	return gauge.Dec
+}
+
 // Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden, limited, unknown, invalid_arguments,
 // …) and reason is one word for the detail. tenant is "" while it is not known who calls.
 func (m *Metrics) Refused(kind, tenant, reason string) {
@@ -395,6 +406,7 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.upstreamTools.DeletePartialMatch(label)
 	m.upstreamRefused.DeletePartialMatch(label)
 	m.quarantined.DeletePartialMatch(label)
+	m.upstreamCalls.DeletePartialMatch(label)
 	m.restarts.DeletePartialMatch(label)
 	m.anomalies.DeletePartialMatch(label)
 	m.calls.DeletePartialMatch(label)

@@ -44,6 +44,7 @@ func record(m *metrics.Metrics) {
 	m.Request("/mcp", http.MethodPost, http.StatusOK, "modern", time.Millisecond)
 	m.Call("acme", "files", "files__read", "ok", 3*time.Millisecond)
 	m.CallStarted("acme")
+	m.ServerCall("files")
 	m.Refused("limited", "acme", "tenant")
 	m.LoginFailed("expired", netip.MustParseAddr("192.0.2.1"))
 	m.Repaired("acme", "files", "ansi", 3)
@@ -82,6 +83,7 @@ func TestEveryMetric(t *testing.T) {
 	for _, want := range []string{
 		`drawbridge_http_requests_total{era="modern",method="POST",route="/mcp",status="2xx"} 1`,
 		`drawbridge_http_request_duration_seconds_bucket{era="modern",route="/mcp",le="0.001"} 1`,
+		`drawbridge_upstream_calls_in_flight{server="files"} 1`,
 		`drawbridge_issuer_keys_usable{issuer="https://login.example/"} 1`,
 		`drawbridge_issuer_keys_usable{issuer="robots"} 0`,
 		`drawbridge_issuer_keys_failing_seconds{issuer="https://login.example/"} 0`,

@@ -95,6 +95,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Logger:   log,
 		Memory:   p.memory,
 		PageSize: cfg.PageSize,
+		Places:   cfg.Limits.MaxCalls,
 		Version:  thisBuild().version,
 	})
 	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {

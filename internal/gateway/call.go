@@ -40,7 +40,7 @@ type call struct {
 	task     *task              // that the call is about, nil for none
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
-	place   place         // taken by limited
+	place   place         // taken by limited, and with it by portioned one at the server
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
 	asking  bool          // set by conformed: the result asks for input
@@ -89,12 +89,15 @@ type Stage func(next Handler) Handler
 //   - revocable follows resolved, which finds the item that the caller may lose, and wraps all that can take long;
 //   - validated and timed wrap the use itself: an item sees only arguments that passed its checks, and only within its
 //     time;
+//   - portioned follows resolved, which finds the server, and validated, so that wrong arguments hold no place there;
 //   - that a server is down is found by the use, innermost. So a call to it costs what every call costs, only callers
 //     who may use the item learn of it, and wrong arguments are reported meanwhile;
 //   - conformed wraps sanitized: whether the protocol allows a result is judged on the result that the client will see;
 //   - sanitized wraps the use: nothing that an item says leaves without being cleaned.
 func (g *Gateway) stages() []Stage {
-	return []Stage{g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.timed, g.conformed, g.sanitized}
+	return []Stage{
+		g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.portioned, g.timed, g.conformed, g.sanitized,
+	}
 }
 
 func stack(stages []Stage, inner Handler) Handler {
@@ -209,7 +212,7 @@ func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key()
 // enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
 // at most half of them. leave gives the place back; ok is false if there was none.
 func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bool) {
-	leaveUser, ok := places.Enter(c.userKey(), (limit+1)/2)
+	leaveUser, ok := places.Enter(c.userKey(), ofUser(limit))
 	if !ok {
 		return nil, false
 	}
@@ -220,6 +223,9 @@ func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bo
 	}
 	return func() { leaveTenant(); leaveUser() }, true
 }
+
+// ofUser returns how many of that many places of a tenant one of its users may hold.
+func ofUser(places int) int { return (places + 1) / 2 }
 
 // resolved finds the item that the caller means, among the items that this caller may use, and takes a token from the
 // bucket of a tool that has one.

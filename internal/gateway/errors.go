@@ -44,6 +44,9 @@ var (
 	errBusy    = errors.New("too many calls at once")
 	errTimeout = errors.New("the item's time is over")
 
+	errServerFull    = errors.New("the server holds too many places of the tenant or user")
+	errServerCrowded = errors.New("the server holds too many places of all tenants")
+
 	// Usually it is known before a call is made that it cannot be recorded; in rare cases it turns out only afterwards.
 	errUnrecordable = errors.New("the call cannot be recorded")
 	errUnrecorded   = errors.New("the call is not on record")
@@ -204,6 +207,10 @@ func tooMuch(err error) *mcp.Error {
 	switch {
 	case errors.Is(err, errBusy):
 		return tooMany("DB-LIMIT-CONCURRENCY", time.Second)
+	case errors.Is(err, errServerFull):
+		return serverFull(mcp.CodeLimited, "DB-LIMIT-SERVER")
+	case errors.Is(err, errServerCrowded):
+		return serverFull(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER")
 	case errors.Is(err, errSubscriptions):
 		return tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)
 	case errors.Is(err, share.ErrUser):
@@ -233,6 +240,12 @@ func tooMany(code string, retryAfter time.Duration) *mcp.Error {
 		return mcp.Stable(mcp.CodeLimited, code, "This is more than its limit ever allows")
 	}
 	return mcp.Stable(mcp.CodeLimited, code, "Too many requests: try again later").After(retryAfter)
+}
+
+// serverFull returns what the client is told when too many calls wait for a server. The text is for a model: calls to
+// other servers go on.
+func serverFull(code int, stable string) *mcp.Error {
+	return mcp.Stable(code, stable, "Too many calls wait for this server. Nothing was sent to it. Try again later, or go on without it.").After(time.Second)
 }
 
 func notAvailable(err *registry.UnavailableError) failure {

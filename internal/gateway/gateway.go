@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -28,6 +29,7 @@ type Config struct {
 	Logger   *slog.Logger
 	Memory   *share.Budget // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	PageSize int           // items in one answer of a list; zero: 1000
+	Places   int           // for calls at once of all tenants, of which one server holds only a part; zero: 1024
 	Version  string        // told to clients
 }
 
@@ -65,6 +67,7 @@ type Gateway struct {
 	methods       map[string]*method // of calls
 	call          Handler
 	inflight      *ratelimit.InFlight // calls
+	bulkhead      *bulkhead           // calls by server
 	streams       *ratelimit.InFlight // event streams
 	subscriptions *ratelimit.InFlight // subscriptions to resources
 	used          *used
@@ -87,6 +90,7 @@ func New(cfg Config) *Gateway {
 		config:        cfg,
 		methods:       methods(),
 		inflight:      ratelimit.NewInFlight(),
+		bulkhead:      newBulkhead(cmp.Or(cfg.Places, defaultPlaces)),
 		streams:       ratelimit.NewInFlight(),
 		subscriptions: ratelimit.NewInFlight(),
 		used:          newUsed(),

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -9,15 +10,19 @@ import (
 // call has returned, such as a call of a legacy server that waits for answers. The place is given back when the last of
 // them lets go.
 type place struct {
-	leave   func()
+	leaves  []func()
 	holders atomic.Int32
 }
 
 // take begins to hold the place. leave gives it back.
 func (p *place) take(leave func()) {
-	p.leave = leave
+	p.add(leave)
 	p.holders.Store(1)
 }
+
+// add makes something else part of the place, that is given back with it by leave. It is called before anybody but the
+// call holds the place.
+func (p *place) add(leave func()) { p.leaves = append(p.leaves, leave) }
 
 // hold keeps the place taken until release is called. If the place was given back already, held is false and release
 // does nothing.
@@ -35,8 +40,11 @@ func (p *place) hold() (release func(), held bool) {
 
 // release ends one hold of the place, and gives the place back if that was the last one.
 func (p *place) release() {
-	if p.holders.Add(-1) == 0 {
-		p.leave()
+	if p.holders.Add(-1) > 0 {
+		return
+	}
+	for _, leave := range slices.Backward(p.leaves) {
+		leave()
 	}
 }
 

@@ -94,6 +94,19 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
+	"portioned": func(t *testing.T, s *story) error {
+		s.bulkhead = newBulkhead(1)
+		var second error
+		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
+			_, second = s.run(t, s.params) // while the first is under way
+			return object(s.answer("a")), nil
+		}
+		_, err := s.run(t, s.params)
+		if second == nil {
+			return errors.New("one server has all places")
+		}
+		return err
+	},
 	"timed": func(t *testing.T, s *story) error {
 		var deadline time.Time
 		s.reply = func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {

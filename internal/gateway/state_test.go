@@ -291,6 +291,9 @@ func TestHeldPlace(t *testing.T) {
 		if got := b.inflight.Taken("acme"); got != want {
 			t.Errorf("%s: %d places taken, want %d", step, got, want)
 		}
+		if got := b.bulkhead.held[berth{"acme", "lib"}]; got != want {
+			t.Errorf("%s: %d places taken at the server, want %d", step, got, want)
+		}
 	}
 	r := ask(mcp.MethodToolsCall, subjects[0].params)
 	first := b.asked(t, r)

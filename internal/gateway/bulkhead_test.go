@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// wards is a gateway with servers of which those named ill1, ill2, … hang.
+type wards struct {
+	*bench
+	heal chan struct{} // closed when they hang no longer
+
+	mu    sync.Mutex // guards the field below
+	codes map[string]int
+	calls sync.WaitGroup
+}
+
+// ward runs a story with servers in a bubble. Its gateway has that many places for calls of all tenants.
+func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testing.T, w *wards)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		for i := range tenants {
+			concurrency := tenants[i].Limits.Concurrency
+			tenants[i].Limits, tenants[i].Rules = unlimited(), []Rule{{Allow: []string{"*"}}}
+			tenants[i].Limits.Concurrency = concurrency
+		}
+		w := &wards{bench: newBench(t, tenants...), heal: make(chan struct{}), codes: map[string]int{}}
+		w.bulkhead = newBulkhead(places)
+		for _, name := range []string{"well", "ill1", "ill2", "ill3"} {
+			w.replace(t, w.server(name))
+		}
+		story(t, w)
+		select {
+		case <-w.heal:
+		default:
+			close(w.heal)
+		}
+		w.calls.Wait()
+		if left := len(w.bulkhead.held); left > 0 {
+			t.Errorf("%d counts of calls are left when all have ended, want none", left)
+		}
+		if got := counted(t, w.metrics, "drawbridge_upstream_calls_in_flight"); got != 0 {
+			t.Errorf("the metric has %v calls under way when all have ended", got)
+		}
+	})
+}
+
+func (w *wards) server(name string) registry.Source {
+	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
+		Definition: object(`{"name":"use","inputSchema":{"type":"object"}}`), Timeout: libraryTime,
+		Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
+			if name == "well" {
+				return texts("ok"), nil
+			}
+			select {
+			case <-w.heal:
+				return texts("ok"), nil
+			case <-ctx.Done():
+				return mcp.Object{}, ctx.Err()
+			}
+		},
+	}}}
+}
+
+func user(tenant string, n int) auth.Principal {
+	p := alice
+	p.TenantID, p.Subject = tenant, fmt.Sprintf("user-%d", n)
+	return p
+}
+
+// use calls the tool of a server and returns the code of the error, "" for a result.
+func (w *wards) use(t *testing.T, p auth.Principal, server string) string {
+	_, failure := w.handleAs(t, w.caller(t, p), request(server+"__use", `{}`))
+	return stable(failure)
+}
+
+// crowd makes n calls at once by each of the users, and returns how many of them are under way.
+func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underway int) {
+	was := w.taken(tenant, server)
+	for u := range users {
+		caller := w.caller(t, user(tenant, u))
+		for range n {
+			w.calls.Go(func() {
+				_, err := w.Handle(t.Context(), caller, request(server+"__use", `{}`))
+				if err != nil {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					w.codes[asError(t, err).StableCode()]++
+				}
+			})
+		}
+	}
+	synctest.Wait()
+	return w.taken(tenant, server) - was
+}
+
+func (w *wards) taken(tenant, server string) int {
+	w.bulkhead.mu.Lock()
+	defer w.bulkhead.mu.Unlock()
+	return w.bulkhead.held[berth{tenant, server}]
+}
+
+// refusedBy checks that calls were refused for this reason. A few may have found no place at all, because those that are
+// just being refused had it.
+func (w *wards) refusedBy(t *testing.T, code string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.codes[code] == 0 {
+		t.Errorf("calls were refused by %v, want %q among them", w.codes, code)
+	}
+	delete(w.codes, "DB-LIMIT-CONCURRENCY")
+	delete(w.codes, code)
+	if len(w.codes) > 0 {
+		t.Errorf("calls were refused by %v too, want %q alone", w.codes, code)
+	}
+}
+
+func TestAServerThatHungTookAllPlacesOfItsTenant(t *testing.T) {
+	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1", "ill2", "ill3"}}}
+	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+		for _, step := range []struct {
+			server string
+			want   int
+		}{{"ill1", 42}, {"ill2", 14}, {"ill3", 5}} {
+			if got := w.crowd(t, step.server, "acme", 32, 8); got != step.want {
+				t.Errorf("%s has %d places, want %d", step.server, got, step.want)
+			}
+			w.refusedBy(t, "DB-LIMIT-SERVER")
+			for u := range 40 {
+				if got := w.use(t, user("acme", u), "well"); got != "" {
+					t.Errorf("user %d at the server that is well, while %s hangs: %s", u, step.server, got)
+				}
+			}
+		}
+		close(w.heal)
+		synctest.Wait()
+		if got := w.use(t, user("acme", 0), "ill1"); got != "" {
+			t.Errorf("a call to the server that hung, after it: %s", got)
+		}
+	})
+}
+
+func TestAServerThatHungTookAllPlacesOfAUser(t *testing.T) {
+	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
+	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+		if got := w.crowd(t, "ill1", "acme", 1, 64); got != 21 {
+			t.Errorf("the server has %d places of one user, want 21 of 32", got)
+		}
+		w.refusedBy(t, "DB-LIMIT-SERVER")
+		if got := w.use(t, user("acme", 0), "well"); got != "" {
+			t.Errorf("the same user at the server that is well: %s", got)
+		}
+	})
+}
+
+func TestAServerThatHungTookThePlacesOfAllTenants(t *testing.T) {
+	var tenants []TenantConfig
+	for i := range 8 {
+		tenants = append(tenants, TenantConfig{ID: fmt.Sprintf("t%d", i), Servers: []string{"ill1"}})
+	}
+	tenants = append(tenants, TenantConfig{ID: "quiet", Servers: []string{"well"}})
+	ward(t, 64, tenants, func(t *testing.T, w *wards) {
+		total := 0
+		for i := range 8 {
+			total += w.crowd(t, "ill1", fmt.Sprintf("t%d", i), 2, 16)
+		}
+		if total != 42 {
+			t.Errorf("the server has %d places of all tenants, want 42 of 64", total)
+		}
+		w.refusedBy(t, "DB-OVERLOAD-SERVER")
+		if got := w.use(t, user("quiet", 0), "well"); got != "" {
+			t.Errorf("another tenant at another server: %s", got)
+		}
+	})
+}
+
+func TestTheOnlyServerOfATenantMayHaveAllItsPlaces(t *testing.T) {
+	ward(t, 1024, []TenantConfig{{ID: "acme", Servers: []string{"ill1"}}}, func(t *testing.T, w *wards) {
+		if got := w.crowd(t, "ill1", "acme", 4, 20); got != 64 {
+			t.Errorf("the server has %d places, want all 64", got)
+		}
+		w.refusedBy(t, "DB-LIMIT-CONCURRENCY")
+	})
+}
+
+// TestAFirstCallFindsItsPlace tries all small numbers of places, which halves and thirds might round to none.
+func TestAFirstCallFindsItsPlace(t *testing.T) {
+	for places := 1; places <= 8; places++ {
+		tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}, Limits: Limits{Concurrency: &places}}}
+		ward(t, places, tenants, func(t *testing.T, w *wards) {
+			if got := w.use(t, user("acme", 0), "well"); got != "" {
+				t.Errorf("%d places: a call while there is no other: %s", places, got)
+			}
+			w.crowd(t, "ill1", "acme", 4, 4)
+			got := w.use(t, user("acme", 9), "well")
+			if want := map[bool]string{true: "DB-LIMIT-CONCURRENCY"}[places == 1]; got != want {
+				t.Errorf("%d places: a call while a server hangs: %q, want %q", places, got, want)
+			}
+		})
+	}
+}
+
+func TestAServerThatIsFullAndDownIsDown(t *testing.T) {
+	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
+	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+		w.crowd(t, "ill1", "acme", 8, 8)
+		w.registry.Lose("ill1", "ill1")
+		if got := w.use(t, user("acme", 9), "ill1"); got != "DB-UPSTREAM-DOWN" {
+			t.Errorf("a call to the server: %s, want that it is down", got)
+		}
+	})
+}

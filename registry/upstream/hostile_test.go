@@ -240,7 +240,7 @@ func kindOf(result mcp.Object, err error) string {
 		return "sent"
 	case errors.As(err, &unavailable), errors.As(err, &down):
 		return "not sent"
-	case errors.As(err, &broken):
+	case errors.As(err, &broken) && !errors.As(err, &answered): // or it would be told as the server's own error
 		return "protocol"
 	case errors.As(err, &answered):
 		return "error"

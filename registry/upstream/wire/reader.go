@@ -41,7 +41,7 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 func (r reader) messages(data []byte) ([]*mcp.Message, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		m, err := r.message(data)
-		return []*mcp.Message{m}, err
+		return []*mcp.Message{m}, unreadable(err)
 	}
 	mended, n := strictjson.Mend(data)
 	raw, err := mcp.ParseRaw(mended)
@@ -58,8 +58,17 @@ func (r reader) messages(data []byte) ([]*mcp.Message, error) {
 	messages := make([]*mcp.Message, len(elements))
 	for i, element := range elements {
 		if messages[i], err = mcp.DecodeRaw(element); err != nil {
-			return nil, err
+			return nil, unreadable(err)
 		}
 	}
 	return messages, nil
+}
+
+// unreadable returns the error for a text that is no message. Package mcp makes it an *mcp.Error, which fits a client
+// that has sent the text. Of a server, an *mcp.Error means that it has answered a request with an error.
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(err.Error())
 }

@@ -14,16 +14,17 @@ import (
 // for the control connection, the room of seats for a pooled session. It is safe for concurrent use once the handshake
 // has set version.
 type connection struct {
-	server   fault
-	version  string                 // the revision agreed on
-	hears    atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: the server is modern
-	count    func(Anomaly, int)
-	rooted   atomic.Bool   // the server asked for roots while no call was open, as some servers do when they start
-	told     atomic.Bool   // the stream or subscription is open on which the server announces changes of its lists
-	changes  chan struct{} // holds a signal: news has topics to read
-	doubts   chan struct{} // holds a signal: the connection may be lost
-	refusals chan struct{} // holds a signal: a modern server refused a question of its own tool
-	news     atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server itself announced
+	server     fault
+	version    string                 // the revision agreed on
+	hears      atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: the server is modern
+	count      func(Anomaly, int)
+	rooted     atomic.Bool   // the server asked for roots while no call was open, as some servers do when they start
+	told       atomic.Bool   // the stream or subscription is open on which the server announces changes of its lists
+	changes    chan struct{} // holds a signal: news has topics to read
+	doubts     chan struct{} // holds a signal: the connection may be lost
+	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
+	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
+	news       atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server itself announced
 
 	said      *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
 	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection

@@ -200,8 +200,9 @@ func (l *legacy) endSetting() { l.setting <- struct{}{} }
 // session, is sent once more in a new session. When the caller leaves, the server is told that the request is
 // cancelled.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (l *legacy) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := l.exchangeOnce(ctx, out)
+func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
+	defer func() { l.conn.conclude(ctx, err) }()
+	result, err = l.exchangeOnce(ctx, out)
 	if err == nil {
 		return result, nil
 	}
@@ -312,7 +313,7 @@ func (l *legacy) watch(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, aliveLimit)
 		err = l.alive(limited)
 		cancel()
-		if err != nil || !forgotten.Replaced() {
+		if !throttled(err) && (err != nil || !forgotten.Replaced()) {
 			return err
 		}
 		if !pace.Wait(ctx, pace.Backoff(failures)) {

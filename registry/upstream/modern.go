@@ -183,6 +183,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.exchangeOnce(ctx, out)
+	m.conn.conclude(ctx, err)
 	if err != nil && ctx.Err() != nil && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}

@@ -238,6 +238,9 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
 			return d.result, d.err
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				d.session.conn.waitedInVain() // the exchange does not see it: it is cancelled
+			}
 			d.cancel()
 			<-d.done
 			d.giveBack(ctx)

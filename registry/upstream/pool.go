@@ -126,6 +126,7 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, error
 	case errors.Is(err, seats.ErrEnded):
 		return nil, p.server.unavailable(false, wire.ErrGone)
 	case errors.Is(err, seats.ErrBusy):
+		p.conn.waitedInVain() // perhaps because the server hangs, and opens no session
 		return nil, p.server.unavailable(false, errBusy)
 	}
 	return nil, err

@@ -82,7 +82,12 @@ func (s *pooled) follow() {
 func (s *pooled) Doubts() <-chan struct{} { return s.conn.doubts }
 
 // Alive asks the server for a proof of life.
-func (s *pooled) Alive(ctx context.Context) error { return s.session.alive(ctx) }
+func (s *pooled) Alive(ctx context.Context) error {
+	if err := s.session.alive(ctx); err != nil && !throttled(err) {
+		return err
+	}
+	return nil
+}
 
 // Close ends the session. Its tasks are forgotten first, so that no request about one comes to it any more.
 func (s *pooled) Close(ctx context.Context, polite bool) {

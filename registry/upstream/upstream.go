@@ -24,7 +24,7 @@
 //	the peers                 both, modern, pool (for a legacy server)
 //	  behind the pool         openurl, parking: calls that ask; tasks; pooled: a session in its seat
 //	  a session               legacy; calls, questions: who may be asked what; watchers
-//	what all of them use      peer, connection, topics, compose, header, item, result, config, errors
+//	what all of them use      peer, connection, health, topics, compose, header, item, result, config, errors
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again
 //
@@ -175,19 +175,21 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 			return ctx.Err()
 		case <-c.changes:
 			news := topics(c.news.Swap(0))
-			err = u.list(ctx, l, news&everyTopic, news>>announcedBy)
 			rest = ofLists.Next()
+			if err = u.list(ctx, l, news&everyTopic, news>>announcedBy); throttled(err) {
+				c.reread(news)
+				rest = max(rest, listGap)
+			}
 		case <-c.doubts:
 			err = u.alive(ctx, c)
 			rest = ofDoubts.Next()
 		case <-c.refusals:
 			u.standing.advise(ctx)
 		case <-check.C:
-			if err = u.check(ctx, l); err == nil {
-				check.Reset(l.checkAfter())
-			}
+			err = u.check(ctx, l)
+			check.Reset(l.checkAfter())
 		}
-		if err != nil {
+		if err != nil && !throttled(err) {
 			return err
 		}
 		if !pace.Wait(ctx, rest) {
@@ -205,15 +207,19 @@ func (u *Upstream) check(ctx context.Context, l *lists) error {
 	return u.alive(ctx, l.conn)
 }
 
-// alive asks a server over HTTP for a proof of life. A child is not asked: its pipes show its death, and a child that
-// is busy with a call may rightly stay silent.
+// alive asks a server for a proof of life. A child is asked only when it is stuck: its pipes show its death, and a
+// child that is busy with a call may rightly stay silent for a while.
 func (u *Upstream) alive(ctx context.Context, c *control) error {
-	if u.cfg.URL == "" {
+	if u.cfg.URL == "" && !c.isStuck() {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, aliveLimit)
 	defer cancel()
-	return c.peer.alive(limited)
+	if err := c.peer.alive(limited); err != nil && !throttled(err) {
+		return err
+	}
+	c.unanswered.Store(0)
+	return nil
 }
 
 // list reads the lists of the topics in asked and puts what there is into the catalogue. announced are the topics of

@@ -307,6 +307,9 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 			return resp, nil
 		}
 		resp.discard()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			continue // it will take the request later
+		}
 		return nil, unavailable(true, &StatusError{resp.StatusCode})
 	}
 	return nil, unavailable(true, ErrEnded)
@@ -355,7 +358,7 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again b
 	switch {
 	case resp.StatusCode == http.StatusNotFound && s.id != "":
 		return true, &SessionError{l, s}
-	case resp.StatusCode >= 500:
+	case resp.StatusCode >= 500, resp.StatusCode == http.StatusTooManyRequests:
 		return true, &StatusError{resp.StatusCode}
 	case resp.StatusCode != http.StatusOK || resp.media != typeStream:
 		return false, nil

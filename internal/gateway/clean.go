@@ -11,19 +11,13 @@ import (
 )
 
 // sanitized cleans everything that leaves the item: its result, its error, and those notifications that the client
-// asked for. It drops all other notifications, and those that hide text where it cannot be removed.
+// asked for, as far as they are within the bounds. It drops all other notifications, and those that hide text where it
+// cannot be removed.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		policy, notify := c.caller.Tenant.output, c.notify
-		c.notify = func(ctx context.Context, n mcp.Notification) error {
-			if !c.wants(n) {
-				return nil
-			}
-			if n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params) {
-				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
-				return nil
-			}
-			// It may run on a goroutine of the upstream, where nobody else would stop a panic.
+		out := &relay{send: func(n mcp.Notification) error {
+			// It may run on a goroutine of the upstream or the relay, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
 				params, ok := g.cleanParams(c, n.Params)
 				if !ok {
@@ -32,6 +26,23 @@ func (g *Gateway) sanitized(next Handler) Handler {
 				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
 			})
 			return err
+		}}
+		defer func() {
+			if left := out.end(ctx); left > 0 {
+				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "progress_limit", left)
+			}
+		}()
+		c.notify = func(_ context.Context, n mcp.Notification) error {
+			switch {
+			case !c.wants(n):
+				return nil
+			case n.Method == mcp.NotifyProgress:
+				return out.progress(n)
+			case n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params):
+				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
+				return nil
+			}
+			return out.pass(n)
 		}
 		result, err := next(ctx, c)
 		if err != nil {

@@ -77,6 +77,8 @@ type Config struct {
 	// any goroutine. nil: nothing is counted.
 	Count  func(kind Anomaly, n int)
 	Logger *slog.Logger
+
+	chatter *wire.Chatter // of all connections to the server; set by New
 }
 
 // Limits of handshakes.
@@ -95,12 +97,12 @@ func (c *Config) openLimit() time.Duration {
 
 // site returns where a server over HTTP is, for its transports.
 func (c *Config) site() wire.Site {
-	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version}
+	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter}
 }
 
 // program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
-	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper, Said: said, Logger: c.Logger}
+	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper, Said: said, Logger: c.Logger, Chatter: c.chatter}
 }
 
 // named returns the era of the revision that the operator named, and 0 when the operator named none.
@@ -115,6 +117,7 @@ const (
 	Garbage   = wire.Garbage
 	Foreign   = wire.Foreign
 	Oversized = wire.Oversized
+	Paced     = wire.Paced
 	Flooded   = wire.Flooded
 )
 

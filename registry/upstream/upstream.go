@@ -42,6 +42,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of supervision.
@@ -75,6 +76,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 		cfg.Status = func(Status) {}
 	}
 	cfg.Logger = cfg.Logger.With("server", cfg.Name)
+	cfg.chatter = &wire.Chatter{}
 	u := &Upstream{cfg: cfg}
 	u.shelf = shelf{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}

@@ -16,6 +16,7 @@ type duplex struct {
 	read    reader
 	waiting pending
 	tellOut func(context.Context, []byte) // sends the answer to a question in the background; set before reading begins
+	hurry   <-chan struct{}               // closed when what is left is read without pauses; set before reading begins
 
 	legacy atomic.Bool // a legacy handshake was done
 
@@ -24,8 +25,8 @@ type duplex struct {
 	cause error
 }
 
-func newDuplex(up Events) duplex {
-	return duplex{up: up, read: reader{up.Count}, waiting: newPending(), gone: make(chan struct{})}
+func newDuplex(up Events, chatter *Chatter) duplex {
+	return duplex{up: up, read: reader{up.Count, chatter}, waiting: newPending(), gone: make(chan struct{})}
 }
 
 // lost records why the connection ended and wakes all who wait. Only the first cause counts, since later ones follow
@@ -125,6 +126,7 @@ func (d *duplex) oversized() {
 func (d *duplex) take(ctx context.Context, text []byte) {
 	if text[0] != '{' && text[0] != '[' {
 		d.up.Count(Garbage, 1)
+		d.read.pace(d.hurry, len(text))
 		return
 	}
 	messages, err := d.read.messages(text)
@@ -132,6 +134,9 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 		d.up.Count(Garbage, 1)
 		d.badAnswer(text, err)
 		return
+	}
+	if !holdAnswer(messages) {
+		d.read.pace(d.hurry, len(text))
 	}
 	for _, m := range messages {
 		d.dispatch(ctx, m)

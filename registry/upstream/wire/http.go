@@ -65,7 +65,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		up: up, client: at.Client, target: target, base: baseHeader(at),
-		read: reader{up.Count}, asides: newAsides(up.Count),
+		read: reader{up.Count, at.Chatter}, asides: newAsides(up.Count),
 	}, nil
 }
 
@@ -266,7 +266,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		return answer != nil
 	}
 	for idle := 0; ; idle++ {
-		err := l.read.stream(resp.Body, &at, take)
+		err := l.read.stream(ctx, resp.Body, &at, take)
 		if answer != nil {
 			l.drain(resp)
 			return result(answer)
@@ -364,7 +364,7 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again b
 		return false, nil
 	}
 	l.up.Following(true, again)
-	return true, l.read.stream(resp.Body, at, func(m *mcp.Message) bool {
+	return true, l.read.stream(ctx, resp.Body, at, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)
 		return false
 	})

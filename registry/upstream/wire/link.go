@@ -50,6 +50,7 @@ const (
 	Garbage   Anomaly = "garbage"   // text that is no message, or a message that has no place there
 	Foreign   Anomaly = "foreign"   // an answer for which no request waits
 	Oversized Anomaly = "oversized" // a message over the limit, dropped
+	Paced     Anomaly = "paced"     // a pause in reading, because too much came that is no answer
 	Flooded   Anomaly = "flooded"   // a notification or question beyond what is kept at the same time, dropped
 )
 

@@ -17,9 +17,10 @@ const (
 // NewNotes returns room for notesMax notifications.
 func NewNotes() Notes { return make(Notes, notesMax) }
 
-// Keep makes a notification wait, without blocking. It returns false when there is no room: for any notification when
-// notesMax wait, for one of more than noteMax bytes when any waits. What waits is copied, because the text that it came
-// in, and would keep in memory, may be a thousand times as long.
+// Keep makes a notification wait, without blocking. It returns false when one had to be dropped for want of room: when
+// notesMax wait, or when one of more than noteMax bytes comes and any waits. That is the new one, but of progress the
+// oldest that waits, because the latest says more. What waits is copied, because the text that it came in, and would
+// keep in memory, may be a thousand times as long.
 func (n Notes) Keep(m *mcp.Message) bool {
 	if Weight(m.Params) > noteMax && len(n) > 0 {
 		return false
@@ -28,8 +29,24 @@ func (n Notes) Keep(m *mcp.Message) bool {
 	for name, value := range m.Params.Members {
 		members = append(members, mcp.Member{Name: name, Value: bytes.Clone(value)})
 	}
+	note := &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}
+	if n.add(note) {
+		return true
+	}
+	if m.Method == mcp.NotifyProgress {
+		select {
+		case <-n:
+		default: // the taker was faster
+		}
+		n.add(note)
+	}
+	return false
+}
+
+// add makes a notification wait if fewer than notesMax do.
+func (n Notes) add(m *mcp.Message) bool {
 	select {
-	case n <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}:
+	case n <- m:
 		return true
 	default:
 		return false

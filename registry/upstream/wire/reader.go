@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -16,7 +17,13 @@ const (
 
 // reader turns the texts that a server sends into messages.
 type reader struct {
-	count func(Anomaly, int)
+	count   func(Anomaly, int)
+	chatter *Chatter
+}
+
+// holdAnswer tells whether one of the messages is an answer.
+func holdAnswer(messages []*mcp.Message) bool {
+	return slices.ContainsFunc(messages, (*mcp.Message).IsResponse)
 }
 
 // message reads one message, which shares memory with data. Beside an error, the message holds the id as far as that

@@ -12,6 +12,7 @@ type Site struct {
 	Client  http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
 	Version string            // of the gateway, for User-Agent
+	Chatter *Chatter          // of the server; nil: what it sends is read as fast as it comes
 }
 
 // baseHeader returns the headers of messages: the operator's and our own. Those of the protocol cannot be the

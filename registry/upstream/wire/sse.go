@@ -52,10 +52,10 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
+		duplex: newDuplex(up, at.Chatter), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
 		ready: make(chan struct{}),
 	}
-	l.tellOut = l.Tell
+	l.tellOut, l.hurry = l.Tell, l.gone
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
 	defer context.AfterFunc(ctx, end)() // deferred, so that ctx ends the opening but not the open stream

@@ -67,15 +67,16 @@ type Program struct {
 	Keeper  []string          // as process.Program.Keeper
 	Ended   func()            // called once, when a process that was started is reaped
 	Logger  *slog.Logger
+	Chatter *Chatter // of the server; nil: what it sends is read as fast as it comes
 }
 
 // Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
-		duplex: newDuplex(up), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
+		duplex: newDuplex(up, of.Chatter), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
-	k.tellOut = k.Tell
+	k.tellOut, k.hurry = k.Tell, k.exited
 	k.said.begin(hider(of.Env, of.Args))
 	if err := k.start(ctx, of); err != nil {
 		return nil, unavailable(false, err)

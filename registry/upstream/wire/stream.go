@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -19,8 +20,8 @@ type progress struct {
 }
 
 // stream reads the messages of an event stream until take returns true, and keeps in at how far it came. The error is
-// nil when take had enough, or the stream just ended.
-func (r reader) stream(body io.Reader, at *progress, take func(*mcp.Message) (enough bool)) error {
+// nil when take had enough, or the stream just ended. ctx only ends pauses; whoever ends it ends the body too.
+func (r reader) stream(ctx context.Context, body io.Reader, at *progress, take func(*mcp.Message) (enough bool)) error {
 	for event, err := range sse.Read(body, maxMessage) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
@@ -42,6 +43,9 @@ func (r reader) stream(body io.Reader, at *progress, take func(*mcp.Message) (en
 		messages, err := r.messages(bytes.Clone(event.Data))
 		if err != nil {
 			return protocol("read event: %w", err)
+		}
+		if !holdAnswer(messages) {
+			r.pace(ctx.Done(), len(event.Data))
 		}
 		if slices.ContainsFunc(messages, take) {
 			return nil

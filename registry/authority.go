@@ -26,7 +26,9 @@ var defaultPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "
 //     shortest form, the port only if it is not the scheme's own, and a slash after them;
 //   - file: /// and a path. A host in a file URI means another machine to some programs and nothing to others;
 //   - other schemes with //: ASCII too, but letters count as they are and a number is a name, because programs read the
-//     host as any text: user://17, db://Customers/1, greeting://J%C3%BCrgen. Nobody knows a default port of these.
+//     host as any text: user://17, db://Customers/1, greeting://J%C3%BCrgen. Nobody knows a default port of these;
+//   - other schemes without //: anything, but a URI directly behind the colon is looked at like the others, as in
+//     jar:https://example.com/x. The scheme url has none: Java takes url:http://intra/ for http://intra/.
 //
 // No scheme has user names. In a compound scheme such as git+https the part after the last plus decides.
 func hasOneOrigin(uri string) bool {
@@ -61,13 +63,28 @@ func hasOneAuthority(scheme, rest string) bool {
 	case ofWeb:
 		host, port, ok := cutPort(authority)
 		return ok && strings.HasPrefix(path, "/") && port != defaultPort && isWebHost(host)
-	case !hierarchical || authority == "":
+	case !hierarchical:
+		return wrapsOneOrigin(scheme, rest)
+	case authority == "":
 		return true
 	case isOfEveryProgram(schemeOf(authority)): // docs://https://…: what looks like a host is the scheme of a URI
 		return schemeOf(authority)+":" == authority && strings.HasPrefix(path, "//")
 	}
 	host, _, ok := cutPort(authority)
 	return ok && isHostOfAnyScheme(host)
+}
+
+// wrapsOneOrigin tells it for the URI that begins directly behind the colon of a scheme, or behind the colon of that one.
+// A text that is no URI of a scheme which every program knows may be anything: mailto:, urn:isbn: and the like.
+func wrapsOneOrigin(scheme, rest string) bool {
+	for inner := schemeOf(rest); inner != ""; inner = schemeOf(rest) {
+		rest = rest[len(inner)+1:]
+		if isOfEveryProgram(inner) {
+			return scheme != "url" && hasOneAuthority(inner, rest)
+		}
+		scheme = inner
+	}
+	return true
 }
 
 // kindOf returns the part of a scheme that decides how its URIs are read: https of git+https.

@@ -119,6 +119,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		"https://API.test/x", "https://api.test:443/x", "http://api.test:80/x", "https://u@api.test/x", "https://api.test./x", "https://api.test.:8443/x",
 		"https://api.test:/x", "https://%61pi.test/x", "https:api.test/x", "https:/api.test/x", "Test://host",
 		"file://nas/share", "test://u@h:80/a;b=c,d", "docs://http://API.test/x", "docs://http:/api.test/x", "docs://x?u=http://127.1/x", "memo://intra://x", "memo://intra:///x", "docs://http:7/x", "docs://HTTP:7/x", "docs://http:x://y", "git+http://127.1/x",
+		"url:http://api.test/x", "docs:http:api.test/x", "docs:http:/u@API.test/x", "docs:HTTP://api.test/x", "urn:docs:http:api.test", "docs:file:secret", "jar:file:/secret!/x",
 		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" + strings.Repeat("a", 2041),
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
@@ -131,6 +132,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		"file:///public/a.txt", "file:///a/...", "file:///.hidden/x..y", "test://host", "test://host/", "urn:isbn:0451450523", "file:///a%20b", "file:///100%25", "file:///100%25/b",
 		"https://api.test/x", "https://api.test:8443/x", "http://localhost:8080/x", "http://[2001:db8::1]:8080/x", "user://17/profile", "greeting://J%C3%BCrgen", "db://Customers/1", "note:x",
 		"file:///caf%C3%A9", "file:///caf\u00e9", "docs://https://example.com/a?b=c//d", "db://t?q=a%26b", "test://h:80/a;b=c,d", "memo://Insights", "memo://", "file:///" + strings.Repeat("a", 2040),
+		"docs:https://api.test/x", "jar:file:///a!/b", "urn:docs:Note:x", "url://x", "url:x",
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
 			if _, err := view.Resource(exposed); err != nil {

@@ -58,7 +58,7 @@ func hasOneAuthority(scheme, rest string) bool {
 	kind := kindOf(scheme)
 	defaultPort, ofWeb := defaultPorts[kind]
 	switch {
-	case kind == "file":
+	case IsFile(scheme):
 		return hierarchical && authority == "" && strings.HasPrefix(path, "/") && !hasBarForColon(path)
 	case ofWeb:
 		host, port, ok := cutPort(authority)
@@ -89,6 +89,12 @@ func wrapsOneOrigin(scheme, rest string) bool {
 
 // kindOf returns the part of a scheme that decides how its URIs are read: https of git+https.
 func kindOf(scheme string) string { return scheme[strings.LastIndexByte(scheme, '+')+1:] }
+
+// DefaultPort returns the port that URIs with that scheme mean when they name none, "" when nobody knows one.
+func DefaultPort(scheme string) string { return defaultPorts[kindOf(scheme)] }
+
+// IsFile tells whether URIs with that scheme name files, so that a host in them means nothing to most programs.
+func IsFile(scheme string) bool { return kindOf(scheme) == "file" }
 
 // isOfEveryProgram tells whether every program knows the scheme. Only such a scheme is told from a host at the
 // beginning of an authority; any other one could be a host with an empty port, which is a second spelling.

@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // This file is about URIs with several spellings that a server may take for one. The registry refuses unlisted URIs
 // whose scheme, host or path is spelt in an unusual way. What remains are spellings of schemes that are a server's own,
-// where each program has its own idea of what a host is. A pattern that denies one of them denies all.
+// where each program has its own idea of what a host is, and those that lists, results and operators write. A pattern
+// that denies one of them denies all.
 
 // usualSpelling returns the spelling that stands for all those which some program takes for the same URI:
 //
@@ -18,9 +21,12 @@ import (
 //	memo:/x             memo:///x            no host is an empty host
 //	memo://secret:/x    memo://secret/x      an empty port is none
 //	redis://2130706433/ redis://127.0.0.1/   a number as host may be an address
+//	http://intra.:080/  http://intra/        a default port is none, and a dot at the end means nothing
+//	http://u@[::ffff:7f00:1]/ http://127.0.0.1/
+//	file://localhost/x  file:///x            most programs ignore a host here
 //
 // text is a URI, or a pattern of URIs, with or without the server's name before it. A text without an absolute path or
-// a host stays as it is.
+// a host stays as it is, and so does a host or port with a star.
 func usualSpelling(text string) string {
 	scheme, rest, found := strings.Cut(text, ":/")
 	if !found {
@@ -38,14 +44,42 @@ func usualSpelling(text string) string {
 	if !strings.HasPrefix(path, "/") && !strings.HasSuffix(authority, "*") {
 		path = "/" + path
 	}
-	host, port, hasPort := strings.Cut(strings.ToLower(authority), ":")
+	return scheme + "://" + usualAuthority(scheme[strings.LastIndexByte(scheme, ':')+1:], strings.ToLower(authority)) + path
+}
+
+// usualAuthority returns the usual spelling of the host and port in a URI with that scheme, in small letters both.
+func usualAuthority(scheme, authority string) string {
+	host, port := authority[strings.LastIndexByte(authority, '@')+1:], ""
+	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
+		host, port = host[:end], host[end+1:]
+	}
+	host = usualHost(host)
+	if number, err := strconv.ParseUint(port, 10, 16); err == nil {
+		port = strconv.FormatUint(number, 10)
+	}
+	starred := strings.Contains(host, "*")
+	switch {
+	case registry.IsFile(scheme) && !starred:
+		return ""
+	case port == "" || port == registry.DefaultPort(scheme) && !starred:
+		return host
+	}
+	return host + ":" + port
+}
+
+// usualHost returns the usual spelling of a host: that of an address, or without a dot at the end.
+func usualHost(host string) string {
+	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && strings.HasPrefix(host, "[") {
+		if address = address.Unmap(); address.Is4() {
+			return address.String()
+		}
+		return "[" + address.String() + "]"
+	}
+	host = strings.TrimRight(host, ".")
 	if address, ok := numberedAddress(host); ok {
-		host = address.String()
+		return address.String()
 	}
-	if hasPort && port != "" {
-		host += ":" + port
-	}
-	return scheme + "://" + host + path
+	return host
 }
 
 // numberedAddress reads a host in the way in which the resolvers of operating systems read addresses: one to four

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strings"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -17,7 +19,8 @@ const leftOut sanitize.Kind = "left_out"
 //	elsewhere    shown unless a rule denies it: the client does not read it here
 //
 // A rule that denies resources of a server can judge only URIs with one reading. So of such a server nothing is shown
-// under another URI, unless its list has that very URI.
+// under another URI, unless its list has that very URI. Of links to the web that holds only where a rule denies URIs of
+// the web, and a host in capitals or without a path has one reading there: people write such links.
 type judge struct{ call *call }
 
 var _ registry.Judge = judge{}
@@ -34,6 +37,10 @@ func (j judge) Shows(uri string, m registry.Mention) bool {
 
 func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 	allowed, concerned := m != registry.Linked, false
+	meant := "" // with what the URIs begin that it may be read as; "": the server may read anything out of it
+	if m == registry.Elsewhere {
+		meant = "http"
+	}
 	rules := j.call.caller.Tenant.rules
 	for i, applies := range []byte(j.call.caller.rules) {
 		if applies == 0 {
@@ -43,10 +50,24 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 			return false
 		}
 		allowed = allowed || rules[i].allow.match(n)
-		concerned = concerned || rules[i].deniesSomeOf(j.call.item.Server)
+		concerned = concerned || rules[i].deniesSomeOf(j.call.item.Server+":"+meant)
 	}
-	isJudged := !concerned || m == registry.Elsewhere || j.call.item.Lists(uri) || registry.IsPlain(uri)
-	return allowed && isJudged
+	return allowed && (!concerned || j.hasOneReading(uri, m))
+}
+
+// hasOneReading tells whether the rules have judged all that a program may read the mentioned URI as. Other elsewheres
+// than the web are data, scripts and what is no URI at all, which address nothing.
+func (j judge) hasOneReading(uri string, m registry.Mention) bool {
+	if m == registry.Elsewhere {
+		uri = usualSpelling(uri)
+	}
+	return j.call.item.Lists(uri) || registry.IsPlain(uri) || m == registry.Elsewhere && !isOfWeb(uri)
+}
+
+// isOfWeb tells whether the URI begins like one of the web.
+func isOfWeb(uri string) bool {
+	scheme, _, _ := strings.Cut(uri, ":")
+	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
 // maxJudging bounds the work of judging the mentions in one result, in bytes of URIs times patterns that they are

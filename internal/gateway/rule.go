@@ -96,9 +96,9 @@ func (r *rule) denies(n *policyName) bool {
 	return false
 }
 
-// deniesSomeOf tells whether the rule denies any resource that the server may have.
-func (r *rule) deniesSomeOf(server string) bool {
-	return slices.ContainsFunc(r.deny.resources, func(pattern string) bool { return registry.MayMatch(pattern, server+":") })
+// deniesSomeOf tells whether the rule denies any URI that begins so; the name of its server and a colon come first.
+func (r *rule) deniesSomeOf(beginning string) bool {
+	return slices.ContainsFunc(r.deny.resources, func(pattern string) bool { return registry.MayMatch(pattern, beginning) })
 }
 
 // deniesBeginning tells whether the rule denies the URI, or what is left of it without fragment, query and parameters.

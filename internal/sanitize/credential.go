@@ -126,6 +126,9 @@ func awsSecretAt(text []byte) int {
 	return size
 }
 
+// awsIDs is the set of the rules for ids of AWS access keys.
+var awsIDs = rulesWhere(func(r *rule) bool { return r.kind == "aws-access-key" })
+
 // redactBeside is the pass that replaces secret keys of AWS near the id of an access key, which makes them certain
 // without a name.
 func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
@@ -135,8 +138,8 @@ func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 	const near = 256 // bytes
 	kept, looked := 0, 0
 	for i := 2; i < len(text); i++ {
-		begin, end, kind := secretAt(text, i, kept)
-		if end == 0 || kind != "aws-access-key" {
+		begin, end, _ := secretOf(hints.at(text, i)&awsIDs, text, i, kept)
+		if end == 0 {
 			continue
 		}
 		for at := max(looked, begin-near); at < min(len(text), end+near); at++ {

@@ -125,7 +125,7 @@ func TestHostileTextsCostNoMoreThanTheirLength(t *testing.T) {
 	}
 	for _, piece := range []string{
 		"\x1b[", "\x1b]", "\x1b", "\u009d", "\u009b1;", "[", "![", "\u200d", "می\u200c", "👩\u200d", "א\u2068", "\u2069", "א\n\u2068", "א\u2068b\u2069", "א\u2068\u2069", "葛\U000E0100", "か\u200b", "0\ufe00", "\u200eא",
-		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-", "SG.", "dapi ", "whsec_", "://a:b@", "://", "-eyJ", header() + ".", "sig=", "AKIA" + chance(base32, 16) + " ", "SecretAccessKey=", "%3D", "3Q~", "abc3Q~", ".atlasv1.",
+		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-", "SG.", "dapi ", "whsec_", "://a:b@", "://", "%40AKIA%3A%2F%2F", "://x:k3yB@", "-eyJ", header() + ".", "sig=", "AKIA" + chance(base32, 16) + " ", "SecretAccessKey=", "%3D", "3Q~", "abc3Q~", ".atlasv1.",
 		"hooks.slack.com/services/T", "-----BEGIN ", "-----BEGIN PRIVATE" + " KEY-----", "-----BEGIN PRIVATE" + " KEY-----\nabc ", "\r", "e\u0301", "\\", `"`,
 	} {
 		text := fill(piece, size)

@@ -34,7 +34,8 @@ const (
 
 // suspect tells whether r can be invisible, or means nothing that two programs agree on. Rules then decide by its
 // neighbours whether it stays. It is true for every code point with the property Default_Ignorable_Code_Point, for
-// noncharacters and for private use.
+// noncharacters, for private use, and for the controls that arrange hieroglyphs: those who have no font for them should
+// see a box, but terminals show nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 func suspect(r rune) bool {
 	switch {
@@ -56,7 +57,21 @@ func suspect(r rune) bool {
 	}
 	return r >= 0xE0000 && r <= lastSpecialPlane || // tags and selectors
 		r >= 0xF0000 || r&0xFFFE == 0xFFFE || // private use, noncharacters
-		r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
+		arrangesHieroglyphs(r) || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
+}
+
+// arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or one into another.
+func arrangesHieroglyphs(r rune) bool { return r >= 0x13430 && r <= 0x1343F }
+
+// behindHieroglyph tells whether text ends in a hieroglyph, with no more than two of their controls behind it: nobody
+// needs four in a row.
+func behindHieroglyph(text []byte) bool {
+	r, size := utf8.DecodeLastRune(text)
+	for n := 0; n < 2 && arrangesHieroglyphs(r); n++ {
+		text = text[:len(text)-size]
+		r, size = utf8.DecodeLastRune(text)
+	}
+	return !arrangesHieroglyphs(r) && unicode.Is(unicode.Egyptian_Hieroglyphs, r)
 }
 
 // unwanted tells whether r has no place in a definition, beside what is suspect: a format character (Cf).
@@ -119,6 +134,8 @@ func (j *judge) allowed(before []byte, i int, r rune) int {
 		fine = j.directions.isolates(i)
 	case r == vowelSeparator:
 		fine = separatesVowel(last(before), first(after))
+	case arrangesHieroglyphs(r):
+		fine = behindHieroglyph(before)
 	case selector(r):
 		fine = selects(last(before), r, after) && j.variations.affords(i, last(before))
 	case last(before) == blackFlag:

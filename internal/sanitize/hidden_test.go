@@ -23,7 +23,7 @@ func hides(r rune) bool {
 		return false
 	case r >= 0xFDD0 && r <= 0xFDEF || r&0xFFFE == 0xFFFE: // noncharacters
 		return true
-	case unicode.Is(unicode.Prepended_Concatenation_Mark, r), r >= 0x13430 && r <= 0x1343F: // they are visible
+	case unicode.Is(unicode.Prepended_Concatenation_Mark, r): // they are visible
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
@@ -169,6 +169,8 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"isolates around nothing", "א\u2068\u2069 \u2067\u2068\u2069\u2069ב", "א ב"},
 		{"isolates around isolates", "א \u2067\u2068\u2066b\u2069\u2069\u2069 ג", "א \u2066b\u2069 ג"},
 		{"isolates around isolates around nothing", "א \u2067\u2068\u2069\u2066b\u2069\u2069 ג", "א \u2066b\u2069 ג"},
+		{"controls of hieroglyphs behind Latin", "a\U00013430b\U0001343F", "ab"},
+		{"controls of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013431", 5), "\U00013000" + strings.Repeat("\U00013431", 3)},
 		{"private use", "a\ue000b\uf8ffc\U000f0000d\U0010fffde", "abcde"},
 		{"noncharacters", "a\ufdd0b\uffffc\U0010fffed", "abcd"},
 		{"one line balanced, one not", "א\u2068ב\u2069\nג\u2069\n\n\u2067ד\u2069", "א\u2068ב\u2069\nג\n\n\u2067ד\u2069"},

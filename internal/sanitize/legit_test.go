@@ -60,6 +60,7 @@ func legitimate() map[string]string {
 		"N'Ko":                   "ߒߞߏ ߞߊ߲ (x)\u200f",
 		"Adlam":                  "𞤆𞤵𞤤𞤢𞤪",
 		"hieroglyphs":            "\U00013000\U00013430\U00013001",
+		"groups of hieroglyphs":  "\U00013000\U00013431\U00013437\U00013001\U00013430\U00013002\U00013438\U00013438\U00013430\U00013003",
 		"Braille":                "⠓⠑⠇⠇⠕⠀⠺⠕⠗⠇⠙",
 		"phonetics":              "[ˈfoʊnᵻks] t͡ʃ",
 		"newer emoji":            "🫩 🫨 🧑🏻‍🤝‍🧑🏿 👨‍👨‍👦 🧔🏾‍♂️ 🏳️‍⚧️ ⛓️‍💥 🏃🏽‍♀️‍➡️ ♟️ ✔︎ ☎︎",

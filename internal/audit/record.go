@@ -3,9 +3,9 @@ package audit
 import (
 	"strconv"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const (
@@ -124,8 +124,8 @@ func appendQuoted(dst []byte, text string) []byte {
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 || hidden(r) {
-			dst = appendEscape(dst, r)
+		if r == utf8.RuneError && size == 1 || strictjson.Hidden(r) {
+			dst = strictjson.AppendEscape(dst, r)
 		} else {
 			dst = append(dst, text[i:i+size]...)
 		}
@@ -144,26 +144,4 @@ func cut(text string) string {
 		end--
 	}
 	return text[:end]
-}
-
-// hidden tells whether a reader of the file would not see r, or would see something other than what is there. Besides
-// what is not printable these are characters that change their neighbours or show nothing although Unicode counts them
-// as visible, such as U+2800, the empty Braille pattern.
-func hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
-}
-
-// appendEscape appends r as a JSON escape, or as the two of a surrogate pair beyond U+FFFF.
-func appendEscape(dst []byte, r rune) []byte {
-	high, low := utf16.EncodeRune(r)
-	if high == unicode.ReplacementChar {
-		return appendUnit(dst, r)
-	}
-	return appendUnit(appendUnit(dst, high), low)
-}
-
-// appendUnit appends one UTF-16 code unit as \uXXXX.
-func appendUnit(dst []byte, unit rune) []byte {
-	const hex = "0123456789abcdef"
-	return append(dst, '\\', 'u', hex[unit>>12&15], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])
 }

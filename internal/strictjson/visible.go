@@ -1,0 +1,51 @@
+package strictjson
+
+import (
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// This file keeps what servers and clients chose from deceiving people who read JSON in a terminal or an editor.
+
+// Hidden tells whether a reader would not see r, or would see something other than what is there. Besides what is not
+// printable these are characters that change their neighbours or show nothing although Unicode counts them as visible,
+// such as U+2800, the empty Braille pattern.
+func Hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
+}
+
+// AppendVisible appends JSON with an escape in the place of each hidden character. It means the same to programs. Broken
+// UTF-8 becomes U+FFFD. Bytes below 0x7F stay: in strings JSON has escaped those that control terminals, and between
+// them stand only spaces and line breaks.
+func AppendVisible(dst, data []byte) []byte {
+	kept := 0
+	for i := 0; i < len(data); {
+		if data[i] < 0x7F {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 || Hidden(r) {
+			dst = AppendEscape(append(dst, data[kept:i]...), r)
+			kept = i + size
+		}
+		i += size
+	}
+	return append(dst, data[kept:]...)
+}
+
+// AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond U+FFFF.
+func AppendEscape(dst []byte, r rune) []byte {
+	high, low := utf16.EncodeRune(r)
+	if high == unicode.ReplacementChar {
+		return appendUnit(dst, r)
+	}
+	return appendUnit(appendUnit(dst, high), low)
+}
+
+// appendUnit appends one UTF-16 code unit as \uXXXX.
+func appendUnit(dst []byte, unit rune) []byte {
+	const hex = "0123456789abcdef"
+	return append(dst, '\\', 'u', hex[unit>>12&15], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])
+}

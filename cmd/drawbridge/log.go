@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const (
@@ -129,11 +131,21 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 // newLogger returns a logger that writes lines into buffer, in the format "text" or "json".
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDuration}
-	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(buffer, options), buffer})
+	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(visibleLines{buffer}, options), buffer})
 	if format == "text" {
 		buffer.log = slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
 	}
 	return buffer.log
+}
+
+// visibleLines escapes in lines of JSON what a terminal would hide or obey: errors may quote what servers said. The
+// other format quotes such texts by itself, but for selectors, which change only the character before them.
+type visibleLines struct{ to io.Writer }
+
+// Write implements io.Writer.
+func (v visibleLines) Write(line []byte) (int, error) {
+	_, err := v.to.Write(strictjson.AppendVisible(nil, line))
+	return len(line), err
 }
 
 // spellDuration writes a duration with its unit, as 2s or 1m30s; in JSON it would be a bare number of nanoseconds. A

@@ -56,6 +56,19 @@ func TestLogLinesAreCollectedAndWrittenSoon(t *testing.T) {
 	})
 }
 
+// TestLogHidesNothing logs an error that quotes a server, whose characters a terminal would hide or obey.
+func TestLogHidesNothing(t *testing.T) {
+	for format, want := range map[string]string{"json": `"a\u202e\u009b8m\udb40\udc41é"`, "text": `"a\u202e\u009b8m\U000e0041é"`} {
+		var out sink
+		buffer := newLineBuffer(&out)
+		newLogger(buffer, slog.LevelInfo, format).InfoContext(t.Context(), "call failed inside", "error", "a\u202e\u009b8m\U000E0041é")
+		buffer.flush()
+		if text, _ := out.seen(); !strings.Contains(text, want) {
+			t.Errorf("%s: got %+q, want %s in it", format, text, want)
+		}
+	}
+}
+
 func TestWarningsAreWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // View is what /readyz shows, as JSON. It is made anew for every request.
@@ -79,10 +81,11 @@ func writeView(w http.ResponseWriter, view View) {
 	write(w, status, body)
 }
 
-// write answers with a JSON body and a line break. Nothing may cache it: it is true only now.
+// write answers with a JSON body and a line break. Nothing may cache it: it is true only now. What servers chose in it,
+// such as names, hides nothing from a terminal.
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the operator may be gone
+	_, _ = w.Write(append(strictjson.AppendVisible(nil, body), '\n')) // the operator may be gone
 }

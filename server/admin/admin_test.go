@@ -31,6 +31,11 @@ func TestHandler(t *testing.T) {
 			admin.View{Ready: true, Issuers: map[string]admin.Issuer{"a": {}, "b": {Fetched: time.Unix(0, 0).UTC(), Until: time.Unix(60, 0).UTC()}}},
 			200, `{"ready":true,"issuers":{"a":{},"b":{"fetched":"1970-01-01T00:00:00Z","until":"1970-01-01T00:01:00Z"}}}`,
 		},
+		{
+			"what a server hides in a name", "GET", "/readyz",
+			admin.View{Ready: true, Warnings: []string{"a\u202e\u009b8m\U000E0041b"}},
+			200, `{"ready":true,"warnings":["a\u202e\u009b8m\udb40\udc41b"]}`,
+		},
 		{"not ready", "GET", "/readyz", admin.View{}, 503, `{"ready":false}`},
 		{"a problem is not ready", "GET", "/readyz", admin.View{Ready: true, Problems: []string{"no record"}}, 503, `{"ready":false,"problems":["no record"]}`},
 		{"draining is not ready", "GET", "/readyz", admin.View{Ready: true, Draining: true}, 503, `{"ready":false,"draining":true}`},

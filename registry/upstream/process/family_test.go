@@ -83,6 +83,31 @@ func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
 	}
 }
 
+// TestAStoppedKeeperLeftGrandchildren lets a program stop its keeper. Then nobody heard that everything was to end, and
+// when the keeper was killed for it, whoever had called setsid stayed.
+func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
+	t.Parallel()
+	for ending, want := range map[string]string{"terminate": "signal: terminated", "kill": "signal: killed"} {
+		t.Run(ending, func(t *testing.T) {
+			t.Parallel()
+			mark := "DRAWBRIDGE_TEST_FAMILY=" + filepath.Join(t.TempDir(), ending)
+			t.Cleanup(func() { // where the test fails
+				for _, pid := range marked(t, mark) {
+					kill(t, pid, syscall.SIGKILL)
+				}
+			})
+			const script = "setsid sleep 1000 & kill -STOP $PPID; echo up; read line"
+			o := engage(t, described{Command: "sh", Args: []string{"-c", script}, Env: []string{mark}, Kept: true})
+			o.hear("up")
+			o.tell(ending)
+			if got := o.hear("ended:"); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			eventually(t, "nobody is left", func() bool { return len(marked(t, mark)) == 0 })
+		})
+	}
+}
+
 // marked returns the processes with a variable in their environment. It passes to descendants whatever they do to
 // their group or session.
 func marked(t *testing.T, variable string) (pids []int) {

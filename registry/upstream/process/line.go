@@ -104,11 +104,13 @@ func (l *line) read() (word, text string, err error) {
 	return word, text, err
 }
 
-// letGo makes the keeper end everything. What the keeper says of that is still read.
+// letGo makes the keeper end everything. What the keeper says of that is still read. A keeper that the program has
+// stopped goes on for it; killed at last, it would leave whoever called setsid.
 func (l *line) letGo(keeper *os.Process) {
 	if raw, err := l.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // it may have ended
 	}
+	_ = keeper.Signal(unix.SIGCONT)                         // fails only when it has just ended
 	time.AfterFunc(letGoWait, func() { _ = keeper.Kill() }) // does nothing when it has ended
 }
 

@@ -124,6 +124,7 @@ func (t *Tree) Terminate() {
 	}
 	if t.line != nil {
 		_ = t.cmd.Process.Signal(syscall.SIGTERM) // fails only when the keeper has just ended
+		_ = t.cmd.Process.Signal(syscall.SIGCONT) // in case that the program has stopped it
 		return
 	}
 	_ = syscall.Kill(-t.leader, syscall.SIGTERM) // fails only when the program has just ended

@@ -1,0 +1,197 @@
+// Package fairqueue answers: whose turn is it to keep a processor busy? Work that takes long, such as to check a large
+// value, needs one of a few slots, fewer than there are processors. So however much of it there is, a processor is left
+// for work that is short, which needs no slot and never waits here. The package does not know what the work is.
+//
+// Those that wait are served by start-time fair queueing, a form of weighted fair queueing: each tenant has a virtual
+// time up to which it has been served, and the next slot goes to the tenant whose time is least. Within a tenant the
+// same decides among its users, and the work of one user is done in the order in which it came.
+//
+//	slots     [ acme/ann ] [ globex/bob ]
+//	            ▲ the tenant that was served least
+//	tenants   acme ──────────── globex ─────── initech
+//	            ▲ its user served least
+//	users     ann: ■ ■ ■  al: ■   bob: ■ ■       ida: ■
+//
+// What counts is for how long a slot was held, not how often, and not how much work is waiting: a tenant with a thousand
+// pieces of work is served in turn with one that has a single piece. A tenant that was idle has no claim from that time.
+// P. Goyal, H. M. Vin, H. Cheng: Start-time Fair Queueing, SIGCOMM 1996, https://doi.org/10.1145/248156.248171
+//
+// Whoever holds a slot must not wait for anything, least of all for another slot: with all slots held that way, nobody
+// would ever go on.
+package fairqueue
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// Small is the least estimate of work that needs a slot. Below it, waiting would cost more than it protects.
+const Small = 250 * time.Microsecond
+
+const (
+	maxWaiting = 256              // pieces of work that wait at once, of all tenants
+	maxWait    = 10 * time.Second // of one piece of work
+)
+
+// Errors of Enter. Each names who could make room by itself, as those of package share do.
+var (
+	ErrUser   = errors.New("too much work of the user waits")
+	ErrTenant = errors.New("too much work of the tenant waits")
+	ErrTotal  = errors.New("too much work waits")
+)
+
+// Queue is a number of slots, and who waits for one. It is safe for concurrent use.
+type Queue struct {
+	slots  int
+	places *share.Budget // of those that wait
+
+	mu      sync.Mutex // guards the fields below
+	busy    int        // slots that are held
+	tenants group
+}
+
+// New returns a queue with that many slots; zero or less means one for each processor but one, and one at least.
+func New(slots int) *Queue {
+	if slots <= 0 {
+		slots = max(runtime.GOMAXPROCS(0)-1, 1)
+	}
+	return &Queue{slots: slots, places: share.New(maxWaiting)}
+}
+
+// turn is a piece of work that waits for a slot or holds one.
+type turn struct {
+	tenant, user *flow
+	estimate     time.Duration
+	waits        bool          // it found no free slot, so it has a place among those that wait
+	ready        chan struct{} // closed when the turn has a slot
+	began        time.Time     // when it got the slot; zero: it waits
+	left         bool
+}
+
+// Enter waits until the user has a slot for work that takes about as long as estimate. leave gives the slot back, and
+// must be called as soon as the work is done; further calls do nothing. For work that is small, Enter returns at once
+// and takes nothing. The estimate only bridges the time until leave is called, then the time that the work took counts.
+//
+// The error is that of ctx when it ends first, ErrUser, ErrTenant or ErrTotal when too much waits already, and ErrTotal
+// when the wait lasted too long. Then leave is nil.
+func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
+	if estimate < Small {
+		return nothing, nil
+	}
+	t, err := q.line(u, estimate)
+	if err != nil {
+		return nil, err
+	}
+	leave = func() { q.leave(t) }
+	if !t.waits {
+		return leave, nil
+	}
+	defer q.places.Give(u, 1)
+	timeout := time.NewTimer(maxWait)
+	defer timeout.Stop()
+	select {
+	case <-t.ready:
+		return leave, nil
+	case <-timeout.C:
+		err = ErrTotal
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	leave()
+	return nil, err
+}
+
+func nothing() {}
+
+// line gives a turn to the user: with a slot if one is free, otherwise with a place among those that wait, which the
+// caller must give back.
+func (q *Queue) line(u share.User, estimate time.Duration) (*turn, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waits := q.busy == q.slots
+	if waits {
+		if err := q.places.Take(u, 1); err != nil {
+			return nil, full(err)
+		}
+	}
+	tenant := q.tenants.flow(share.User{TenantID: u.TenantID})
+	user := tenant.inner.flow(u)
+	tenant.waiting++
+	user.waiting++
+	t := &turn{tenant: tenant, user: user, estimate: estimate, waits: waits, ready: make(chan struct{})}
+	user.line = append(user.line, t)
+	if !waits {
+		q.serveLocked()
+	}
+	return t, nil
+}
+
+func full(err error) error {
+	switch {
+	case errors.Is(err, share.ErrUser):
+		return ErrUser
+	case errors.Is(err, share.ErrTenant):
+		return ErrTenant
+	}
+	return ErrTotal
+}
+
+// serveLocked gives a free slot to whose turn it is.
+func (q *Queue) serveLocked() {
+	tenant := q.tenants.next()
+	user := tenant.inner.next()
+	t := user.line[0]
+	user.line = user.line[1:]
+	q.tenants.serve(tenant, t.estimate)
+	tenant.inner.serve(user, t.estimate)
+	q.busy++
+	t.began = time.Now()
+	close(t.ready)
+}
+
+// leave ends a turn, whether it has a slot or still waits for one.
+func (q *Queue) leave(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.left {
+		return
+	}
+	t.left = true
+	if t.began.IsZero() {
+		t.tenant.waiting--
+		t.user.waiting--
+		t.user.line = slices.DeleteFunc(t.user.line, func(other *turn) bool { return other == t })
+	} else {
+		q.busy--
+		beyond := time.Since(t.began) - t.estimate
+		t.tenant.finish(beyond)
+		t.user.finish(beyond)
+	}
+	if q.tenants.isWaiting() && q.busy < q.slots {
+		q.serveLocked()
+	}
+	t.tenant.inner.forget()
+	q.tenants.forget()
+}
+
+// Slots returns how many slots there are.
+func (q *Queue) Slots() int { return q.slots }
+
+// Busy returns how many slots are held.
+func (q *Queue) Busy() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.busy
+}
+
+// Waiting returns how many pieces of work wait.
+func (q *Queue) Waiting() int64 { return q.places.Held() }
+
+// Top returns up to n tenants of which most work waits.
+func (q *Queue) Top(n int) []share.Holding { return q.places.Top(n) }

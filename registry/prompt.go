@@ -16,15 +16,16 @@ type Prompt struct {
 
 // Validate checks the arguments of prompts/get (nil means {}): they must be an object of strings that has those which
 // the prompt requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
-func (p *Prompt) Validate(arguments mcp.RawJSON) error { return p.ValidateWithin(arguments, unbounded) }
+func (p *Prompt) Validate(arguments mcp.RawJSON) error {
+	return p.ValidateWithin(arguments, schema.Means{})
+}
 
-// ValidateWithin is Validate that decodes arguments only if there is room. Errors are *ArgumentError or
-// *schema.RoomError.
-func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, room schema.Room) error {
+// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.
+func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, means schema.Means) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", room))
+	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", means))
 }
 
 // define reads the definition of a prompt. Errors are *refusalError.

@@ -57,30 +57,29 @@ func (e *ArgumentError) Error() string { return e.Text }
 // Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
 // passed strictjson.Check. For an argument that a header would repeat, null means that it is absent, whatever the
 // schema says about null: a header cannot carry null.
-func (t *Tool) Validate(arguments mcp.RawJSON) error { return t.ValidateWithin(arguments, unbounded) }
+func (t *Tool) Validate(arguments mcp.RawJSON) error {
+	return t.ValidateWithin(arguments, schema.Means{})
+}
 
-// ValidateWithin is Validate that decodes arguments only if there is room. Errors are *ArgumentError or
-// *schema.RoomError.
-func (t *Tool) ValidateWithin(arguments mcp.RawJSON, room schema.Room) error {
+// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.
+func (t *Tool) ValidateWithin(arguments mcp.RawJSON, means schema.Means) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	err := t.input.CheckUnambiguousWithin(arguments, "arguments", room)
+	err := t.input.CheckUnambiguousWithin(arguments, "arguments", means)
 	if err == nil {
 		return nil
 	}
 	if fewer, found := t.withoutNulls(arguments); found {
-		err = t.input.CheckUnambiguousWithin(fewer, "arguments", room)
+		err = t.input.CheckUnambiguousWithin(fewer, "arguments", means)
 	}
 	return asArgumentError(err)
 }
 
-func unbounded(int64) error { return nil }
-
-// asArgumentError returns an error of a schema as one of the arguments. That there was no room for the check is not the
-// fault of the arguments and is returned as it is.
+// asArgumentError returns an error of a schema as one of the arguments. That the check did not get what it needs is not
+// the fault of the arguments and is returned as it is.
 func asArgumentError(err error) error {
-	if _, full := errors.AsType[*schema.RoomError](err); full || err == nil {
+	if _, unmet := errors.AsType[*schema.MeansError](err); unmet || err == nil {
 		return err
 	}
 	return &ArgumentError{Text: err.Error()}
@@ -149,13 +148,18 @@ func (t *Tool) HasOutput() bool { return t.output != nil }
 // structured must have passed strictjson.Check. nil means that the result has no structured content, which no output
 // schema allows. The text of the error names the place and the rule, but no value.
 func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
+	return t.ValidateOutputWithin(structured, schema.Means{})
+}
+
+// ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error may be a *schema.MeansError.
+func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, means schema.Means) error {
 	if t.output == nil {
 		return nil
 	}
 	if structured == nil {
 		return errors.New("structuredContent: is required by the output schema")
 	}
-	return t.output.Check(structured, "structuredContent")
+	return t.output.CheckWithin(structured, "structuredContent", means)
 }
 
 // Call runs the tool, or, when c.Task is set, uses a task that one of its calls became. It sets c.Headers and c.Target.

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // call is one use of an item, such as a tools/call or the opening of a subscription, on its way through the stages. It
@@ -271,7 +272,7 @@ func (g *Gateway) validated(next Handler) Handler {
 func (g *Gateway) check(c *call) error {
 	lease := g.config.Memory.Lease(share.User(c.caller.Principal.User()))
 	defer lease.Release()
-	return c.method.check(c, lease.Resize)
+	return c.method.check(c, schema.Means{Memory: lease.Resize})
 }
 
 // timed ends the call when the time of its item is used up. All rounds of a call share one such time, and it does not

@@ -27,7 +27,7 @@ type method struct {
 	time      time.Duration                                            // of one use; zero: the item's
 	label     string                                                   // of metrics; with a star for the item's name where that is bounded
 	find      func(*Gateway, *call) error                              // sets the item, when the caller may use it
-	check     func(*call, schema.Room) error                           // of what the client sent along
+	check     func(*call, schema.Means) error                          // of what the client sent along
 	conform   func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
 	rescue    func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
 	use       Handler
@@ -202,22 +202,22 @@ func speltReference(ref mcp.Object) string {
 	return ref.Text("uri")
 }
 
-func unchecked(*call, schema.Room) error { return nil }
+func unchecked(*call, schema.Means) error { return nil }
 
-func checkTool(c *call, room schema.Room) error {
+func checkTool(c *call, means schema.Means) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
 	}
-	return c.tool.tool.ValidateWithin(arguments, room)
+	return c.tool.tool.ValidateWithin(arguments, means)
 }
 
-func checkPrompt(c *call, room schema.Room) error {
+func checkPrompt(c *call, means schema.Means) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
 	}
-	return c.prompt.ValidateWithin(arguments, room)
+	return c.prompt.ValidateWithin(arguments, means)
 }
 
 // arguments returns the arguments of the call, nil if it has none.
@@ -229,7 +229,7 @@ func (c *call) arguments() (mcp.RawJSON, error) {
 	return arguments, nil
 }
 
-func checkCompletion(c *call, _ schema.Room) error {
+func checkCompletion(c *call, _ schema.Means) error {
 	argument := c.params.Object("argument")
 	for _, member := range []string{"name", "value"} {
 		if _, ok := argument.Value(member).Text(); !ok {

@@ -14,50 +14,33 @@ import (
 // it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must
 // have passed strictjson.Check. A value that costs too much to check is refused as well.
 func (s *Schema) Check(value mcp.RawJSON, name string) error {
+	return s.CheckWithin(value, name, Means{})
+}
+
+// CheckWithin is Check that asks for the means that it needs.
+func (s *Schema) CheckWithin(value mcp.RawJSON, name string, m Means) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
 	}
-	return s.verdict(value, name, unbounded)
-}
-
-// Room is asked before a value is decoded to be checked, with about how many bytes it takes then, until the check has
-// ended. Many values need not be decoded. An error ends the check, which returns it as a *RoomError.
-type Room func(bytes int64) error
-
-func unbounded(int64) error { return nil }
-
-// RoomError says that there is no room to decode a value. It says nothing about the value.
-type RoomError struct{ Err error }
-
-func (e *RoomError) Error() string { return "no room to check the value: " + e.Err.Error() }
-
-// Unwrap returns the error of Room.
-func (e *RoomError) Unwrap() error { return e.Err }
-
-// decode decodes value if there is room.
-func (room Room) decode(value mcp.RawJSON) (any, error) {
-	if err := room(DecodedSize(value)); err != nil {
-		return nil, &RoomError{err}
-	}
-	return decode(value), nil
+	return s.verdict(value, name, m)
 }
 
 // CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, such as
 // "id" and "ID", unless the schema declares both. Whoever reads the value after this gateway might otherwise see
 // another member than the one that was checked.
 func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
-	return s.CheckUnambiguousWithin(value, name, unbounded)
+	return s.CheckUnambiguousWithin(value, name, Means{})
 }
 
-// CheckUnambiguousWithin is CheckUnambiguous that decodes the value only if there is room.
-func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, room Room) error {
+// CheckUnambiguousWithin is CheckUnambiguous that asks for the means that it needs.
+func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, m Means) error {
 	if err := s.tooMuch(value, name); err != nil {
 		return err
 	}
-	if err := s.ambiguous(value, name, room); err != nil {
+	if err := s.ambiguous(value, name, m); err != nil {
 		return err
 	}
-	return s.verdict(value, name, room)
+	return s.verdict(value, name, m)
 }
 
 // tooMuch refuses a value that would cost too much to check, judged by its length alone, before anything reads it.
@@ -75,11 +58,11 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
 
 // ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
 // which hasTwins finds out without decoding them.
-func (s *Schema) ambiguous(value mcp.RawJSON, name string, room Room) error {
+func (s *Schema) ambiguous(value mcp.RawJSON, name string, m Means) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	decoded, err := room.decode(value)
+	decoded, err := m.decode(value)
 	if err != nil {
 		return err
 	}
@@ -93,7 +76,7 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, room Room) error {
 }
 
 // verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
-func (s *Schema) verdict(value mcp.RawJSON, name string, room Room) error {
+func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
 	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
@@ -101,7 +84,7 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, room Room) error {
 	if s.cost.work(value, values) > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
 	}
-	decoded, err := room.decode(value)
+	decoded, err := m.decode(value)
 	if err != nil {
 		return err
 	}

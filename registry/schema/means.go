@@ -1,0 +1,29 @@
+package schema
+
+import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+
+// Means are what a check asks for before it takes much of it. What was granted is needed until the check has ended. An
+// error of its function ends the check, which returns it as a *MeansError. The zero Means grant everything.
+type Means struct {
+	// Memory is asked before a value is decoded, with about how many bytes it takes then. Many values need not be
+	// decoded. Nil grants it.
+	Memory func(bytes int64) error
+}
+
+// MeansError says that something which a check needs was not granted. It says nothing about the value.
+type MeansError struct{ Err error }
+
+func (e *MeansError) Error() string { return "the value could not be checked: " + e.Err.Error() }
+
+// Unwrap returns the error of the function.
+func (e *MeansError) Unwrap() error { return e.Err }
+
+// decode decodes value if there is memory for it.
+func (m Means) decode(value mcp.RawJSON) (any, error) {
+	if m.Memory != nil {
+		if err := m.Memory(DecodedSize(value)); err != nil {
+			return nil, &MeansError{err}
+		}
+	}
+	return decode(value), nil
+}

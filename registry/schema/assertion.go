@@ -124,6 +124,7 @@ func (p *parser) readPattern(n *node, value mcp.RawJSON) error {
 	}
 	n.pattern, n.source = compiled, source
 	n.program += size
+	n.weight = weigh(size)
 	n.rules = append(n.rules, strictjson.Member{Name: "pattern", Value: mcp.String(compiled.String())})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -19,7 +20,7 @@ func (s *Schema) Check(value mcp.RawJSON, name string) error {
 
 // CheckWithin is Check that asks for the means that it needs.
 func (s *Schema) CheckWithin(value mcp.RawJSON, name string, m Means) error {
-	if err := s.tooMuch(value, name); err != nil {
+	if err := s.tooMuch(value, name, m); err != nil {
 		return err
 	}
 	return s.verdict(value, name, m)
@@ -34,7 +35,7 @@ func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 
 // CheckUnambiguousWithin is CheckUnambiguous that asks for the means that it needs.
 func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, m Means) error {
-	if err := s.tooMuch(value, name); err != nil {
+	if err := s.tooMuch(value, name, m); err != nil {
 		return err
 	}
 	if err := s.ambiguous(value, name, m); err != nil {
@@ -43,17 +44,27 @@ func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, m Means)
 	return s.verdict(value, name, m)
 }
 
-// tooMuch refuses a value that would cost too much to check, judged by its length alone, before anything reads it.
-func (s *Schema) tooMuch(value mcp.RawJSON, name string) error {
-	if s.cost.program*len(value) > maxPatternWork {
-		return errors.New(name + ": too long to check against the patterns of this schema")
+// What takes how long in a check, about.
+const (
+	readTime = 3 * time.Nanosecond   // one byte, once
+	stepTime = 20 * time.Nanosecond  // one step of a pattern
+	workTime = 250 * time.Nanosecond // a unit of work of the library
+)
+
+// tooMuch refuses a value that would cost too much to check, before anything decodes it, and asks for the time of what
+// the fast path does.
+func (s *Schema) tooMuch(value mcp.RawJSON, name string, m Means) error {
+	steps, err := s.countSteps(value, name)
+	if err != nil {
+		return err
 	}
 	if len(value) > maxString {
 		if _, longest := size(value); longest > maxString {
 			return errors.New(name + ": a string is longer than 1 MiB")
 		}
 	}
-	return nil
+	reads := min(s.cost.passes*len(value), maxReads)
+	return m.turn(time.Duration(reads)*readTime + time.Duration(steps)*stepTime)
 }
 
 // ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
@@ -77,12 +88,16 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, m Means) error {
 
 // verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
 func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
-	if s.cost.passes*len(value) <= maxPatternWork && s.root.accepts(new(strictjson.CursorOf(value))) {
+	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
 	values, _ := size(value)
-	if s.cost.work(value, values) > maxWork {
+	work := s.cost.work(value, values)
+	if work > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
+	}
+	if err := m.turn(time.Duration(work) * workTime); err != nil {
+		return err
 	}
 	decoded, err := m.decode(value)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 // Bounds of one check. A unit of work takes the library about a quarter of a microsecond, so a check takes it a quarter
 // of a second at most. A check that began cannot be stopped; that is why its cost is estimated before.
 const (
-	maxWork        = 1_000_000
-	maxPatternWork = 50_000_000 // instructions of patterns, times bytes of the value
-	maxString      = 1 << 20    // bytes of one string
+	maxWork   = 1_000_000
+	maxReads  = 50_000_000 // bytes that the fast path reads, each as often as it does
+	maxString = 1 << 20    // bytes of one string
 )
 
 // cost says what one check can cost in the worst case. It depends on the schema alone; the size of the value comes in

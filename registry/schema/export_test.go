@@ -15,6 +15,9 @@ func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
 	return s.root.accepts(new(strictjson.CursorOf(data))), found == nil, err
 }
 
+// MaxSteps bounds the steps of one check.
+const MaxSteps = maxSteps
+
 // CompilePattern returns how a pattern of ECMA-262 is read.
 var CompilePattern = compilePattern
 

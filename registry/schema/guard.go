@@ -71,6 +71,7 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	for _, n := range p.nodes {
 		n.derive()
 	}
+	markPatterns(p.nodes)
 	return p, root, c, nil
 }
 

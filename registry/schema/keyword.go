@@ -137,7 +137,7 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 		if err != nil {
 			return err
 		}
-		e.name, e.pattern = compiled.String(), compiled
+		e.name, e.pattern, e.weight = compiled.String(), compiled, weigh(size)
 		n.program += size
 	}
 	parent := n

@@ -1,13 +1,20 @@
 package schema
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // Means are what a check asks for before it takes much of it. What was granted is needed until the check has ended. An
-// error of its function ends the check, which returns it as a *MeansError. The zero Means grant everything.
+// error of one of the functions ends the check, which returns it as a *MeansError. The zero Means grant everything.
 type Means struct {
 	// Memory is asked before a value is decoded, with about how many bytes it takes then. Many values need not be
 	// decoded. Nil grants it.
 	Memory func(bytes int64) error
+	// Turn is asked before the parts of a check that may keep a processor busy, with about how long that takes in the
+	// worst case; once or several times in a check. Nil grants it.
+	Turn func(estimate time.Duration) error
 }
 
 // MeansError says that something which a check needs was not granted. It says nothing about the value.
@@ -15,8 +22,19 @@ type MeansError struct{ Err error }
 
 func (e *MeansError) Error() string { return "the value could not be checked: " + e.Err.Error() }
 
-// Unwrap returns the error of the function.
+// Unwrap returns the error of the function of Means.
 func (e *MeansError) Unwrap() error { return e.Err }
+
+// turn asks for a turn.
+func (m Means) turn(estimate time.Duration) error {
+	if m.Turn == nil {
+		return nil
+	}
+	if err := m.Turn(estimate); err != nil {
+		return &MeansError{err}
+	}
+	return nil
+}
 
 // decode decodes value if there is memory for it.
 func (m Means) decode(value mcp.RawJSON) (any, error) {

@@ -32,7 +32,11 @@ type node struct {
 	bounds   bounds
 	unproven bool // it has a keyword that only the library can decide, so the fast path stops here
 
-	program int // instructions of its own patterns
+	program  int  // instructions of its own patterns
+	weight   int  // of pattern, see weigh
+	patterns bool // a pattern stands in it, or in a subschema that it leads to
+
+	patterned []*edge // those that lead to patterns, and those of patternProperties; without those of properties
 }
 
 // edge leads from a node to a subschema of it, or by $ref to one somewhere else.
@@ -40,6 +44,7 @@ type edge struct {
 	keyword string         // which leads there, under its name of 2020-12
 	name    string         // of the property; of patternProperties the pattern as the library gets it
 	pattern *regexp.Regexp // of patternProperties, else nil
+	weight  int            // of pattern, see weigh
 	to      *node
 }
 

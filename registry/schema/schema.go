@@ -15,7 +15,7 @@
 //
 // Check takes a value through these, cheap ones first:
 //
-//	value --too large for the cost?--> refused
+//	value --too much for the patterns that would see it?--> refused
 //	  |
 //	  '--> nodes accept it, without decoding? --yes--> valid
 //	            |
@@ -30,8 +30,10 @@
 //
 // Bounded are the size of a schema, its subschemas, patterns and enums, and the work of one check: how many subschemas
 // one value can meet, how many instructions patterns run over it, how long its strings are. The work is estimated
-// before it is done, because what began cannot be stopped. Without the bounds a schema of a few lines can take minutes
-// for a value of a few bytes, by references that double at every step or by patterns with large programs.
+// before it is done, because what began cannot be stopped. What patterns may see is bounded by the text and not by the
+// schema: a large pattern for a short text, or the other way round, see countSteps. Without the bounds a schema of a few
+// lines can take minutes for a value of a few bytes, by references that double at every step or by patterns with large
+// programs.
 //
 // Refused are schemas that lead out of themselves (a $ref to another document), that need a dynamic scope ($dynamicRef,
 // $recursiveRef, an $id below the root), that refer to themselves without consuming data, that recur with overlapping

@@ -68,7 +68,7 @@ func New(slots int) *Queue {
 type turn struct {
 	tenant, user *flow
 	estimate     time.Duration
-	waits        bool          // it found no free slot, so it has a place among those that wait
+	waits        bool          // it found no free slot
 	ready        chan struct{} // closed when the turn has a slot
 	began        time.Time     // when it got the slot; zero: it waits
 	left         bool
@@ -84,40 +84,55 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 	if estimate < Small {
 		return nothing, nil
 	}
-	t, err := q.line(u, estimate)
+	t, err := q.line(u, estimate, q.places)
+	if err != nil {
+		return nil, full(err)
+	}
+	if t.waits {
+		defer q.places.Give(u, 1)
+		limited, cancel := context.WithTimeoutCause(ctx, maxWait, ErrTotal)
+		defer cancel()
+		ctx = limited
+	}
+	return q.await(ctx, t)
+}
+
+// Finish is Enter for the rest of something that has begun, of which everything else would be in vain if it were refused
+// now. It takes no place among those that wait, because that something has a place of its own elsewhere, and waits as
+// long as ctx lasts.
+func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
+	if estimate < Small {
+		return nothing, nil
+	}
+	t, err := q.line(u, estimate, nil)
 	if err != nil {
 		return nil, err
 	}
-	leave = func() { q.leave(t) }
-	if !t.waits {
-		return leave, nil
-	}
-	defer q.places.Give(u, 1)
-	timeout := time.NewTimer(maxWait)
-	defer timeout.Stop()
+	return q.await(ctx, t)
+}
+
+// await waits until t has a slot. When ctx ends before, t leaves the line.
+func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
 	select {
 	case <-t.ready:
-		return leave, nil
-	case <-timeout.C:
-		err = ErrTotal
+		return func() { q.leave(t) }, nil
 	case <-ctx.Done():
-		err = ctx.Err()
+		q.leave(t)
+		return nil, context.Cause(ctx)
 	}
-	leave()
-	return nil, err
 }
 
 func nothing() {}
 
-// line gives a turn to the user: with a slot if one is free, otherwise with a place among those that wait, which the
-// caller must give back.
-func (q *Queue) line(u share.User, estimate time.Duration) (*turn, error) {
+// line gives a turn to the user: with a slot if one is free, otherwise in the line. There it takes one of the places,
+// which the caller must give back; with nil there is no bound on them.
+func (q *Queue) line(u share.User, estimate time.Duration, places *share.Budget) (*turn, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waits := q.busy == q.slots
-	if waits {
-		if err := q.places.Take(u, 1); err != nil {
-			return nil, full(err)
+	if waits && places != nil {
+		if err := places.Take(u, 1); err != nil {
+			return nil, err
 		}
 	}
 	tenant := q.tenants.flow(share.User{TenantID: u.TenantID})
@@ -190,8 +205,15 @@ func (q *Queue) Busy() int {
 	return q.busy
 }
 
-// Waiting returns how many pieces of work wait.
-func (q *Queue) Waiting() int64 { return q.places.Held() }
-
-// Top returns up to n tenants of which most work waits.
-func (q *Queue) Top(n int) []share.Holding { return q.places.Top(n) }
+// Waiting returns how many pieces of work wait, by tenant. A tenant without any is not in it.
+func (q *Queue) Waiting() map[string]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := make(map[string]int)
+	for _, tenant := range q.tenants.flows {
+		if tenant.waiting > 0 {
+			waiting[tenant.key.TenantID] = tenant.waiting
+		}
+	}
+	return waiting
+}

@@ -8,7 +8,7 @@
 // as many as they like.
 //
 // metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
-// loads.go, keys.go and memory.go the metrics that are not recorded but asked for when somebody reads them.
+// loads.go, keys.go, memory.go and work.go the metrics that are not recorded but asked for when somebody reads them.
 package metrics
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, MemoryUse, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the
+// LogLost, MemoryUse, WorkUse, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the
 // metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
@@ -53,6 +53,7 @@ type Metrics struct {
 	upstreamLoads   *loads
 	issuerKeys      *keys
 	memory          *memory
+	work            *work
 	reloads         *prometheus.CounterVec
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
@@ -77,7 +78,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.upstreams(f)
 	m.held()
 	m.connections(f)
-	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory)
+	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory, m.work)
 	m.process(f)
 	return m
 }
@@ -228,13 +229,20 @@ func (m *Metrics) process(f promauto.Factory) {
 	}, []string{"version", "revision", "goversion"})
 }
 
-// held makes the metrics of the memory that requests hold.
+// held makes the metrics of the memory that requests hold, and of the slots for work.
 func (m *Metrics) held() {
 	m.memory = newMemory(prometheus.Opts{
 		Name: "drawbridge_memory_held_bytes",
 		Help: "Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
 	}, prometheus.Opts{
 		Name: "drawbridge_memory_limit_bytes", Help: "Memory that all requests together may hold beyond what their places cover.",
+	})
+	m.work = newWork(prometheus.Opts{
+		Name: "drawbridge_work_slots", Help: "Slots for work that keeps a processor busy: parsing, checking and cleaning what is large.",
+	}, prometheus.Opts{
+		Name: "drawbridge_work_slots_busy", Help: "Slots that are in use.",
+	}, prometheus.Opts{
+		Name: "drawbridge_work_waiting", Help: "Pieces of work that wait for a slot, by tenant.",
 	})
 }
 
@@ -397,6 +405,10 @@ func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.r
 // MemoryUse sets the function that tells how much memory is held, and by whom. It is called whenever metrics are read.
 // Until it is set, these metrics have no series.
 func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) }
+
+// WorkUse sets the function that tells who waits for a slot to work. It is called whenever metrics are read. Until it is
+// set, these metrics have no series.
+func (m *Metrics) WorkUse(read func() WorkUse) { m.work.read.Store(&read) }
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
 // until the process ends, and an upstream that was down when it was removed would raise an alert for ever.

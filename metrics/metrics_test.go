@@ -61,6 +61,9 @@ func record(m *metrics.Metrics) {
 		return metrics.MemoryUse{Limit: 100, Held: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
 	})
 	m.ItemsQuarantined("files", 1)
+	m.WorkUse(func() metrics.WorkUse {
+		return metrics.WorkUse{Slots: 3, Busy: 2, Waiting: map[string]int{"acme": 4}}
+	})
 	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
@@ -113,6 +116,9 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_memory_held_bytes{tenant="acme"} 30`,
 		`drawbridge_memory_held_bytes{tenant=""} 20`,
 		`drawbridge_memory_limit_bytes 100`,
+		`drawbridge_work_slots 3`,
+		`drawbridge_work_slots_busy 2`,
+		`drawbridge_work_waiting{tenant="acme"} 4`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // call is one use of an item, such as a tools/call or the opening of a subscription, on its way through the stages. It
@@ -252,7 +250,7 @@ func (g *Gateway) resolved(next Handler) Handler {
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
 func (g *Gateway) validated(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		err := g.check(c)
+		err := g.check(ctx, c)
 		var wrong *registry.ArgumentError
 		switch {
 		case err == nil:
@@ -265,14 +263,6 @@ func (g *Gateway) validated(next Handler) Handler {
 		c.outcome = outcomeInvalid
 		return mcp.ToolError(wrong.Text), nil
 	}
-}
-
-// check checks what the client sent along, within the memory that the caller may have: if a value must be decoded for
-// that, it takes up to fifty times the memory of its text.
-func (g *Gateway) check(c *call) error {
-	lease := g.config.Memory.Lease(share.User(c.caller.Principal.User()))
-	defer lease.Release()
-	return c.method.check(c, schema.Means{Memory: lease.Resize})
 }
 
 // timed ends the call when the time of its item is used up. All rounds of a call share one such time, and it does not

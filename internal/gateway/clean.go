@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // sanitized cleans everything that leaves the item: its result, its error, and those notifications that the client
@@ -15,7 +16,7 @@ import (
 // cannot be removed.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		policy, notify := c.caller.Tenant.output, c.notify
+		notify := c.notify
 		out := &relay{send: func(n mcp.Notification) error {
 			// It may run on a goroutine of the upstream or the relay, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
@@ -51,13 +52,7 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		if c.leftOut > 0 {
 			g.count(c, sanitize.Report{leftOut: c.leftOut})
 		}
-		clean := policy.Result
-		if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
-			clean = policy.Task
-		}
-		result, report, err := clean(result)
-		g.count(c, report)
-		return result, err
+		return g.cleaned(ctx, c, result)
 	}
 }
 
@@ -114,26 +109,32 @@ func (g *Gateway) cleanError(c *call, err error) error {
 }
 
 // outputChecked returns the result of a tool. If its structured content breaks the output schema that the tool
-// declares, a tool error that says so takes its place.
+// declares, a tool error that says so takes its place. An error says that it could not be checked.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
-func (g *Gateway) outputChecked(c *call, result mcp.Object) mcp.Object {
+func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
 	if string(result.Value("isError")) == "true" {
 		c.outcome = outcomeToolError
-		return result
+		return result, nil
 	}
 	if !c.tool.tool.HasOutput() {
-		return result
+		return result, nil
 	}
 	structured := result.Value("structuredContent")
 	if structured == nil {
 		c.outcome = outcomeBadOutput
-		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments.")
+		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments."), nil
 	}
-	if err := c.tool.tool.ValidateOutput(structured); err != nil {
+	turn, leave := turnBy(ctx, c, g.config.Turns.Finish)
+	defer leave()
+	err := c.tool.tool.ValidateOutputWithin(structured, schema.Means{Turn: turn})
+	if _, unmet := errors.AsType[*schema.MeansError](err); unmet {
+		return mcp.Object{}, err
+	}
+	if err != nil {
 		c.outcome = outcomeBadOutput
-		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments.")
+		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments."), nil
 	}
-	return result
+	return result, nil
 }
 
 // count adds up what cleaning changed, for the audit and the metrics.

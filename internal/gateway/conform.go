@@ -28,11 +28,11 @@ func (g *Gateway) conformed(next Handler) Handler {
 		}
 		kind := result.Value("resultType")
 		if kind == nil {
-			return c.method.conform(g, c, result)
+			return c.method.conform(ctx, g, c, result)
 		}
 		switch word, _ := kind.Text(); word {
 		case "complete":
-			return c.method.conform(g, c, result)
+			return c.method.conform(ctx, g, c, result)
 		case "input_required":
 			return c.asks(result)
 		case "task":

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -213,6 +214,12 @@ func tooMuch(err error) *mcp.Error {
 		return serverFull(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER")
 	case errors.Is(err, errSubscriptions):
 		return tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)
+	case errors.Is(err, fairqueue.ErrUser):
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many of your large requests wait as may: try again when some have ended, or send less").After(time.Second)
+	case errors.Is(err, fairqueue.ErrTenant):
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many large requests of this tenant wait as may: try again when some have ended, or send less").After(time.Second)
+	case errors.Is(err, fairqueue.ErrTotal):
+		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK", "Too much is to be done to check arguments of this size: try again later").After(time.Second)
 	case errors.Is(err, share.ErrUser):
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold all the memory that you may have: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, share.ErrTenant):

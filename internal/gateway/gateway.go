@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -27,10 +28,11 @@ type Config struct {
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring // of cursors, requestState and ids of tasks
 	Logger   *slog.Logger
-	Memory   *share.Budget // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
-	PageSize int           // items in one answer of a list; zero: 1000
-	Places   int           // for calls at once of all tenants, of which one server holds only a part; zero: 1024
-	Version  string        // told to clients
+	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
+	Turns    *fairqueue.Queue // at work that takes long; nil: its own
+	PageSize int              // items in one answer of a list; zero: 1000
+	Places   int              // for calls at once of all tenants, of which one server holds only a part; zero: 1024
+	Version  string           // told to clients
 }
 
 // Caller is who sends a request, and the policy of the tenant that applies. Only Admit and Resolve make one. It is
@@ -85,6 +87,9 @@ func New(cfg Config) *Gateway {
 	}
 	if cfg.Memory == nil {
 		cfg.Memory = share.New(share.DefaultMemory)
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = fairqueue.New(0)
 	}
 	g := &Gateway{
 		config:        cfg,

@@ -22,14 +22,14 @@ const (
 type method struct {
 	mcp.Method
 
-	free      bool                                                     // it belongs to a call that was paid for, and costs no token of calls
-	arguments bool                                                     // the client sends arguments along, which may be null for none
-	time      time.Duration                                            // of one use; zero: the item's
-	label     string                                                   // of metrics; with a star for the item's name where that is bounded
-	find      func(*Gateway, *call) error                              // sets the item, when the caller may use it
-	check     func(*call, schema.Means) error                          // of what the client sent along
-	conform   func(*Gateway, *call, mcp.Object) (mcp.Object, error)    // brings a complete result into a legal form
-	rescue    func(*call, *upstreamError) (result mcp.Object, e error) // the answer in place of an upstream's error; nil: the error
+	free      bool                                                                   // it belongs to a call that was paid for, and costs no token of calls
+	arguments bool                                                                   // the client sends arguments along, which may be null for none
+	time      time.Duration                                                          // of one use; zero: the item's
+	label     string                                                                 // of metrics; with a star for the item's name where that is bounded
+	find      func(*Gateway, *call) error                                            // sets the item, when the caller may use it
+	check     func(*call, schema.Means) error                                        // of what the client sent along
+	conform   func(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error) // brings a complete result into a legal form
+	rescue    func(*call, *upstreamError) (result mcp.Object, e error)               // the answer in place of an upstream's error; nil: the error
 	use       Handler
 }
 
@@ -38,7 +38,7 @@ func methods() map[string]*method {
 	table := map[string]*method{
 		mcp.MethodToolsCall: {
 			arguments: true, label: "*", find: (*Gateway).findTool, check: checkTool,
-			conform: (*Gateway).conformTool, use: useTool,
+			conform: conformTool, use: useTool,
 		},
 		mcp.MethodPromptsGet: {
 			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkPrompt,
@@ -243,11 +243,11 @@ func checkCompletion(c *call, _ schema.Means) error {
 }
 
 // conformTool checks the structured content of a result against the output schema of its tool.
-func (g *Gateway) conformTool(c *call, result mcp.Object) (mcp.Object, error) {
-	return g.outputChecked(c, result), nil
+func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	return g.outputChecked(ctx, c, result)
 }
 
-func conformPrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformPrompt(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if !result.Value("messages").IsArray() {
 		return mcp.Object{}, c.broken("a prompt without messages")
 	}
@@ -258,7 +258,7 @@ func conformPrompt(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 // time for which the server says the contents are fresh, but only for this caller, and not if the contents depend on
 // answers to questions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
-func conformRead(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformRead(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	contents, ok := result.Value("contents").Elements()
 	if !ok {
 		return mcp.Object{}, c.broken("a resource without contents")
@@ -290,7 +290,7 @@ func (c *call) absent() error {
 }
 
 // conformCompletion cuts the list of values to the count that the protocol allows, and to a size.
-func conformCompletion(_ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformCompletion(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	completion := result.Object("completion")
 	values, ok := completion.Value("values").Elements()
 	if !ok {

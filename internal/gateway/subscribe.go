@@ -87,7 +87,9 @@ func (g *Gateway) updatedPart(s *call, part string) string {
 	return s.params.Text("uri")
 }
 
-func conformNothing(_ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) { return result, nil }
+func conformNothing(_ context.Context, _ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) {
+	return result, nil
+}
 
 // Reads tells whether the caller may read the resource with that exposed URI now.
 func (g *Gateway) Reads(c Caller, uri string) bool {

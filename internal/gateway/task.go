@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/sha256"
 	"slices"
 	"time"
@@ -171,7 +172,7 @@ func isStatus(t mcp.Object) bool {
 
 // conformTask passes on the state of a task. What the task asks must be something that this client can be asked; its
 // result or error must have the form that those of a call have.
-func conformTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if result.Text("taskId") != c.task.own || !isStatus(result) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
 	}
@@ -194,7 +195,8 @@ func conformTask(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 		if !ok {
 			return mcp.Object{}, c.broken("a completed task without a result")
 		}
-		return told.With("result", g.outputChecked(c, done).JSON()), nil
+		checked, err := g.outputChecked(ctx, c, done)
+		return told.With("result", checked.JSON()), err
 	case "failed":
 		failed, ok := mcp.ObjectOf(result.Value("error"))
 		code, isCode := failed.Value("code").Int()
@@ -223,20 +225,22 @@ func checkUpdate(c *call, _ schema.Means) error {
 }
 
 // conformEmpty answers only that the server accepted what it was told.
-func conformEmpty(*Gateway, *call, mcp.Object) (mcp.Object, error) { return mcp.Object{}, nil }
+func conformEmpty(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error) {
+	return mcp.Object{}, nil
+}
 
 // conformCancel answers a cancellation in the way of the form of the task: with the state of the task, or with nothing.
-func conformCancel(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+func conformCancel(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	if c.task.form == mcp.TasksAsked {
-		return conformTask(g, c, result)
+		return conformTask(ctx, g, c, result)
 	}
 	return mcp.Object{}, nil
 }
 
 // conformTaskResult passes on the result of a task, which has the form of a result of its tool.
-func conformTaskResult(g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	result = g.outputChecked(c, result)
-	return result.With("_meta", c.relate(result.Object("_meta")).JSON()), nil
+func conformTaskResult(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	result, err := g.outputChecked(ctx, c, result)
+	return result.With("_meta", c.relate(result.Object("_meta")).JSON()), err
 }
 
 // relate adds to _meta which task a message belongs to.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -28,6 +29,15 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
+	data, refused := s.receiveBody(x, r)
+	if refused != nil {
+		return nil, refused
+	}
+	return s.parse(x, r, data)
+}
+
+// receiveBody reads the bytes of the body.
+func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
 	data, err := x.receive(r.Body, r.ContentLength)
 	var tooLarge *http.MaxBytesError
@@ -47,6 +57,26 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	}
 	// The deadline ends only here: until then it also bounds how long net/http reads on in a body that was refused.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
+	return data, nil
+}
+
+// parseTime is about how long it takes to check one byte of a body strictly.
+const parseTime = 4 * time.Nanosecond
+
+// parse checks a body strictly. A large one waits for its turn.
+func (s *Server) parse(x *exchange, r *http.Request, data []byte) (mcp.RawJSON, *refusal) {
+	leave, err := s.config.Turns.Enter(r.Context(), share.User(x.principal.User()), time.Duration(len(data))*parseTime)
+	switch {
+	case errors.Is(err, fairqueue.ErrUser):
+		return nil, errUserWork
+	case errors.Is(err, fairqueue.ErrTenant):
+		return nil, errTenantWork
+	case errors.Is(err, fairqueue.ErrTotal):
+		return nil, errOverloadWork
+	case err != nil:
+		return nil, errBody // the client is gone
+	}
+	defer leave()
 	raw, err := mcp.ParseRaw(data)
 	if err != nil {
 		return nil, refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -45,7 +46,8 @@ type Config struct {
 	Shared  bool
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
-	Memory  *share.Budget // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
+	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
+	Turns   *fairqueue.Queue // at work that takes long; nil: its own
 	Version string
 
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
@@ -112,6 +114,9 @@ func newServer(cfg Config, d desk) *Server {
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
 	if cfg.Memory == nil {
 		cfg.Memory = share.New(share.DefaultMemory)
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = fairqueue.New(0)
 	}
 	var instance [generationSize]byte
 	rand.Read(instance[:]) // never fails

@@ -161,7 +161,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	}
 	w.gateway = gateway.New(gateway.Config{
 		Registry: w.registry, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: w.config.Seal,
-		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory,
+		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
 	})
 	w.config.Gateway = w.gateway
 	w.offer(t)

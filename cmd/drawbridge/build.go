@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -41,7 +42,8 @@ type parts struct {
 
 	gatherer prometheus.Gatherer
 	metrics  *metrics.Metrics
-	memory   *share.Budget // of what is held for clients
+	memory   *share.Budget    // of what is held for clients
+	turns    *fairqueue.Queue // at work that keeps a processor busy
 	doors    doors
 	audit    *audit.Log
 	gateway  *gateway.Gateway
@@ -63,6 +65,8 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.BuildInfo(thisBuild().version)
 	p.memory = budgetFor(cfg.Limits, plan)
 	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)
+	p.turns = fairqueue.New(0)
+	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
 	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	ring, err := newRing(cfg)
@@ -94,6 +98,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Seal:     ring,
 		Logger:   log,
 		Memory:   p.memory,
+		Turns:    p.turns,
 		PageSize: cfg.PageSize,
 		Places:   cfg.Limits.MaxCalls,
 		Version:  thisBuild().version,
@@ -148,6 +153,7 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,
+		Turns:         p.turns,
 		Version:       thisBuild().version,
 		Settings:      func() server.Settings { return *p.settings.Load() },
 		LegacySSE:     cfg.LegacySSE,

@@ -1,0 +1,101 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// oneSlot lets one piece of work be done at a time that takes long.
+func oneSlot(w *world) { w.config.Turns = fairqueue.New(1) }
+
+// occupied takes the only slot until it is given back.
+func occupied(t *testing.T, w *world) (free func()) {
+	t.Helper()
+	free, err := w.config.Turns.Enter(t.Context(), share.User{TenantID: "another"}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+// TestManyLargeCallsOfOneTenantDelayNoOther lets 24 large calls of one tenant wait. A small call of another is answered
+// meanwhile, and a large one comes among the first when it goes on. What is counted is the order, not the time.
+func TestManyLargeCallsOfOneTenantDelayNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h, free := w.Handler(), occupied(t, w)
+		var mu sync.Mutex
+		var order []string
+		start := func(token string) {
+			go func() {
+				if got := record(h, large("echo", token, 100_000).request(t.Context(), "")); got.Code != http.StatusOK {
+					t.Errorf("%s: got %d %s", token, got.Code, got.Body)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, token)
+			}()
+			synctest.Wait()
+		}
+		for range 24 {
+			start("alice")
+		}
+		if waiting := w.config.Turns.Waiting(); waiting["acme"] != 24 {
+			t.Fatalf("got %v waiting, want 24 of acme", waiting)
+		}
+		small := modernCall("echo")
+		small.token = "alice-globex"
+		if got := record(h, small.request(t.Context(), "")); got.Code != http.StatusOK {
+			t.Errorf("a small call beside them: got %d %s", got.Code, got.Body)
+		}
+		start("alice-globex")
+		free()
+		synctest.Wait()
+		if at := slices.Index(order, "alice-globex"); len(order) != 25 || at > 2 {
+			t.Errorf("the quiet tenant was served as number %d of %d: %v", at, len(order), order)
+		}
+	}, oneSlot)
+}
+
+// TestTooManyLargeCallsAreRefused: whoever lets more large requests wait than it may is told so, and all is given back.
+func TestTooManyLargeCallsAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h, free := w.Handler(), occupied(t, w)
+		var got *httptest.ResponseRecorder
+		for n := 0; got == nil && n < 300; n++ {
+			done := make(chan *httptest.ResponseRecorder, 1)
+			go func() { done <- record(h, large("echo", "alice", 100_000).request(t.Context(), "")) }()
+			synctest.Wait()
+			select {
+			case got = <-done:
+			default: // it waits
+			}
+		}
+		if got == nil || got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-WORK" || got.Header().Get("Retry-After") != "1" {
+			t.Errorf("got %v, want 429 DB-LIMIT-WORK", got)
+		}
+		free()
+		synctest.Wait()
+		if waiting := w.config.Turns.Waiting(); len(waiting) != 0 || w.config.Turns.Busy() != 0 {
+			t.Errorf("at the end %v wait and %d slots are in use", waiting, w.config.Turns.Busy())
+		}
+	}, oneSlot, busy)
+}
+
+// TestALargeRequestThatWaitsForLongIsRefused: nobody waits for ever behind work that does not end.
+func TestALargeRequestThatWaitsForLongIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		defer occupied(t, w)()
+		got := record(w.Handler(), large("echo", "alice", 100_000).request(t.Context(), ""))
+		if got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-OVERLOAD-WORK" {
+			t.Errorf("got %d %s, want 503 DB-OVERLOAD-WORK", got.Code, got.Body)
+		}
+	}, oneSlot)
+}

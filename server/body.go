@@ -24,16 +24,36 @@ const (
 )
 
 // readBody reads the whole body of a POST and checks it strictly, before anything is answered. Its memory is never
-// reused, because the raw values of the call are parts of it.
+// reused, because the raw values of the call are parts of it. A body that declares its length is charged before it is
+// read, so that little is done for one that is refused.
 func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
+	}
+	if r.ContentLength >= 0 {
+		if refused := s.charge(x, r, r.ContentLength); refused != nil {
+			return nil, refused
+		}
 	}
 	data, refused := s.receiveBody(x, r)
 	if refused != nil {
 		return nil, refused
 	}
+	if r.ContentLength < 0 {
+		if refused := s.charge(x, r, int64(len(data))); refused != nil {
+			return nil, refused
+		}
+	}
 	return s.parse(x, r, data)
+}
+
+// charge takes what a body of that size costs.
+func (s *Server) charge(x *exchange, r *http.Request, size int64) *refusal {
+	if err := s.admission.ChargeSize(r.Context(), x.caller, size); err != nil {
+		told := toldOf(err)
+		return &refusal{statusOf(told.Code, 0), told}
+	}
+	return nil
 }
 
 // receiveBody reads the bytes of the body.

@@ -27,6 +27,7 @@ type admission interface {
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
+	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
 }
 
 // handling answers requests, and knows which headers of a request must repeat its arguments.

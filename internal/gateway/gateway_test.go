@@ -288,6 +288,43 @@ func TestRequestsAreCharged(t *testing.T) {
 	}
 }
 
+// TestSizeIsCharged: a body costs one token for each 64 KiB that it begins, and never more than the bucket holds.
+func TestSizeIsCharged(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		burst int
+		size  int64
+		left  int // after Admit and the charge
+	}{
+		{10, 0, 9},
+		{10, 1, 9},
+		{10, ChargedSize, 9},
+		{10, ChargedSize + 1, 8},
+		{10, 5 * ChargedSize, 5},
+		{10, 10 * ChargedSize, 0},
+		{10, 1 << 40, 0},
+		{1, 1 << 40, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: test.burst}}})
+			caller, err := b.Admit(t.Context(), alice, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.ChargeSize(t.Context(), caller, test.size); err != nil {
+				t.Errorf("%d bytes of a burst of %d: %v", test.size, test.burst, err)
+			}
+			left := 0
+			for b.Charge(t.Context(), caller, 1) == nil {
+				left++
+			}
+			if left != test.left {
+				t.Errorf("%d bytes of a burst of %d: %d tokens are left, want %d", test.size, test.burst, left, test.left)
+			}
+		})
+	}
+}
+
 func TestOneUserLeavesHalfOfTheTenantsPlacesToOthers(t *testing.T) {
 	four := 4
 	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Streams: &four}})

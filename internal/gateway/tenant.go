@@ -199,3 +199,17 @@ func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	}
 	return nil
 }
+
+// ChargedSize is how much of the body of a request one request token covers, in bytes.
+const ChargedSize = 64 << 10
+
+// ChargeSize takes more request tokens from the tenant for a body of size bytes, of which Admit has taken one: one for
+// each further ChargedSize. Never does a request cost more than the bucket can hold, or it could never be sent. Errors
+// are *mcp.Error.
+func (g *Gateway) ChargeSize(ctx context.Context, c Caller, size int64) error {
+	n := min((size-1)/ChargedSize, int64(c.Tenant.requests.Limit.Burst-1))
+	if n <= 0 {
+		return nil
+	}
+	return g.Charge(ctx, c, int(n))
+}

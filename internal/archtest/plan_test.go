@@ -33,8 +33,8 @@ func floors() [][]string {
 			"internal/mcp", // the words: messages, revisions, codes
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/fairqueue", // whose turn it is to keep a processor busy
-			"server/session", // what legacy sessions must remember
-			"server/admin",   // the operator's page
+			"server/session",     // what legacy sessions must remember
+			"server/admin",       // the operator's page
 		},
 		{"internal/strictjson", "internal/seal", "internal/share", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}

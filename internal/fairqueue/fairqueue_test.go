@@ -150,7 +150,7 @@ func sameTime(t *testing.T, random *rand.Rand) {
 	q, s := fairqueue.New(1), new(served)
 	tenants := 2 + random.IntN(4)
 	takes := make(map[string]time.Duration) // by tenant, of every of its turns
-	var turns []string // by tenant
+	var turns []string                      // by tenant
 	for tenant := range tenants {
 		id := fmt.Sprint(tenant)
 		takes[id] = time.Duration(1+random.IntN(most)) * work

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // requestIDHeader names the id of a request in its answer, whatever that is.
@@ -209,6 +210,7 @@ func (x *exchange) record(outcome, reason string) {
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {
+		s.linger(x, r, err)
 		x.refuseAdmission(err)
 		return false
 	}
@@ -217,6 +219,27 @@ func (s *Server) admitted(x *exchange, r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// How long a client waits for the answer that its tenant has sent too many requests, and how many wait at once.
+const (
+	lingerTime   = 100 * time.Millisecond
+	maxLingering = 1024
+)
+
+// linger lets a client wait that sends more requests than its tenant may. One that does not heed Retry-After sends the
+// next request as soon as it has the answer, so without this it would keep a processor busy with refusals. Who waits
+// holds only its connection, and no place among the requests in work. Where many wait already, nobody else does.
+func (s *Server) linger(x *exchange, r *http.Request, err error) {
+	defer s.lingering.Add(-1)
+	if s.lingering.Add(1) > maxLingering || toldOf(err).Code != mcp.CodeLimited {
+		return
+	}
+	s.rest(&x.held)
+	select {
+	case <-time.After(lingerTime):
+	case <-r.Context().Done():
+	}
 }
 
 func (x *exchange) refuseAdmission(err error) {

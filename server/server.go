@@ -91,7 +91,10 @@ type Server struct {
 
 	working atomic.Int64 // requests in work
 	streams atomic.Int64 // event streams open
-	open    *openStreams
+
+	lingering atomic.Int64 // refused requests that wait for their answer
+
+	open *openStreams
 
 	again  chan struct{} // holds a value if what callers have open is to be judged again
 	judged atomic.Uint64 // how often that was begun

@@ -78,8 +78,8 @@ type turn struct {
 // must be called as soon as the work is done; further calls do nothing. For work that is small, Enter returns at once
 // and takes nothing. The estimate only bridges the time until leave is called, then the time that the work took counts.
 //
-// The error is that of ctx when it ends first, ErrUser, ErrTenant or ErrTotal when too much waits already, and ErrTotal
-// when the wait lasted too long. Then leave is nil.
+// The error is that of ctx when it ends while there is no slot, ErrUser, ErrTenant or ErrTotal when too much waits
+// already, and ErrTotal when the wait lasted too long. Then leave is nil.
 func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
 	if estimate < Small {
 		return nothing, nil
@@ -113,11 +113,15 @@ func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration
 
 // await waits until t has a slot. When ctx ends before, t leaves the line.
 func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
+	leave = func() { q.leave(t) }
+	if !t.waits {
+		return leave, nil // even if ctx has ended: there is nothing to wait for
+	}
 	select {
 	case <-t.ready:
-		return func() { q.leave(t) }, nil
+		return leave, nil
 	case <-ctx.Done():
-		q.leave(t)
+		leave()
 		return nil, context.Cause(ctx)
 	}
 }

@@ -106,7 +106,7 @@ func TestOneUserWithMuchWorkDelaysNoColleague(t *testing.T) {
 		}
 		s.take(t, q, user("acme", "quiet"), work, work)
 		got := strings.Join(s.wait(), " ")
-		if at := strings.Index(got, "acme/quiet"); strings.Count(got[:at], "acme/loud") > 1 {
+		if before, _, _ := strings.Cut(got, "acme/quiet"); strings.Count(before, "acme/loud") > 1 {
 			t.Errorf("got the order %s, want quiet after one turn of its colleague", got)
 		}
 	})

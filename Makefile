@@ -8,10 +8,10 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test check bench compat openapi lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test check bench bench-fair compat openapi lint fmt formatted tidy vuln fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## what the tests need beside Go: npm packages and programs; says what it could not get
 	@.ci/setup
@@ -33,6 +33,9 @@ check: formatted lint tidy vuln test ## what CI asks for
 
 bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
 	go run ./internal/bench -out deploy/BENCHMARKS.md
+
+bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
+	go run ./internal/fair -out docs/fairness.md
 
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+)
+
+// bigBodies sends bodies nearly as large as they may be.
+func bigBodies() attack {
+	return attack{
+		name: "big bodies", does: "16 connections call with an argument of 3.9 MB",
+		raiders: 16, few: 4,
+		begin: func(r *raider) func(context.Context) error {
+			return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
+		},
+		bites: anyAnswer,
+	}
+}
+
+const (
+	dripEvery = 300 * time.Millisecond
+	dripAtOne = 128 // raiders
+)
+
+// slowChunks sends bodies of unknown length in small pieces, slowly.
+func slowChunks() attack {
+	return attack{
+		name: "slow bodies, chunked", does: "128 connections send a chunked body a byte at a time, three a second",
+		raiders: dripAtOne, begin: drip(-1, "1\r\nx\r\n"), bites: manyHeld,
+	}
+}
+
+// slowAnnounced announces large bodies and sends them slowly.
+func slowAnnounced() attack {
+	return attack{
+		name: "slow bodies, announced", does: "128 connections announce a body of 4 MiB and send three bytes a second",
+		raiders: dripAtOne, begin: drip(4<<20, "x"), bites: manyHeld,
+	}
+}
+
+// manyHeld tells whether most of those who drip did so at the same time.
+func manyHeld(seen tally) bool { return seen.Held >= dripAtOne/2 }
+
+// drip sends a header and the beginning of a body, then a piece at a time until it is answered or cut off.
+func drip(announce int, piece string) func(r *raider) func(context.Context) error {
+	return func(r *raider) func(context.Context) error {
+		q := r.call("echo", "")
+		q.announce = announce
+		q.body = strings.TrimSuffix(q.body, "}}") + `{"message":"`
+		begin := q.bytes()
+		return func(ctx context.Context) error {
+			w, err := r.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer w.close()
+			r.attempts.Add(1)
+			r.hold()
+			defer r.release()
+			if _, err := w.conn.Write(begin); err != nil {
+				return err
+			}
+			if err := w.dripOn(ctx, piece); err != nil {
+				return err
+			}
+			answer, err := w.answer()
+			if err == nil {
+				r.count(answer)
+			}
+			return err
+		}
+	}
+}
+
+// dripOn sends a piece at a time until an answer comes.
+func (w *wire) dripOn(ctx context.Context, piece string) error {
+	for ctx.Err() == nil {
+		_ = w.conn.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
+		_, err := w.in.Peek(1)
+		var timeout net.Error
+		if err == nil {
+			return w.conn.SetReadDeadline(time.Now().Add(patience))
+		}
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			return err
+		}
+		if _, err := w.conn.Write([]byte(piece)); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// manyMembers sends arguments that cost far more memory decoded than they are long: in turn an object of as many members
+// as fit into 3 MB, an array of 20,000 small objects, and an object with 19,000 members, which is allowed.
+func manyMembers() attack {
+	return attack{
+		name: "many members", does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
+		raiders: 16, few: 4,
+		begin: func(r *raider) func(context.Context) error {
+			values := []string{members(180_000), "{\"a\":[" + strings.Repeat(`{"b":1},`, 300_000) + "0]}", members(19_000)}
+			requests := make([][]byte, len(values))
+			for i, value := range values {
+				requests[i] = r.call("take", value).bytes()
+			}
+			turn := r.number
+			return func(ctx context.Context) error {
+				turn++
+				_, err := r.exchange(ctx, requests[turn%len(requests)])
+				return err
+			}
+		},
+		bites: func(seen tally) bool { return seen.Answered+seen.Refused >= 3 },
+	}
+}
+
+// members returns an object with so many members of different names.
+func members(count int) string {
+	var b strings.Builder
+	for i := range count {
+		b.WriteString(`,"` + name(i) + `":1`)
+	}
+	return "{" + b.String()[1:] + "}"
+}
+
+// name returns a different name for each i.
+func name(i int) string {
+	text := []byte("member-aaaaa")
+	for at := len(text) - 1; i > 0; at-- {
+		text[at] += byte(i % 26)
+		i /= 26
+	}
+	return string(text)
+}
+
+// dearPatterns makes the gateway check a long text against the dearest pattern that a schema may have.
+func dearPatterns() attack {
+	return attack{
+		name: "dear patterns", does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
+		raiders: 24, few: 4,
+		begin: func(r *raider) func(context.Context) error {
+			return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
+		},
+		bites: func(seen tally) bool { return seen.Answered+seen.Refused > 0 },
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// setting is where and when it was measured.
+type setting struct {
+	begun                 time.Time
+	cores                 cores
+	loadBefore, loadAfter string
+	version               string
+}
+
+// describe writes the report.
+func describe(results []result, p plan, s setting) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# What one tenant notices of another
+
+A quiet tenant calls a small tool %d times a second, over %d connections of %d users, while somebody attacks the same
+gateway. Its calls go out at fixed times, whether or not the answers before are late, and each counts from when it was
+due. Below, its 50th and 99th percentile (p50, p99) beside each attack, compared with a **baseline**: the same attack, by
+the same program, on a dummy server on the same machine, while the quiet tenant calls the gateway. The dummy is Go's
+net/http server with ready answers of the same size; it asks nobody who they are and does nothing for each tenant. So
+what the attack takes of the machine is in both, and the ratio is what it takes of the gateway.
+
+An attack does no harm when p99 is less than twice the baseline and every call of the quiet tenant was answered. Calls
+that were not %d seconds after all of them were due count as never answered; when p99 is one of those, there is none.
+Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack does harm.
+
+`, int(time.Second/quietInterval)*quietConnections, quietConnections, usersOfQuiet, grace)
+	fmt.Fprintf(&b, "- Measured %s with `%s`\n- drawbridge %s, %s\n- %s; %s\n- Load average before: %s, after: %s. What others did on the machine is in the figures.\n\n",
+		s.begun.UTC().Format("2006-01-02 15:04 UTC"), strings.TrimSpace(p.command), s.version, runtime.Version(),
+		machine(), s.cores.describe(), s.loadBefore, s.loadAfter)
+	b.WriteString("| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |\n|---|---|---|---|---|\n")
+	for _, r := range results {
+		b.WriteString(r.row())
+	}
+	fmt.Fprintf(&b, `
+"No attack" is measured like the others, with nobody attacking: as far as its ratios are from 1, the others are not to be
+trusted either. %d samples each for attack and baseline, in %d rounds that take turns, each with a new gateway; a
+percentile is the median of those of the rounds.
+
+## The figures behind it
+
+Attackers send the next request when the one before is answered or refused. Of the attempts a second, the part in
+brackets was refused (at the gateway; the dummy refuses nothing). Held: connections open at the same time.
+
+| attack | baseline p50 / p99 | beside it p50 / p99 | attempts a second at the gateway (refused, broken) | MB/s | held | at the dummy |
+|---|---|---|---|---|---|---|
+`, p.samples, rounds)
+	for _, r := range results {
+		b.WriteString(r.figures())
+	}
+	b.WriteString("\n## The attacks\n\n")
+	for _, r := range results {
+		note := ""
+		if r.attack.raised {
+			note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be refused by a limit."
+		}
+		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.name, r.attack.does, note)
+	}
+	b.WriteString("\nAttackers are " + fmt.Sprint(usersOfLoud) + ` users of one tenant (strangers have no token), on an address of their own where the system has
+one. All limits are the default ones, except the rates of the tenant named above, and those of the quiet tenant, which
+makes up for calls that were late and must not be refused for it.
+`)
+	return b.String()
+}
+
+// row is the line of an attack in the table of verdicts.
+func (r *result) row() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.attack.name, r.times(99), r.times(50), r.refused(), r.verdict())
+}
+
+func (r *result) times(percent int) string {
+	times, found := r.ratio(percent)
+	if !found {
+		return "none"
+	}
+	return fmt.Sprintf("%.1f", times)
+}
+
+// refused lists what came instead of answers.
+func (r *result) refused() string {
+	total, by := r.beside.refused()
+	if total == 0 {
+		return "0"
+	}
+	var parts []string
+	for why, count := range by {
+		parts = append(parts, fmt.Sprintf("%d × %s", count, why))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d (%s)", total, strings.Join(parts, ", "))
+}
+
+func (r *result) verdict() string {
+	unanswered, by := r.baseline.refused()
+	switch {
+	case r.beside.died:
+		return "**the gateway ended**"
+	case r.baseline.fault != nil || r.beside.fault != nil:
+		return "**could not be measured**"
+	case unanswered > 0:
+		return fmt.Sprintf("no baseline: %v", by)
+	case r.harms():
+		return "**does harm**"
+	}
+	return "no harm"
+}
+
+// figures is the line of an attack in the table of figures.
+func (r *result) figures() string {
+	t, d := r.beside.tally, r.baseline.tally
+	return fmt.Sprintf("| %s | %s / %s | %s / %s | %.0f (%s, %s) | %.1f | %d | %.0f |\n", r.attack.name,
+		r.baseline.millis(50), r.baseline.millis(99), r.beside.millis(50), r.beside.millis(99),
+		t.perSecond(t.Attempts), share(t.Refused, t.ended()), share(t.Broken, t.ended()), t.perSecond(t.Received)/1e6, t.Held,
+		d.perSecond(d.Attempts))
+}
+
+func (s *side) millis(percent int) string {
+	latency, found := s.percentile(percent)
+	if !found {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f ms", float64(latency)/float64(time.Millisecond))
+}
+
+// ended returns how many attempts came to an end.
+func (t tally) ended() int64 { return t.Answered + t.Refused + t.Broken }
+
+func (t tally) perSecond(n int64) float64 { return float64(n) * 1000 / float64(max(t.Millis, 1)) }
+
+func share(part, whole int64) string {
+	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(max(whole, 1)))
+}
+
+// machine says what the processors are.
+func machine() string {
+	model := ""
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if match := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(text); match != nil {
+			model = " (" + string(match[1]) + ")"
+		}
+	}
+	return fmt.Sprintf("%d processors%s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
+}
+
+// loadAverage returns the load of the last minute as the system says it.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// version returns the version that the gateway says it has.
+func (l *lab) version(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, l.binary, "version").Output() //nolint:gosec // our own program
+	if words := strings.Fields(string(out)); err == nil && len(words) > 1 {
+		return words[1] // after the name
+	}
+	return "of an unknown version"
+}

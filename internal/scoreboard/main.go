@@ -1,0 +1,166 @@
+// Command scoreboard measures what the gateway withstands, as far as one machine can tell: inputs that are wrong on
+// purpose against the whole gateway in this process, ids of one principal in the hands of all others, and the tests and
+// fuzz targets of the repository that try the rest. Each figure has a target; the program fails when one is missed.
+//
+// Whether an input was wrongly accepted is known from how it was made: a message that its schema does not allow, a token
+// that no issuer signed, an id that nobody was given. What cannot be told that way must only do no harm. Good messages
+// stand among the bad ones and must be served, so that a gateway which refuses everything does not pass.
+//
+//	go run ./internal/scoreboard -out SECURITY.md
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scoreboard:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what is asked for on the command line.
+type settings struct {
+	inputs, crossings int
+	seed              uint64
+	fuzz              time.Duration
+	tests             bool
+	page              string
+}
+
+func read(args []string) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("scoreboard", flag.ContinueOnError)
+	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
+	flags.IntVar(&s.crossings, "crossings", 100_000, "uses of another's id to try")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the inputs: the same seed makes the same ones")
+	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second, "how long each fuzz target runs; 0: they are only counted")
+	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
+	flags.StringVar(&s.page, "out", "", "page to write the report into, between its marks; the standard output alone when empty")
+	return s, flags.Parse(args)
+}
+
+// run is the whole program.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	s, err := read(args)
+	if err != nil {
+		return err
+	}
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	b := &board{seed: s.seed, commit: commit(ctx, root)}
+	started := time.Now()
+	if err := b.attack(s, out); err != nil {
+		return err
+	}
+	if s.tests {
+		if err := b.ask(ctx, root, out); err != nil {
+			return err
+		}
+	}
+	if err := b.count(ctx, root, s.fuzz); err != nil {
+		return err
+	}
+	b.took = time.Since(started)
+	report := b.text(strings.Join(append([]string{"go run ./internal/scoreboard"}, args...), " "))
+	if _, err := io.WriteString(out, report); err != nil {
+		return err
+	}
+	if s.page != "" {
+		if err := replace(s.page, report); err != nil {
+			return err
+		}
+	}
+	if n := b.missed(); n > 0 {
+		return fmt.Errorf("%d targets are missed: the rows with no", n)
+	}
+	return nil
+}
+
+// attack tries what this program tries itself, and shows what went wrong.
+func (b *board) attack(s settings, out io.Writer) error {
+	w, err := newWorld()
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	// Of a hundred inputs some are good: with a tenth more, the bad ones are enough.
+	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed); err != nil {
+		return err
+	}
+	b.addInputs(s.inputs)
+	if b.crossed, err = w.cross(s.crossings, everywhere()); err != nil {
+		return err
+	}
+	b.addCrossing(s.crossings)
+	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
+		if _, err := fmt.Fprintln(out, example); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask runs the tests.
+func (b *board) ask(ctx context.Context, root string, out io.Writer) error {
+	for _, g := range groups() {
+		if _, err := fmt.Fprintln(out, g.command()); err != nil {
+			return err
+		}
+		r, err := g.run1(ctx, root)
+		if err != nil {
+			return err
+		}
+		b.addGroup(g, r)
+	}
+	return nil
+}
+
+// count adds the fuzz targets and the advisories.
+func (b *board) count(ctx context.Context, root string, each time.Duration) error {
+	all, err := targets(root)
+	if err != nil {
+		return err
+	}
+	b.add(len(all) >= 15, "fuzz targets", "≥ 15", fmt.Sprint(len(all)), "`make fuzz`")
+	if each > 0 {
+		found := fuzz(ctx, root, all, each)
+		b.add(len(found) == 0, "fuzz targets that found something, "+each.String()+" each", "0", strings.TrimSpace(fmt.Sprint(len(found), " ", strings.Join(found, ", "))), "`make fuzz`")
+	}
+	tested, without, err := advisories(root)
+	if err != nil {
+		return err
+	}
+	gone, err := missing(root, tested)
+	if err != nil {
+		return err
+	}
+	b.add(len(tested) > 0 && len(gone) == 0, "advisories about gateways, servers and libraries like these that have a test", "all that apply",
+		fmt.Sprintf("%d, and %d that cannot apply", len(tested), len(without)), "[`docs/advisories.md`](docs/advisories.md)")
+	return nil
+}
+
+// commit names what was measured.
+func commit(ctx context.Context, root string) string {
+	command := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude", "*")
+	command.Dir = root
+	name, err := command.Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(name))
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// writer makes inputs for one speaker.
+type writer struct {
+	*rand.Rand
+	*speaker
+
+	speech *speech
+	texts  *texts
+	forged []string // ids that were made for somebody, as they are
+	count  int
+}
+
+// nextID returns an id that this speaker has not used yet.
+func (w *writer) nextID() string {
+	w.count++
+	return "i" + strconv.Itoa(w.count)
+}
+
+// message is one of a kind, as it should be.
+func (w *writer) message(class string) (in input, tree *members, k *kind) {
+	k = &w.speech.kinds[w.IntN(len(w.speech.kinds))]
+	id := w.nextID()
+	tree = w.speech.make(w.Rand, k, id)
+	w.ground(k, tree)
+	in = input{class: class, what: k.name, must: behave}
+	if k.request {
+		in.id = write(id)
+		if !mcp.MethodOf(k.method).OfTasks() && k.method != mcp.MethodListen && k.method != "tasks/list" {
+			in.must = serve
+		}
+	}
+	return in, tree, k
+}
+
+// ground makes a message one about what there is.
+func (w *writer) ground(k *kind, tree *members) {
+	if k.method == "" {
+		return
+	}
+	if w.revision == mcp.Revision2607 && (k.request || tree.value("params") != nil) {
+		meta := tree.object("params").object("_meta")
+		meta.set(mcp.MetaProtocolVersion, mcp.Revision2607)
+	}
+	if tree.value("params") == nil && !mcp.MethodOf(k.method).Named {
+		return
+	}
+	params := tree.object("params")
+	params.remove("cursor", "task", "inputResponses", "requestState", "context")
+	switch k.method {
+	case mcp.MethodToolsCall:
+		params.set("name", "box__echo")
+		arguments := &members{{"text", "hello"}}
+		if w.IntN(2) == 0 {
+			arguments.set("n", literal(strconv.Itoa(w.IntN(1000))))
+			arguments.set("list", []any{"a", "b"})
+		}
+		params.set("arguments", arguments)
+	case mcp.MethodPromptsGet:
+		params.set("name", "box__greet")
+		params.remove("arguments")
+	case mcp.MethodResourcesRead, mcp.MethodSubscribe, mcp.MethodUnsubscribe:
+		params.set("uri", exposed+"file:///open/a")
+	case mcp.MethodComplete:
+		params.set("ref", &members{{"type", "ref/prompt"}, {"name", "box__greet"}})
+	case mcp.MethodInitialize:
+		params.set("protocolVersion", w.revision)
+	}
+}
+
+// sendable adds to an input how it is sent: where to, and with which headers.
+func (w *writer) sendable(in *input, text string, tree *members) {
+	in.request = w.post(text)
+	method, _ := tree.value("method").(string)
+	if method == mcp.MethodInitialize && w.stream == nil {
+		in.headers = nil // it opens a session
+	}
+	if w.revision == mcp.Revision2607 {
+		params, _ := tree.value("params").(*members)
+		subject := ""
+		if params != nil {
+			subject, _ = params.value(mcp.MethodOf(method).Subject).(string)
+		}
+		in.headers = repeated(method, subject)
+	}
+}
+
+// good is a message as it should be. It must be served.
+func (w *writer) good() input {
+	in, tree, _ := w.message("messages as they should be")
+	w.sendable(&in, write(tree), tree)
+	return in
+}
+
+// mutated is a message that was changed one to three times.
+func (w *writer) mutated() input {
+	in, tree, k := w.message("messages mutated")
+	in.must = behave
+	all := mutations()
+	var names []string
+	text, broken := "", false
+	for range 1 + w.IntN(3) {
+		m := all[w.IntN(len(all))]
+		if broken || m.tree != nil && !m.tree(w.Rand, tree) {
+			continue
+		}
+		if names = append(names, m.name); m.text != nil {
+			text, broken = m.text(w.Rand, write(tree)), true
+		}
+	}
+	in.what += ": " + strings.Join(names, ", ")
+	if broken {
+		in.must, in.id = refuse, ""
+	} else {
+		text = write(tree)
+		w.expect(&in, tree)
+	}
+	w.sendable(&in, text, tree)
+	if k.request && w.revision == mcp.Revision2607 && w.IntN(8) == 0 {
+		w.mismatch(&in)
+	}
+	return in
+}
+
+// expect decides what must become of a message whose tree was changed.
+func (w *writer) expect(in *input, tree *members) {
+	method, _ := tree.value("method").(string)
+	in.id = ""
+	id, valid := tree.value("id"), false
+	switch v := id.(type) {
+	case string:
+		valid = len(v) <= 60
+	case literal:
+		valid = v == "7" || v == "0" || v == "-1" || v == "9007199254740991"
+	}
+	if valid && method != "" && tree.value("jsonrpc") == "2.0" {
+		in.id = write(id)
+	}
+	if !valid && id == nil || tree.value("jsonrpc") != "2.0" || !w.speech.allows(method, write(forgive(tree))) {
+		in.must = refuse
+	}
+}
+
+// mismatch makes the headers of a modern request say another thing than its body.
+func (w *writer) mismatch(in *input) {
+	in.must = refuse
+	in.what += ", headers differ"
+	i := 2 * w.IntN(len(in.headers)/2)
+	switch w.IntN(3) {
+	case 0:
+		in.headers = append(in.headers, in.headers[i], "other")
+	case 1:
+		in.headers[i+1] += "x"
+	default:
+		in.without = in.headers[i]
+		if in.headers[i] == mcp.HeaderProtocolVersion { // without it the body decides the era, and wants the header
+			in.without = mcp.HeaderMethod
+		}
+	}
+}
+
+// batch is an array of messages, which only 2025-03-26 has.
+func (w *writer) batch() input {
+	in := input{class: "batches", what: "batch", must: refuse}
+	texts := make([]string, 0, 4)
+	for range w.IntN(5) {
+		_, tree, k := w.message("")
+		if k.method == mcp.MethodInitialize {
+			in.what = "initialize in a batch"
+		}
+		texts = append(texts, write(tree))
+	}
+	if w.revision == mcp.Revision2503 && len(texts) > 0 && in.what == "batch" {
+		in.must = behave
+	}
+	in.request = w.post("[" + strings.Join(texts, ",") + "]")
+	if w.revision == mcp.Revision2607 {
+		in.headers = repeated(mcp.MethodToolsCall, "box__echo")
+	}
+	if in.must == behave && w.IntN(3) == 0 {
+		in.must, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+pick(w.Rand, []string{"", ",", ",[]]", "}", ",null]", ",1]"})
+	}
+	return in
+}
+
+// call is a good tools/call, for faults around it.
+func (w *writer) call(class, what string, m must) input {
+	id := write(w.nextID())
+	return input{request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`), class: class, what: what, must: m, id: id}
+}
+
+// token is a good message with a bad token.
+func (w *writer) badToken() input {
+	in := w.call("tokens", "", deny)
+	in.token, in.what = badToken(w.Rand, w.person)
+	switch w.IntN(12) {
+	case 0:
+		in.token, in.what = "", "no token"
+	case 1:
+		in.token, in.what = "", "another scheme"
+		in.headers = append(in.headers, "Authorization", pick(w.Rand, []string{"Basic ", "DPoP ", "", "Bearer", "Token "})+w.token)
+	case 2:
+		in.token, in.what = w.token, "two headers"
+		in.headers = append(in.headers, "Authorization", "Bearer "+in.token)
+	case 3:
+		in.token, in.what = "", "in the query"
+		in.path += pick(w.Rand, []string{"?", "&"}) + "access_token=" + w.token
+		if !strings.Contains(in.path, "?") {
+			in.path = strings.Replace(in.path, "&", "?", 1)
+		}
+	}
+	return in
+}
+
+// around is a good message with a fault in what is around it.
+func (w *writer) around() input {
+	in := w.call("paths and headers", "", refuse)
+	faults := []struct {
+		what string
+		make func()
+	}{
+		{"host", func() {
+			in.host = pick(w.Rand, []string{"evil.test", "mcp.test.evil.test", "mcp.test@evil.test", "[mcp.test", "mcp.test:1:1", "localhost"})
+		}},
+		{"origin", func() {
+			in.headers = append(in.headers, "Origin", pick(w.Rand, []string{"https://evil.test", "null", "https://app.test.evil.test", "http://app.test"}))
+		}},
+		{"content type", func() {
+			in.without = "Content-Type"
+			if w.IntN(2) == 0 {
+				in.without = ""
+				in.headers = append(in.headers, "Content-Type", "text/plain")
+			}
+		}},
+		{"content encoding", func() { in.headers = append(in.headers, "Content-Encoding", pick(w.Rand, []string{"gzip", "br", "x"})) }},
+		{"path", func() {
+			in.path = pick(w.Rand, []string{"/mcp/", "//mcp", "/MCP", "/mcp%2f", "/%6dcp", "/./mcp", "/x/../mcp", "/t/globex/mcp", "/t/acme/mcp", "/t//mcp", "/t/%61cme/mcp", "/t/initech/mcp", "/mcp;x", "/", "/metrics", "/debug/pprof/", "/messages", "/messages?sessionId=", "/sse", "/healthz"})
+			if in.path == "/t/"+w.person.tenant+"/mcp" {
+				in.must = behave
+			}
+		}},
+		{"method", func() {
+			in.method = pick(w.Rand, []string{"PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "PROPFIND", "post", "X"})
+		}},
+		{"headers that claim", func() {
+			in.must = behave
+			in.headers = append(in.headers, pick(w.Rand, []string{"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host", "X-Original-Url", "X-Forwarded-For", "Mcp-Init-Host", "Connection"}), pick(w.Rand, []string{"globex", "127.0.0.1", "/metrics", "Authorization", "evil.test"}))
+		}},
+		{"revision", func() {
+			in.headers = append(in.headers, mcp.HeaderProtocolVersion, pick(w.Rand, []string{"", "1999-01-01", "2026-07-29", "9999-99-99", "x", "2025-06-18,2025-11-25", "\xff"}))
+			if w.stream != nil { // HTTP+SSE is older than the header
+				in.must = behave
+			}
+		}},
+	}
+	fault := faults[w.IntN(len(faults))]
+	fault.make()
+	in.what = fault.what
+	if in.method != http.MethodPost {
+		in.id = ""
+	}
+	return in
+}

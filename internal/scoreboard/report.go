@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// row is one figure of the scoreboard.
+type row struct {
+	figure, target, measured, how string
+	met                           bool
+}
+
+// board is the whole of it.
+type board struct {
+	seed    uint64
+	commit  string
+	took    time.Duration
+	inputs  *tally
+	crossed *crossing
+	rows    []row
+}
+
+func (b *board) add(met bool, figure, target, measured, how string) {
+	b.rows = append(b.rows, row{figure, target, measured, how, met})
+}
+
+// missed are the rows whose target was not met.
+func (b *board) missed() (n int) {
+	for _, r := range b.rows {
+		if !r.met {
+			n++
+		}
+	}
+	return n
+}
+
+const here = "this program"
+
+// addInputs adds what became of the inputs.
+func (b *board) addInputs(least int) {
+	t := b.inputs
+	n, good := t.all(), t.tried["messages as they should be"]
+	b.add(n-good >= least, "bad inputs tried", "≥ "+grouped(least), grouped(n-good), here)
+	for _, one := range []struct {
+		figure string
+		v      verdict
+	}{
+		{"panics and other crashes", crashed}, {"answers with 5xx", ownFault}, {"wrongly accepted", wronglyServed},
+		{"answers that are no JSON-RPC, or have another's id", malformed}, {"requests without an answer", lost},
+	} {
+		b.add(t.wrong[one.v] == 0, one.figure, "0", grouped(t.wrong[one.v]), here)
+	}
+	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0", fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], grouped(good)), here)
+}
+
+// addCrossing adds what became of the attempts to use what is another's.
+func (b *board) addCrossing(least int) {
+	c := b.crossed
+	b.add(c.all() >= least, fmt.Sprintf("uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)), "≥ "+grouped(least), grouped(c.all()), here)
+	b.add(c.bad() == 0, "answers that differ from those for an unknown id", "0", grouped(c.bad()), here)
+	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0", grouped(len(c.vain)), here)
+}
+
+func (b *board) addGroup(g group, r ran) {
+	measured := fmt.Sprintf("%d tests passed, %d failed", r.passed, r.failed)
+	if r.skipped > 0 {
+		measured += fmt.Sprintf(", %d skipped", r.skipped)
+	}
+	target := g.most
+	if g.what != "" {
+		target = "≥ " + grouped(g.least) + " " + g.what + "; " + g.most
+		measured = grouped(r.tried) + " " + g.what + "; " + measured
+	}
+	if r.faults != "" {
+		measured += ": " + strings.Join(strings.Fields(r.faults), " ")
+	}
+	b.add(r.failed == 0 && r.passed > 0 && r.tried >= g.least, g.figure, target, measured, "`"+strings.ReplaceAll(g.command(), "|", `\|`)+"`")
+}
+
+func grouped(n int) string {
+	text := fmt.Sprint(n)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// text is the report in Markdown.
+func (b *board) text(command string) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "`%s`, %s, commit %s, seed %d, %s on %d processors, %s.\n\n", command, time.Now().UTC().Format("2006-01-02"), b.commit, b.seed,
+		runtime.Version(), runtime.NumCPU(), b.took.Round(time.Second))
+	s.WriteString("| figure | target | measured | met | how |\n|---|---|---|---|---|\n")
+	for _, r := range b.rows {
+		met := "yes"
+		if !r.met {
+			met = "**no**"
+		}
+		fmt.Fprintf(&s, "| %s | %s | %s | %s | %s |\n", r.figure, r.target, r.measured, met, r.how)
+	}
+	s.WriteString("\nThe inputs by what they are:\n\n| class | tried |\n|---|---|\n")
+	for _, class := range b.inputs.classes() {
+		fmt.Fprintf(&s, "| %s | %s |\n", class, grouped(b.inputs.tried[class]))
+	}
+	s.WriteString("\nA message that differs from its schema must be refused, except in these places:\n\n| place | why |\n|---|---|\n")
+	for _, one := range leniencies() {
+		fmt.Fprintf(&s, "| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
+	}
+	return s.String()
+}
+
+// Where the report stands in a page.
+const (
+	begins = "<!-- scoreboard: written by make scoreboard -->\n"
+	ends   = "<!-- scoreboard: end -->\n"
+)
+
+// replace writes the report into a page, between its two marks.
+func replace(page, report string) error {
+	text, err := os.ReadFile(page) //nolint:gosec // G304: whoever runs this names it
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), begins)
+	_, after, closed := strings.Cut(rest, ends)
+	if !found || !closed {
+		return errors.New(page + " has not the two marks between which the scoreboard stands: " + strings.TrimSpace(begins) + " and " + strings.TrimSpace(ends))
+	}
+	return os.WriteFile(page, []byte(before+begins+report+ends+after), 0o644) //nolint:gosec // G306, G703: a page for everybody to read
+}

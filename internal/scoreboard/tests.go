@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// group is what tests of the repository show that this program does not try itself.
+type group struct {
+	figure   string
+	packages []string
+	run      string // of the names of the tests
+	what     string // that is counted: the key of the attributes with which the tests tell how much they tried
+	least    int    // that must have been tried
+	most     string // what is meant to be none
+}
+
+// groups are in the order of the report.
+func groups() []group {
+	return []group{
+		{"smuggling bodies over real connections; calls that differ from their record", []string{"./internal/interop"}, "^TestT1SmugglingBodies$", "bodies", 1_000, "0"},
+		{"cells of route × method × login; unexpected answers", []string{"./internal/interop", "./server"}, "^TestT14|^TestT5", "cells", 500, "0"},
+		{"hidden text in every position of a string; texts that arrive hidden", []string{"./internal/sanitize", "./server", "./internal/interop"}, "^TestNothingHidden|^TestT12Every|^TestT33T49OutputIsCleaned", "positions", 1_000, "0"},
+		{"kinds of hidden text; code points that are left", []string{"./internal/sanitize"}, "^TestT33(Every|Smuggled|Mixed|Naughty|Escape|Broken|Allowed)", "", 0, "0"},
+		{"legitimate texts; texts that change", []string{"./internal/sanitize"}, "^TestT33LegitimateTexts(Keep|Together)|^TestRealDefinitions", "texts", 69, "0"},
+		{"secrets in outputs; secrets that are left", []string{"./internal/sanitize"}, "^TestT49", "", 0, "0"},
+		{"spellings of addresses that must not be reached; connections made", []string{"./internal/dial"}, "^TestT7|^TestT47", "spellings", 60, "0"},
+		{"spellings of URIs that a rule denies; spellings that pass", []string{"./internal/interop", "./internal/gateway"}, "^TestWhatParsersRead|^TestDeniedURI|^TestURIWith", "spellings", 10_000, "0"},
+		{"canary secrets in logs, records, metrics, errors; canaries found", []string{"./internal/interop"}, "^TestT19|^TestT48", "canaries", 7, "0"},
+		{"tokens by form, algorithm, claim and time; wrong verdicts", []string{"./auth"}, "^TestT42|^TestT44|^TestPrincipal$", "tokens", 38, "0"},
+		{"JSON that parsers read differently; wrong verdicts", []string{"./internal/strictjson"}, "^Test", "", 0, "0"},
+		{"tests of the JSON Schema suite; wrong verdicts", []string{"./registry/schema"}, "^TestSuiteGives", "tests", 2_000, "0"},
+		{"faults of schemas that strangers send; crashes, hangs", []string{"./registry/schema"}, "Hostile|Guard|T22|T36|Bomb|Refuse", "", 0, "0"},
+	}
+}
+
+// ran is what a group of tests came to.
+type ran struct {
+	passed, failed, skipped, tried int
+	faults                         string
+}
+
+// event is a line of go test -json.
+type event struct{ Action, Test, Key, Value, Output string }
+
+// run runs the tests of a group.
+func (g group) run1(ctx context.Context, root string) (ran, error) {
+	args := append([]string{"test", "-json", "-count=1", "-timeout=30m", "-run", g.run}, g.packages...)
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = root
+	out, err := command.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return ran{}, err
+	}
+	result := g.read(out)
+	if err != nil && result.failed == 0 { // it was not built, or ended by itself
+		result.failed++
+		result.faults += string(exit.Stderr)
+	}
+	return result, nil
+}
+
+// read counts what go test -json says.
+func (g group) read(out []byte) (r ran) {
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Test == "" { //nolint:forbidigo // of the go command
+			continue
+		}
+		switch e.Action {
+		case "pass":
+			r.passed++
+		case "fail":
+			r.failed++
+			r.faults += e.Test + " "
+		case "skip":
+			r.skipped++
+		case "attr":
+			if n, err := strconv.Atoi(e.Value); err == nil && e.Key == g.what {
+				r.tried += n
+			}
+		}
+	}
+	return r
+}
+
+// command is how to run the group by itself.
+func (g group) command() string {
+	return fmt.Sprintf("go test -run '%s' %s", g.run, strings.Join(g.packages, " "))
+}
+
+// repository is the folder of the module that this program is run in.
+func repository() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", errors.New("run it within the repository: there is no go.mod above")
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// target is one of the fuzz targets.
+type target struct{ folder, name string }
+
+var fuzzes = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+
+// targets lists the fuzz targets of the repository.
+func targets(root string) (all []target, err error) {
+	err = eachTestFile(root, func(file string, text []byte) {
+		for _, found := range fuzzes.FindAllSubmatch(text, -1) {
+			folder, _ := filepath.Rel(root, filepath.Dir(file)) // a file within root
+			all = append(all, target{"./" + filepath.ToSlash(folder), string(found[1])})
+		}
+	})
+	return all, err
+}
+
+func eachTestFile(root string, do func(file string, text []byte)) error {
+	return filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && file != root && (entry.Name() == "node_modules" || entry.Name() == "testdata" || entry.Name()[0] == '.') {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(file) //nolint:gosec // G304: a file of this repository
+		if err == nil {
+			do(file, text)
+		}
+		return err
+	})
+}
+
+// fuzz runs each target for a time, and returns those that found something.
+func fuzz(ctx context.Context, root string, all []target, each time.Duration) (found []string) {
+	for _, one := range all {
+		if !one.quiet(ctx, root, each) && !one.quiet(ctx, root, each) { // its time may end in the middle of an input, which go test calls a failure
+			found = append(found, one.folder+" "+one.name)
+		}
+	}
+	return found
+}
+
+// quiet tells whether a target found nothing.
+func (t target) quiet(ctx context.Context, root string, each time.Duration) bool {
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), t.folder) //nolint:gosec // G204: names from this repository
+	command.Dir = root
+	return command.Run() == nil
+}
+
+// advisory is one of docs/advisories.md.
+type advisory struct{ id, tests string }
+
+var testName = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
+
+// advisories reads the table: those with a test, and those whose row says why there is none.
+func advisories(root string) (tested, without []advisory, err error) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "advisories.md")) //nolint:gosec // G304: a page of this repository
+	if err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 || strings.HasPrefix(strings.TrimSpace(cells[1]), "-") || strings.TrimSpace(cells[1]) == "advisory" {
+			continue
+		}
+		for id := range strings.SplitSeq(cells[1], ",") {
+			one := advisory{strings.TrimSpace(id), cells[4]}
+			if testName.MatchString(one.tests) {
+				tested = append(tested, one)
+			} else {
+				without = append(without, one)
+			}
+		}
+	}
+	return tested, without, nil
+}
+
+// missing lists the tests that the advisories name and that do not exist.
+func missing(root string, all []advisory) (names []string, err error) {
+	there := make(map[string]bool)
+	err = eachTestFile(root, func(_ string, text []byte) {
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+			there[string(found[1])] = true
+		}
+	})
+	for _, one := range all {
+		for _, found := range testName.FindAllStringSubmatch(one.tests, -1) {
+			if !there[found[1]] && !slices.Contains(names, found[1]) {
+				names = append(names, found[1])
+			}
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// Values of JSON are nil, bool, string, literal, []any and *members here. Members have an order, and may have one name
+// twice: what is sent need not be what a library would write.
+
+// literal is JSON text that is written as it stands.
+type literal string
+
+// member is one of an object.
+type member struct {
+	name  string
+	value any
+}
+
+// members are an object.
+type members []member
+
+func (o *members) value(name string) any {
+	for i := range *o {
+		if (*o)[i].name == name {
+			return (*o)[i].value
+		}
+	}
+	return nil
+}
+
+// object returns a member that is an object, and makes it one when it is not.
+func (o *members) object(name string) *members {
+	inner, ok := o.value(name).(*members)
+	if !ok {
+		inner = &members{}
+		o.set(name, inner)
+	}
+	return inner
+}
+
+func (o *members) set(name string, value any) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			(*o)[i].value = value
+			return
+		}
+	}
+	*o = append(*o, member{name, value})
+}
+
+func (o *members) remove(names ...string) {
+	*o = slices.DeleteFunc(*o, func(m member) bool { return slices.Contains(names, m.name) })
+}
+
+// write returns the JSON text of a value.
+func write(value any) string { return string(appendValue(nil, value)) }
+
+func appendValue(dst []byte, value any) []byte {
+	switch v := value.(type) {
+	case literal:
+		return append(dst, v...)
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case string:
+		text, _ := json.Marshal(v) // strings always encode
+		return append(dst, text...)
+	case []any:
+		dst = append(dst, '[')
+		for i, element := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendValue(dst, element)
+		}
+		return append(dst, ']')
+	case *members:
+		dst = append(dst, '{')
+		for i, m := range *v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendValue(dst, m.name), ':')
+			dst = appendValue(dst, m.value)
+		}
+		return append(dst, '}')
+	}
+	return append(dst, "null"...)
+}
+
+// place is where a value stands in a message.
+type place struct {
+	path  string
+	value any
+	in    *members // what holds it; nil: an array does
+	at    int      // in what holds it
+	list  []any
+}
+
+func (p place) set(value any) {
+	if p.in != nil {
+		(*p.in)[p.at].value = value
+		return
+	}
+	p.list[p.at] = value
+}
+
+// places lists every value in an object, from outside in.
+func places(o *members) []place { return appendPlaces(nil, "", o) }
+
+func appendPlaces(all []place, path string, value any) []place {
+	switch v := value.(type) {
+	case *members:
+		for i, m := range *v {
+			all = append(all, place{path: path + "." + m.name, value: m.value, in: v, at: i})
+			all = appendPlaces(all, path+"."+m.name, m.value)
+		}
+	case []any:
+		for i, element := range v {
+			all = append(all, place{path: path + "[]", value: element, list: v, at: i})
+			all = appendPlaces(all, path+"[]", element)
+		}
+	}
+	return all
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// patience is how long an answer may take. Nothing in the world takes long, so only what hangs reaches it.
+const patience = 30 * time.Second
+
+// request is one request over HTTP, as far as it differs from a good one.
+type request struct {
+	method, path, token, body string
+	headers                   []string // name, value, name, value; a name that was there before is there twice then
+	without                   string   // a header that is left out
+	host                      string   // "": the gateway's
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	panics any // what the handler panicked with
+	hung   bool
+}
+
+// capture is an http.ResponseWriter that keeps what is written. When the answer is a stream that has no end by itself,
+// leave is called after its first event.
+type capture struct {
+	mu     sync.Mutex // guards the fields below
+	status int
+	header http.Header
+	body   bytes.Buffer
+	leave  func()
+	told   chan struct{} // a value for each write; nil: nobody listens
+}
+
+func (c *capture) Header() http.Header { return c.header }
+
+func (c *capture) WriteHeader(status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status == 0 {
+		c.status = status
+	}
+}
+
+func (c *capture) Write(data []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	c.body.Write(data)
+	if c.leave != nil && bytes.Contains(data, []byte("notifications/subscriptions/acknowledged")) {
+		c.leave()
+	}
+	return len(data), nil
+}
+
+// Flush implements http.Flusher.
+func (c *capture) Flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told != nil {
+		select {
+		case c.told <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// SetReadDeadline implements what http.ResponseController asks for: nothing here can be slow.
+func (*capture) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements what http.ResponseController asks for.
+func (*capture) SetWriteDeadline(time.Time) error { return nil }
+
+// EnableFullDuplex implements what http.ResponseController asks for.
+func (*capture) EnableFullDuplex() error { return nil }
+
+func (c *capture) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.body.String()
+}
+
+// send lets the door answer, as the server of package http would. A GET of a stream is left once it is open.
+func (w *world) send(m *request) (a answer) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := &capture{header: make(http.Header), leave: cancel}
+	r := m.of(ctx)
+	if m.method == http.MethodGet {
+		leaving, leave := context.WithCancel(ctx)
+		leave() // a stream says nothing that is not asked for
+		r = r.WithContext(leaving)
+	}
+	defer func() {
+		a.panics = recover()
+		a.status, a.header, a.body = c.status, c.header, c.text()
+		a.hung = ctx.Err() == context.DeadlineExceeded //nolint:errorlint // the context's own
+	}()
+	w.ServeHTTP(c, r)
+	return a
+}
+
+// of makes the request as the server of package http hands it over.
+func (m *request) of(ctx context.Context) *http.Request {
+	address, err := url.ParseRequestURI(m.path)
+	if err != nil {
+		panic(fmt.Sprintf("%q: %v", m.path, err)) // a path of this program
+	}
+	r := (&http.Request{
+		Method: m.method, URL: address, RequestURI: m.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: make(http.Header), Host: "mcp.test", RemoteAddr: "192.0.2.1:1234", Body: http.NoBody,
+	}).WithContext(ctx)
+	if m.host != "" {
+		r.Host = m.host
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if m.token != "" {
+		r.Header.Set("Authorization", "Bearer "+m.token)
+	}
+	if m.method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+		r.ContentLength = int64(len(m.body))
+		r.Body = body{strings.NewReader(m.body)}
+	}
+	for i := 0; i+1 < len(m.headers); i += 2 {
+		r.Header.Add(m.headers[i], m.headers[i+1])
+	}
+	if m.without != "" {
+		r.Header.Del(m.without)
+	}
+	return r
+}
+
+type body struct{ *strings.Reader }
+
+func (body) Close() error { return nil }

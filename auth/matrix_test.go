@@ -139,6 +139,7 @@ func TestT42TokenMatrix(t *testing.T) {
 		{"claims of another token", swapClaims(token, said.with("sub", `"root"`)), "signature"},
 		{"empty", "", "missing"},
 	}
+	t.Attr("tokens", fmt.Sprint(len(rows)))
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			for range 2 { // the second time, what was remembered must not matter

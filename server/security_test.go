@@ -222,7 +222,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d cells", cells)
+	t.Attr("cells", fmt.Sprint(cells))
 }
 
 // TestT15SameChecksUnderEveryRevision puts the same refused requests under every revision header.

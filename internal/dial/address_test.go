@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -30,6 +31,7 @@ func TestT7SpecialAddresses(t *testing.T) {
 		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::1", "2002:a9fe:a9fe::1",
 		"3fff::1", "5f00::1", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "ff0e::1", "fd00:ec2::254", "fd20:ce::254", "::1%lo", "fd12:3456::1%eth0",
 	}
+	t.Attr("spellings", fmt.Sprint(len(private)+len(never)))
 	public := []string{"1.1.1.1", "93.184.216.34", "172.15.255.255", "172.32.0.1", "2606:4700::1111", "2a00:1450:4001::200e"}
 	for _, test := range []struct {
 		addresses        []string

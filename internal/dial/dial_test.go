@@ -3,6 +3,7 @@ package dial_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -46,6 +47,7 @@ func TestT7SpellingsOfLoopback(t *testing.T) {
 		"127.0.0.1", "localhost", "localhost.", "LOCALHOST", "0.0.0.0", "127.1", "2130706433", "0x7f000001", "017700000001", "0177.0.0.1", "127.0.0.1.",
 		"[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[::1%25lo]", "evil.test@127.0.0.1",
 	}
+	t.Attr("spellings", fmt.Sprint(len(hosts)))
 	client := dial.Client(dial.Config{})
 	for _, host := range hosts {
 		if response, err := get(t.Context(), t, client, "http://"+host+":"+target.Port()+"/"); err == nil {

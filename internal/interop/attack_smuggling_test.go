@@ -23,6 +23,7 @@ func TestT1SmugglingBodies(t *testing.T) {
 		}
 		g.unhurt(t)
 		t.Logf("%d smuggling bodies, %d ran", tried, len(up.executions()))
+		t.Attr("bodies", fmt.Sprint(tried))
 		sameRecord(t, g, up)
 	}
 }

@@ -3,6 +3,7 @@ package interop_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -280,6 +281,7 @@ func TestWhatParsersReadIsWhatARuleJudged(t *testing.T) {
 		}
 	}
 	t.Logf("of %d spellings %d are known", len(tried), len(known))
+	t.Attr("spellings", fmt.Sprint(len(tried)))
 	for _, uri := range []string{
 		"http://intra/x", "https://127.0.0.1/x", "http://[::1]/x", "http://intra:8080/x", "http://xn--mnchen-3ya.example/x", "memo://Insights/x", "memo://intra", "memo://J%C3%BCrgen/x",
 		"docs://https://intra/x", "file:///etc/passwd", "file:///srv/caf%C3%A9",

@@ -2,6 +2,7 @@ package sanitize_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -177,6 +178,7 @@ func TestT33LegitimateTextsChangeOnlyByDesign(t *testing.T) {
 }
 
 func TestT33LegitimateTextsKeepEveryByte(t *testing.T) {
+	t.Attr("texts", fmt.Sprint(len(legitimate())))
 	for name, text := range legitimate() {
 		t.Run(name, func(t *testing.T) {
 			for _, raw := range []mcp.RawJSON{mcp.String(text), escapeAll(text)} {

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,6 +107,7 @@ func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
 				}
 			}
 			t.Logf("%d groups, %d refused, %d tests", groups, refused, tests)
+			t.Attr("tests", fmt.Sprint(tests))
 			if tests != test.tests || groups != test.groups {
 				t.Errorf("got %d groups and %d tests, want %d and %d", groups, tests, test.groups, test.tests)
 			}

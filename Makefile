@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test check bench bench-fair compat openapi lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test check bench bench-fair scoreboard compat openapi lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: ## calls per second and latency, beside Go's ReverseProxy and a direct ca
 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
 	go run ./internal/fair -out docs/fairness.md
+
+scoreboard: setup ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
+	go run ./internal/scoreboard -out SECURITY.md
 
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat

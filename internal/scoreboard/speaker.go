@@ -24,7 +24,6 @@ type speaker struct {
 type stream struct {
 	path  string // where messages go
 	out   *capture
-	read  int // of what came, in bytes
 	leave func()
 	done  <-chan struct{} // closed at its end
 }
@@ -80,11 +79,9 @@ func (st *stream) next() string {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
-		rest := st.out.text()[st.read:]
-		if end := strings.Index(rest, "\n\n"); end >= 0 {
-			st.read += end + 2
-			if at := strings.Index(rest[:end], "data: "); at >= 0 {
-				return rest[at:end]
+		if event, whole := st.out.event(); whole {
+			if at := strings.Index(event, "data: "); at >= 0 {
+				return event[at:]
 			}
 			continue
 		}

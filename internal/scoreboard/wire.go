@@ -86,6 +86,17 @@ func (*capture) SetWriteDeadline(time.Time) error { return nil }
 // EnableFullDuplex implements what http.ResponseController asks for.
 func (*capture) EnableFullDuplex() error { return nil }
 
+// event takes the first event out of what was written, if a whole one is there.
+func (c *capture) event() (text string, whole bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := bytes.Index(c.body.Bytes(), []byte("\n\n"))
+	if end < 0 {
+		return "", false
+	}
+	return strings.TrimSuffix(string(c.body.Next(end+2)), "\n\n"), true
+}
+
 func (c *capture) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

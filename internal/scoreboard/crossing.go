@@ -27,7 +27,7 @@ func ways(revision string, overSSE bool) []way {
 		}}
 	}
 	plain := func(name, format string) way {
-		return way{name, func(s *speaker, rid, id string) request {
+		return way{name, func(s *speaker, _, id string) request {
 			m := s.post(fmt.Sprintf(format, write(id)))
 			if s.revision == mcp.Revision2607 {
 				m.headers = append(m.headers, mcp.HeaderProtocolVersion, mcp.Revision2607)
@@ -85,7 +85,7 @@ func sessionWays() []way {
 		session("session: stream", http.MethodGet, ""),
 		session("session: stream from the start", http.MethodGet, "", mcp.HeaderLastEventID, "p1-0"),
 		session("session: end", http.MethodDelete, ""),
-		{"event", func(s *speaker, rid, id string) request {
+		{"event", func(s *speaker, _, id string) request {
 			return request{method: http.MethodGet, path: "/mcp", token: s.token, headers: []string{mcp.HeaderSessionID, s.session, mcp.HeaderLastEventID, id}}
 		}},
 	}

@@ -121,7 +121,7 @@ func (b *board) ask(ctx context.Context, root string, out io.Writer) error {
 		if _, err := fmt.Fprintln(out, g.command()); err != nil {
 			return err
 		}
-		r, err := g.run1(ctx, root)
+		r, err := g.measure(ctx, root)
 		if err != nil {
 			return err
 		}

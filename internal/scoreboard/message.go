@@ -193,14 +193,14 @@ func (w *writer) batch() input {
 }
 
 // call is a good tools/call, for faults around it.
-func (w *writer) call(class, what string, m must) input {
+func (w *writer) call(class string, m must) input {
 	id := write(w.nextID())
-	return input{request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`), class: class, what: what, must: m, id: id}
+	return input{request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`), class: class, must: m, id: id}
 }
 
 // token is a good message with a bad token.
 func (w *writer) badToken() input {
-	in := w.call("tokens", "", deny)
+	in := w.call("tokens", deny)
 	in.token, in.what = badToken(w.Rand, w.person)
 	switch w.IntN(12) {
 	case 0:
@@ -223,7 +223,7 @@ func (w *writer) badToken() input {
 
 // around is a good message with a fault in what is around it.
 func (w *writer) around() input {
-	in := w.call("paths and headers", "", refuse)
+	in := w.call("paths and headers", refuse)
 	faults := []struct {
 		what string
 		make func()

@@ -20,7 +20,10 @@ type mutation struct {
 func odd(r *rand.Rand) any {
 	return pick(r, []any{
 		nil, true, false, "", "x", "\u202e", strings.Repeat("x", 300), literal("0"), literal("-1"), literal("1.5"), literal("1e400"), literal("9007199254740993"),
-		literal("123456789012345678901234567890"), []any{}, []any{nil}, &members{}, &members{{"a", "b"}}, "\U0001F600", literal(`"\u0000"`), literal("1e2"), literal("-0"),
+		literal("123456789012345678901234567890"),
+		[]any{},
+		[]any{nil},
+		&members{}, &members{{"a", "b"}}, "\U0001F600", literal(`"\u0000"`), literal("1e2"), literal("-0"),
 	})
 }
 
@@ -51,7 +54,8 @@ func mutations() []mutation {
 	}
 }
 
-func any1(r *rand.Rand, m *members) (place, bool) {
+// anywhere picks a place in a message, if it has any.
+func anywhere(r *rand.Rand, m *members) (place, bool) {
 	all := places(m)
 	if len(all) == 0 {
 		return place{}, false
@@ -60,7 +64,7 @@ func any1(r *rand.Rand, m *members) (place, bool) {
 }
 
 func retype(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if ok {
 		at.set(odd(r))
 	}
@@ -68,7 +72,7 @@ func retype(r *rand.Rand, m *members) bool {
 }
 
 func drop(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if !ok || at.in == nil {
 		return false
 	}
@@ -77,7 +81,7 @@ func drop(r *rand.Rand, m *members) bool {
 }
 
 func add(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if !ok || at.in == nil {
 		return false
 	}
@@ -87,7 +91,7 @@ func add(r *rand.Rand, m *members) bool {
 }
 
 func huge(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if ok {
 		at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}), 1+r.IntN(4000)))
 	}
@@ -95,7 +99,7 @@ func huge(r *rand.Rand, m *members) bool {
 }
 
 func deepen(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if ok {
 		n := 1 + r.IntN(60)
 		at.set(literal(strings.Repeat("[", n) + strings.Repeat("]", n)))
@@ -104,7 +108,7 @@ func deepen(r *rand.Rand, m *members) bool {
 }
 
 func rename(r *rand.Rand, m *members) bool {
-	at, ok := any1(r, m)
+	at, ok := anywhere(r, m)
 	if !ok || at.in == nil {
 		return false
 	}
@@ -118,7 +122,9 @@ func reidentify(r *rand.Rand, m *members) bool {
 		return false
 	}
 	m.set("id", pick(r, []any{
-		nil, true, literal("1.5"), literal("9007199254740992"), literal("-9007199254740992"), literal("1e3"), []any{}, &members{}, strings.Repeat("i", 129), literal("1e400"),
+		nil, true, literal("1.5"), literal("9007199254740992"), literal("-9007199254740992"), literal("1e3"),
+		[]any{},
+		&members{}, strings.Repeat("i", 129), literal("1e400"),
 		literal("7"), "", "ü", literal("0"), literal("-1"), literal("9007199254740991"), " ", "\u202e",
 	}))
 	return true
@@ -154,18 +160,18 @@ func spoil(r *rand.Rand, text string) string {
 
 // breakOne replaces what holds the text together: behind the first string a colon must come.
 func breakOne(r *rand.Rand, text string) string {
-	at := strings.Index(text, ":")
-	if at < 0 {
+	before, after, found := strings.Cut(text, ":")
+	if !found {
 		return "{"
 	}
-	return text[:at] + pick(r, []string{" ", "=", ";", ",", "::", ":,", ":+", ":.", ":-,", ":NaN,", ":Infinity,", ":0x1,", ":01,", ":'x',"}) + text[at+1:]
+	return before + pick(r, []string{" ", "=", ";", ",", "::", ":,", ":+", ":.", ":-,", ":NaN,", ":Infinity,", ":0x1,", ":01,", ":'x',"}) + after
 }
 
 // imitate adds a member that careless readers take for one that means something.
 func imitate(r *rand.Rand, text string) string {
 	name := pick(r, []string{"method", "params", "id", "jsonrpc"})
 	fakes := []string{
-		strings.ToUpper(name), string(unicode.ToUpper(rune(name[0]))) + name[1:], name + `\u0000`, strings.Replace(name, "s", "\u017f", 1) + "",
+		strings.ToUpper(name), string(unicode.ToUpper(rune(name[0]))) + name[1:], name + `\u0000`, strings.Replace(name, "s", "\u017f", 1),
 		strings.Map(func(c rune) rune { return c + 0xFEE0 }, name),
 	}
 	fake := pick(r, fakes)

@@ -34,7 +34,7 @@ func newTexts() *texts {
 
 // odd is a body that is one of the odd texts, or has one in the place of a name, a URI or an argument.
 func (w *writer) odd() input {
-	in := w.call("odd texts", "", behave)
+	in := w.call("odd texts", behave)
 	text := pick(w.Rand, w.texts.bodies)
 	quoted := write(text)
 	switch w.IntN(5) {
@@ -57,7 +57,7 @@ func (w *writer) odd() input {
 
 // denied asks for what a rule denies, in another spelling. None may be served, whatever the spelling.
 func (w *writer) denied() input {
-	in := w.call("names and URIs of what is denied", "", refuse)
+	in := w.call("names and URIs of what is denied", refuse)
 	if w.IntN(3) == 0 {
 		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":`+write(respelt(w.Rand, "box__evil"))+`,"arguments":{}`), "tool"
 		return in
@@ -116,7 +116,7 @@ func uriOfSecret(r *rand.Rand) string {
 // forgedID uses an id that was made for this speaker or another one, with one thing changed in it, in some place where
 // an id stands.
 func (w *writer) forgedID() input {
-	in := w.call("ids, cursors and states forged", "", refuse)
+	in := w.call("ids, cursors and states forged", refuse)
 	good := pick(w.Rand, w.forged)
 	at := w.IntN(len(good))
 	id := good[:at] + string(otherThan(w.Rand, good[at])) + good[at+1:]
@@ -158,11 +158,11 @@ func printable(text string) bool {
 
 // smuggled is a body in which one reader finds a tool that is allowed, and another one finds the denied one.
 func (w *writer) smuggled() input {
-	inside, name := "", "box__echo"
+	inside := ""
 	in := input{class: "smuggling bodies", what: "body", must: behave}
 	if w.revision == mcp.Revision2607 {
 		inside = modernMeta("{}")
-		name = pick(w.Rand, []string{"box__echo", "box__evil"})
+		name := pick(w.Rand, []string{"box__echo", "box__evil"})
 		in.headers = repeated(mcp.MethodToolsCall, name)
 	}
 	bodies := w.texts.smuggled[inside]

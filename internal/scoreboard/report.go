@@ -50,8 +50,11 @@ func (b *board) addInputs(least int) {
 		figure string
 		v      verdict
 	}{
-		{"panics and other crashes", crashed}, {"answers with 5xx", ownFault}, {"wrongly accepted", wronglyServed},
-		{"answers that are no JSON-RPC, or have another's id", malformed}, {"requests without an answer", lost},
+		{"panics and other crashes", crashed},
+		{"answers with 5xx", ownFault},
+		{"wrongly accepted", wronglyServed},
+		{"answers that are no JSON-RPC, or have another's id", malformed},
+		{"requests without an answer", lost},
 	} {
 		b.add(t.wrong[one.v] == 0, one.figure, "0", grouped(t.wrong[one.v]), here)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -117,7 +118,7 @@ func (w *world) send(m *request) (a answer) {
 	defer func() {
 		a.panics = recover()
 		a.status, a.header, a.body = c.status, c.header, c.text()
-		a.hung = ctx.Err() == context.DeadlineExceeded //nolint:errorlint // the context's own
+		a.hung = errors.Is(ctx.Err(), context.DeadlineExceeded)
 	}()
 	w.ServeHTTP(c, r)
 	return a

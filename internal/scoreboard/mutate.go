@@ -23,7 +23,7 @@ func odd(r *rand.Rand) any {
 		literal("123456789012345678901234567890"),
 		[]any{},
 		[]any{nil},
-		&members{}, &members{{"a", "b"}}, "\U0001F600", literal(`"\u0000"`), literal("1e2"), literal("-0"),
+		&members{}, &members{{"a", "b"}}, "\U0001F600", "\x00", literal("1e2"), literal("-0"),
 	})
 }
 

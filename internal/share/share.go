@@ -49,6 +49,10 @@ var (
 // their address. All strangers together hold at most 1/16 of a budget, and have no guarantee. User is comparable.
 type User struct{ TenantID, Issuer, Subject string }
 
+// Server returns the server of that name as a holder, for what it sends as long as it is not known to whom. All servers
+// together count as one tenant, whose id no tenant can have.
+func Server(name string) User { return User{TenantID: "(servers)", Subject: name} }
+
 // Budget is a fixed amount of one resource, shared by tenants and their users. It is safe for concurrent use. Taking
 // and giving back cost the same however many hold something: two look-ups under one mutex, and no allocation beyond the
 // entries of its maps. Whoever holds nothing has no entry.

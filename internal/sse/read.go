@@ -13,10 +13,16 @@ import (
 // ErrTooLong is the error for an event or a line that is longer than the reader's limit.
 var ErrTooLong = errors.New("event too long")
 
+// Kept is the size of the largest data of an event whose memory the reader uses again, in bytes.
+const Kept = 64 << 10
+
+// shown is how much is shown of the beginning and of the end of what was lost, in bytes.
+const shown = 256
+
 const (
-	firstBuffer = 4 << 10  // bytes of memory that a stream begins with; thousands may be open and silent
-	keptBuffer  = 64 << 10 // bytes of memory that a stream may keep after a long event
-	emptyReads  = 100      // reads in a row that may bring neither bytes nor an error
+	firstBuffer = 4 << 10 // bytes of memory that a stream begins with; thousands may be open and silent
+	keptBuffer  = Kept    // bytes of memory that a stream may keep after a long event
+	emptyReads  = 100     // reads in a row that may bring neither bytes nor an error
 )
 
 // Read yields the events of r until r ends. If it ends with another error than io.EOF, that is yielded last. An event
@@ -32,8 +38,15 @@ const (
 // Bytes that are not UTF-8 are left as they are.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
+	return ReadWithin(r, limit, func(int) error { return nil })
+}
+
+// ReadWithin is Read for a stream whose memory is counted: before the reader takes more of it, it tells room how many
+// bytes it holds then, and so it does after it has let go of some. If room returns an error, the event that is being
+// read is lost: the rest of it is skipped, and it is yielded with that error in Lost. Smaller ones are never refused.
+func ReadWithin(r io.Reader, limit int, room func(bytes int) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		s := &scanner{source: r, limit: limit, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
+		s := &scanner{source: r, limit: limit, room: room, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
 		defer s.release()
 		for {
 			event, err := s.event()
@@ -64,6 +77,12 @@ type scanner struct {
 	begun   bool   // the first line was returned, so a BOM is no longer skipped
 	afterCR bool   // the line before ended with CR; if LF comes next, it belongs to that line end
 	data    []byte // of the event that is being read, each line with an LF behind it; reused by the next one
+
+	room   func(bytes int) error
+	lost   error // of room, for the event that is being read; nil: there is room
+	cutOff bool  // the beginning of the line that is being read was dropped
+	head   []byte
+	tail   []byte // with head, what is shown of an event that is lost
 }
 
 // release gives the first buffer back, unless a longer one has taken its place.
@@ -80,6 +99,7 @@ func (s *scanner) event() (Event, error) {
 	s.data = s.data[:0]
 	if cap(s.data) > keptBuffer {
 		s.data = nil
+		_ = s.room(cap(s.buffer)) // less than before
 	}
 	hasData := false
 	for {
@@ -88,7 +108,10 @@ func (s *scanner) event() (Event, error) {
 			return Event{}, err
 		}
 		if len(line) == 0 {
-			if hasData {
+			switch {
+			case s.lost != nil:
+				return s.lostEvent(e), nil //nolint:nilerr // the event has the error
+			case hasData:
 				e.Data = s.data[:len(s.data)-1] // without the LF behind the last line
 			}
 			if hasData || e.HasID || e.Retry > 0 {
@@ -111,7 +134,7 @@ func (s *scanner) field(e *Event, line []byte) bool {
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
 	case "data":
-		s.data = append(append(s.data, value...), '\n')
+		s.take(value)
 		return true
 	case "event":
 		e.Type = string(value)
@@ -125,6 +148,76 @@ func (s *scanner) field(e *Event, line []byte) bool {
 		}
 	}
 	return false
+}
+
+// take adds one line to the data of the event. A long one is not copied: the buffer that it lies in becomes the data.
+func (s *scanner) take(value []byte) {
+	need := len(s.data) + len(value) + 1
+	switch {
+	case s.lost != nil:
+		s.tail = lastOf(s.tail, value)
+		return
+	case len(s.data) == 0 && len(value) > keptBuffer:
+		s.keepBuffer(value)
+		return
+	case need > cap(s.data):
+		size := need
+		if need > firstBuffer {
+			size = max(need, cap(s.data)*3/2)
+			if err := s.room(cap(s.buffer) + size); err != nil {
+				s.lose(err, s.data)
+				s.tail = lastOf(s.tail, value)
+				return
+			}
+		}
+		s.data = append(make([]byte, 0, size), s.data...)
+	}
+	s.data = append(append(s.data, value...), '\n')
+}
+
+// keepBuffer makes value, which is the end of the line that was just cut, the data of the event together with the
+// buffer that it lies in. What follows in the buffer goes on in a new one.
+func (s *scanner) keepBuffer(value []byte) {
+	s.data = value[:len(value)+1]
+	rest := s.buffer[s.start:]
+	s.buffer = append(make([]byte, 0, max(firstBuffer, len(rest))), rest...)
+	s.start, s.scanned = 0, 0
+	s.data[len(value)] = '\n' // in the place of the line end
+	if err := s.room(cap(s.buffer) + cap(s.data)); err != nil {
+		s.lose(err, s.data)
+	}
+}
+
+// lose gives up the event that is being read, of which that much has come.
+func (s *scanner) lose(err error, came []byte) {
+	s.lost, s.data = err, nil
+	s.head, s.tail = bytes.Clone(came[:min(len(came), shown)]), lastOf(nil, came)
+}
+
+// lostEvent returns an event that was given up, and forgets it.
+func (s *scanner) lostEvent(e Event) Event {
+	e.Lost, e.Data, e.End = s.lost, bytes.TrimPrefix(bytes.TrimPrefix(s.head, []byte("data:")), []byte(" ")), s.tail
+	s.lost, s.head, s.tail = nil, nil, nil
+	return e
+}
+
+// dropLine forgets the line that is being read, as far as it has come.
+func (s *scanner) dropLine() {
+	line := s.buffer[s.start:]
+	s.cutOff = s.cutOff || len(line) > 0
+	s.tail = lastOf(s.tail, line)
+	if s.buffer = s.buffer[:0]; cap(s.buffer) > keptBuffer {
+		s.buffer = make([]byte, 0, firstBuffer)
+		_ = s.room(cap(s.buffer)) // less than before
+	}
+	s.start, s.scanned = 0, 0
+}
+
+// lastOf returns the last bytes of a and b together, in memory of their own.
+func lastOf(a, b []byte) []byte {
+	b = b[max(0, len(b)-shown):]
+	a = a[max(0, len(a)+len(b)-shown):]
+	return append(append(make([]byte, 0, len(a)+len(b)), a...), b...)
 }
 
 // line returns the next line without its end. It is valid until the next call. A CR ends a line at once, whether or not
@@ -142,7 +235,10 @@ func (s *scanner) line() ([]byte, error) {
 			return s.cut(s.scanned + i)
 		}
 		s.scanned = len(s.buffer)
-		if s.scanned-s.start > s.limit {
+		switch {
+		case s.lost != nil:
+			s.dropLine()
+		case s.scanned-s.start > s.limit:
 			return nil, ErrTooLong
 		}
 		if err := s.fill(); err != nil {
@@ -162,6 +258,10 @@ func (s *scanner) cut(end int) ([]byte, error) {
 	}
 	if len(line) > s.limit {
 		return nil, ErrTooLong
+	}
+	if s.cutOff {
+		s.cutOff, s.tail = false, lastOf(s.tail, line)
+		return []byte(":"), nil // it counts as a comment
 	}
 	return line, nil
 }
@@ -184,17 +284,28 @@ func (s *scanner) fill() error {
 
 // makeRoom sees to it that there are free bytes at the end of the buffer. It does the first of these that applies: it
 // replaces a large buffer of which everything was returned by a small one; it leaves the buffer alone if a line has
-// begun and bytes are free behind it; it doubles the buffer if that line fills over half of it; it moves the line to
+// begun and bytes are free behind it; it makes the buffer larger if that line fills over half of it; it moves the line to
 // the front.
 func (s *scanner) makeRoom() {
 	rest := s.buffer[s.start:]
 	switch {
 	case len(rest) == 0 && cap(s.buffer) > keptBuffer:
 		s.buffer = make([]byte, 0, firstBuffer)
+		_ = s.room(cap(s.buffer) + cap(s.data)) // less than before
 	case len(rest) > 0 && len(s.buffer) < cap(s.buffer):
 		return
 	case len(rest) > cap(s.buffer)/2:
-		s.buffer = append(make([]byte, 0, 2*cap(s.buffer)), rest...)
+		size := 2 * cap(s.buffer)
+		if size > keptBuffer {
+			size = cap(s.buffer) * 3 / 2
+		}
+		if err := s.room(size + cap(s.data)); err != nil {
+			s.lose(err, rest)
+			s.tail = nil
+			s.dropLine()
+			return
+		}
+		s.buffer = append(make([]byte, 0, size), rest...)
 	default:
 		s.buffer = append(s.buffer[:0], rest...)
 	}

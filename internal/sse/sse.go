@@ -18,9 +18,15 @@ type Event struct {
 	ID    string // the id field, if HasID
 	HasID bool   // there is an id field; an empty one differs from none, since it resets the client's last event id
 	// Data is the text of the data fields, joined by LF if there are several. Nil means that there is none, which
-	// differs from an empty one. The data of an event that was read is valid until the next one is read.
+	// differs from an empty one. The data of an event that was read is valid until the next one is read, or for ever if
+	// it has more than Kept bytes.
 	Data  []byte
 	Retry time.Duration // how long a client should wait before it reconnects, in whole milliseconds; zero: not said
+
+	// Lost is why there was no room for an event that was read, nil if there was. Then Data has only the beginning and
+	// End the end of what was lost, some hundred bytes of each, and either may begin or end within a field.
+	Lost error
+	End  []byte
 }
 
 // Append appends the event to dst. If Data has line breaks of its own, each of its lines becomes a data field, so that

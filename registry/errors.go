@@ -17,6 +17,19 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
+// RoomError says that the call was made, and that its answer cannot be held in memory. Sources return it.
+type RoomError struct {
+	Server string
+	Err    error // of package share: in whose share there is no room
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("no room for an answer of server %s: %v", e.Server, e.Err)
+}
+
+// Unwrap returns the error of package share.
+func (e *RoomError) Unwrap() error { return e.Err }
+
 // ProtocolError says that a server answered with something that the protocol does not allow. Sources return it.
 type ProtocolError struct {
 	Server string

@@ -47,6 +47,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Call is one use of an item, as its source sees it: tools/call, prompts/get, resources/read, completion/complete, or a
@@ -88,6 +89,11 @@ type Call struct {
 	// have a member task exactly when Tasks is TasksAsked and the client asked for the call to become a task.
 	Tasks mcp.Tasks
 	Task  string // for a tasks/* method the task id that the source gave out; otherwise ""
+
+	// Room holds the answer for the caller, from its first byte beyond what is covered until the client has it. A source
+	// that reads an answer from elsewhere has it hold what has come, and returns a *RoomError if it cannot. The gateway
+	// holds the answer with it after that, and releases it. nil: nothing is counted.
+	Room *share.Claim
 
 	// The item sets the fields below before it calls the Func.
 	Target  string        // the item's own name or URI

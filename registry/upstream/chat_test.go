@@ -104,7 +104,7 @@ func (t *turn) serve() {
 	case "quit":
 		t.ask(t.send, "elicitation/create", elicit("never mind"))
 		wait(context.Background(), 10*time.Second)
-		answer("done without")
+		answer("done without" + t.m.Params.Object("arguments").Text("and"))
 	case "withdraw":
 		q := t.put(t.send, "elicitation/create", elicit("a"))
 		t.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, q.id)

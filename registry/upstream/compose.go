@@ -20,7 +20,7 @@ func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	id := c.next()
 	body := make([]byte, 0, callSize(i, call.Params, own))
 	return &wire.Request{
-		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, own), Notify: notifier(call),
+		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, own), Notify: notifier(call), Room: call.Room,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -70,6 +71,9 @@ type Config struct {
 
 	Version string // of the gateway; servers are told it
 
+	// Memory holds what the server sends, for the callers that it answers and for itself. nil: nothing is counted.
+	Memory *share.Budget
+
 	// Status is called whenever the upstream goes up or down or one of its lists changes; this package logs none of
 	// that. nil: nobody is told.
 	Status func(Status)
@@ -97,12 +101,20 @@ func (c *Config) openLimit() time.Duration {
 
 // site returns where a server over HTTP is, for its transports.
 func (c *Config) site() wire.Site {
-	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter}
+	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter, Memory: c.memory()}
 }
 
 // program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
-	return wire.Program{Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper, Said: said, Logger: c.Logger, Chatter: c.chatter}
+	return wire.Program{
+		Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper,
+		Said: said, Logger: c.Logger, Chatter: c.chatter, Memory: c.memory(),
+	}
+}
+
+// memory returns what holds what the server sends, for its transports.
+func (c *Config) memory() wire.Memory {
+	return wire.Memory{Budget: c.Memory, Server: share.Server(c.Name)}
 }
 
 // named returns the era of the revision that the operator named, and 0 when the operator named none.

@@ -95,12 +95,16 @@ func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, err
 }
 
 // judge draws conclusions from a failed call, as health.go says. A broken answer, or the answer that the revision is
-// unknown, asks for a proof of life. A header mismatch means that the definition has changed since it was listed, so the
-// lists are read again. A caller who left says nothing about the server; one whose time was over is counted by conclude.
+// unknown, asks for a proof of life. A header mismatch means that the definition has changed since it was listed, so
+// the lists are read again. A caller who left, or who has no room for an answer, says nothing about the server; one
+// whose time was over is counted by conclude.
 func (c *control) judge(err error) {
-	var answered *mcp.Error
+	var (
+		answered *mcp.Error
+		full     *registry.RoomError
+	)
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err), errors.As(err, &full):
 	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
 		c.Doubt()
 	case answered.Code == mcp.CodeHeaderMismatch:

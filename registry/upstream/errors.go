@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, an *mcp.Error that the server
-// answered, or the context's own. What Error returns of the first two is what the gateway may tell its clients; the
-// cause within is for the log alone.
+// The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a *registry.RoomError, an *mcp.Error
+// that the server answered, or the context's own. What Error returns of the first two is what the gateway may tell its
+// clients; the cause within is for the log alone.
 
 // Causes that are told apart.
 var (
@@ -46,6 +46,9 @@ func (f fault) from(err error) error {
 	if broken, ok := errors.AsType[*wire.ProtocolError](err); ok {
 		return &registry.ProtocolError{Server: string(f), Err: broken.Err}
 	}
+	if full, ok := errors.AsType[*wire.RoomError](err); ok {
+		return &registry.RoomError{Server: string(f), Err: full.Err}
+	}
 	return err
 }
 
@@ -62,8 +65,9 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 		answered    *mcp.Error
 		unavailable *registry.UnavailableError
 		broken      *registry.ProtocolError
+		full        *registry.RoomError
 	)
-	if errors.As(err, &unavailable) || errors.As(err, &broken) || errors.As(err, &answered) {
+	if errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) || errors.As(err, &answered) {
 		return err
 	}
 	return f.unavailable(true, err)

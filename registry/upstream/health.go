@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -15,7 +16,8 @@ import (
 //
 //	how a request ended                        what follows
 //	answered: also with an error, isError,     nothing
-//	  or questions
+//	  or questions, or with more than its
+//	  caller has room for
 //	cancelled by its caller                    nothing
 //	HTTP status 429                            nothing: the server is well, and says that it has much to do
 //	any other status, connection refused or    a proof of life is asked for at once
@@ -43,9 +45,12 @@ const patience = 3
 // conclude draws conclusions from how a request of the connection ended: an answer shows that the server lives, and too
 // many requests without one ask for a proof of life.
 func (c *connection) conclude(ctx context.Context, err error) {
-	var answered *mcp.Error
+	var (
+		answered *mcp.Error
+		full     *registry.RoomError
+	)
 	switch {
-	case err == nil, errors.As(err, &answered):
+	case err == nil, errors.As(err, &answered), errors.As(err, &full):
 		c.unanswered.Store(0)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.waitedInVain()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -63,6 +64,7 @@ type dialogue struct {
 	parking *parking
 	session *pooled
 	cancel  func()        // ends the exchange with the server; set by begin
+	room    *share.Claim  // holds what has come of its answer, until a round returns that
 	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
 	done    chan struct{} // closed when the exchange has ended, after result and err were set
 	result  mcp.Object
@@ -79,7 +81,9 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 // begin runs a call of a caller who can be asked, until its first round ends. The caller of begin has taken the seat;
 // begin sees to it that the seat is left when the exchange ends.
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
-	d := &dialogue{questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, done: make(chan struct{})}
+	d := &dialogue{
+		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(), done: make(chan struct{}),
+	}
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.room.Go(func(ctx context.Context) {
 		defer p.room.Leave(s, seats.Call)
@@ -116,6 +120,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
 		d.cancel()
 		<-d.done
+		d.room.Release()
 		return mcp.Object{}, p.server.forCaller(ctx, err)
 	}
 	return d.round(ctx, c)
@@ -164,6 +169,7 @@ func (p *parking) shut() (finish func()) {
 	return func() {
 		for _, d := range waiting {
 			d.stopExpiry()
+			d.room.Release()
 		}
 	}
 }
@@ -173,7 +179,9 @@ func (p *parking) shut() (finish func()) {
 func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
-	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, c, d.questions) }
+	own := *c
+	own.Room = d.room // it outlives the round in which the call began
+	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, &own, d.questions) }
 	if c.Tasks == mcp.TasksAsked && c.Task == "" {
 		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
 	} else {
@@ -236,6 +244,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 		case <-d.done:
 			pass()
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
+			c.Room.Adopt(d.room)
 			return d.result, d.err
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -243,6 +252,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			}
 			d.cancel()
 			<-d.done
+			d.room.Release()
 			d.giveBack(ctx)
 			return mcp.Object{}, ctx.Err()
 		}
@@ -256,6 +266,7 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	if !d.parking.park(state, d) {
 		d.cancel()
 		<-d.done
+		d.room.Release()
 		return mcp.Object{}, d.parking.server.unavailable(true, errCrowded)
 	}
 	var release func()
@@ -291,7 +302,8 @@ func (d *dialogue) startExpiry(state string) {
 	d.expiry = time.AfterFunc(parkLimit, func() {
 		if d.parking.claim(state, d) {
 			d.cancel()
-			<-d.done                         // first the server learns that the call is over
+			<-d.done // first the server learns that the call is over
+			d.room.Release()
 			d.giveBack(context.Background()) // there is no caller whose context could be used
 		}
 	})

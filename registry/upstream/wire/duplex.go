@@ -2,10 +2,13 @@ package wire
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // duplex is the common part of SSE and Child, the transports on which everything that the server says comes in one
@@ -15,6 +18,7 @@ type duplex struct {
 	up      Events
 	read    reader
 	waiting pending
+	memory  Memory
 	tellOut func(context.Context, []byte) // sends the answer to a question in the background; set before reading begins
 	hurry   <-chan struct{}               // closed when what is left is read without pauses; set before reading begins
 
@@ -25,8 +29,8 @@ type duplex struct {
 	cause error
 }
 
-func newDuplex(up Events, chatter *Chatter) duplex {
-	return duplex{up: up, read: reader{up.Count, chatter}, waiting: newPending(), gone: make(chan struct{})}
+func newDuplex(up Events, chatter *Chatter, memory Memory) duplex {
+	return duplex{up: up, read: reader{up.Count, chatter}, memory: memory, waiting: newPending(), gone: make(chan struct{})}
 }
 
 // lost records why the connection ended and wakes all who wait. Only the first cause counts, since later ones follow
@@ -84,6 +88,9 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 			continue
 		default:
 		}
+		if _, full := errors.AsType[*RoomError](a.err); full {
+			return mcp.Object{}, a.err
+		}
 		if a.err != nil {
 			return mcp.Object{}, protocol("read answer: %w", a.err)
 		}
@@ -112,17 +119,29 @@ func (d *duplex) Follow(ctx context.Context) error {
 	}
 }
 
-// oversized counts a message that was dropped because of its size. Its id is unknown; when exactly one request waits,
-// the message is taken for its answer, so that its caller need not wait for the timeout.
-func (d *duplex) oversized() {
-	d.up.Count(Oversized, 1)
-	if id, one := d.waiting.only(); one {
-		d.waiting.resolve(id, answer{err: ErrTooLarge})
+// missed takes a message that could not be kept because of its size. Its caller learns it at once, and need not wait for
+// the timeout. If the message does not show whom it answers, and exactly one request waits, it is taken for its answer.
+func (d *duplex) missed(m *lostError) {
+	why := ErrTooLarge
+	if errors.Is(m, ErrTooLarge) {
+		d.up.Count(Oversized, 1)
+	} else {
+		// It was the share of the server, and not the caller's own, in which there was no room.
+		why = &RoomError{fmt.Errorf("from this server: %w", share.ErrTotal)}
 	}
+	id := m.answers()
+	if id == "" {
+		var one bool
+		if id, one = d.waiting.only(); !one {
+			return
+		}
+	}
+	d.waiting.resolve(id, answer{err: why})
 }
 
 // take takes one text that is not empty: a line, or the data of an event. Servers print all kinds of things; what is no
-// message is counted and dropped.
+// message is counted and dropped. What is large is held by the server until it is known whom it answers, and from then
+// on by that caller.
 func (d *duplex) take(ctx context.Context, text []byte) {
 	if text[0] != '{' && text[0] != '[' {
 		d.up.Count(Garbage, 1)
@@ -139,7 +158,7 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 		d.read.pace(d.hurry, len(text))
 	}
 	for _, m := range messages {
-		d.dispatch(ctx, m)
+		d.dispatch(ctx, m, cap(text))
 	}
 }
 
@@ -152,11 +171,11 @@ func (d *duplex) badAnswer(text []byte, err error) {
 	}
 }
 
-// dispatch brings a message to whom it belongs. It never blocks.
-func (d *duplex) dispatch(ctx context.Context, m *mcp.Message) {
+// dispatch brings a message, which lies in a text of that many bytes, to whom it belongs. It never blocks.
+func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 	switch {
 	case m.IsResponse():
-		if !d.waiting.resolve(m.ID, answer{message: m}) {
+		if !d.waiting.resolve(m.ID, d.waiting.held(m, size)) {
 			d.up.Count(Foreign, 1)
 		}
 	case m.IsRequest():
@@ -195,6 +214,7 @@ type pending struct {
 type waiter struct {
 	notes  Notes
 	hear   func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
+	room   *share.Claim       // holds its answer; nil: nothing is counted
 	answer chan answer        // has room for the one answer
 	modern bool               // a modern server may end it with a cancellation in place of an answer
 }
@@ -209,7 +229,7 @@ func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
 // add begins to wait for the answer to a request. It is called before the request is sent; remove ends the wait.
 func (p *pending) add(out *Request) *waiter {
-	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil}
+	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil, room: out.Room}
 	switch {
 	case out.Hear != nil:
 		w.hear = out.Hear
@@ -261,6 +281,23 @@ func (p *pending) resolve(id mcp.ID, a answer) bool {
 		w.answer <- a // never blocks: an id is resolved once, and there is room for one
 	}
 	return ok
+}
+
+// held returns the answer that a message brings, in a text of that many bytes, which the caller holds from now on: or an
+// error, if the caller has no room for it.
+func (p *pending) held(m *mcp.Message, size int) answer {
+	if size <= share.Covered {
+		return answer{message: m}
+	}
+	p.mu.Lock()
+	w := p.waiters[m.ID]
+	p.mu.Unlock()
+	if w != nil {
+		if err := holds(w.room, size); err != nil {
+			return answer{err: err}
+		}
+	}
+	return answer{message: m}
 }
 
 // only returns the id of the request that waits, and true, if exactly one does.

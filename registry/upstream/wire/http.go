@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
@@ -30,6 +31,7 @@ type HTTP struct {
 	base   http.Header // the headers of every request; shared: not modified
 	state  atomic.Pointer[session]
 	read   reader
+	memory Memory
 	calls  underway
 	asides *asides
 	hasty  atomic.Bool // this server keeps streams open after the answer, so nobody waits for their end
@@ -65,7 +67,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		up: up, client: at.Client, target: target, base: baseHeader(at),
-		read: reader{up.Count, at.Chatter}, asides: newAsides(up.Count),
+		read: reader{up.Count, at.Chatter}, memory: at.Memory, asides: newAsides(up.Count),
 	}, nil
 }
 
@@ -126,11 +128,21 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 			return mcp.Object{}, protocol("session id is no visible ASCII of bounded length")
 		}
 	}
+	return l.readAnswer(ctx, out, s, resp)
+}
+
+// readAnswer reads the answer from a response of either form.
+func (l *HTTP) readAnswer(ctx context.Context, out *Request, s *session, resp *response) (mcp.Object, error) {
+	room := out.Room
+	if room == nil {
+		room = l.memory.claim()
+		defer room.Release()
+	}
 	switch resp.media {
 	case typeJSON:
-		return l.readJSON(ctx, out, resp)
+		return l.readJSON(ctx, out, resp, room)
 	case typeStream:
-		return l.readStreams(ctx, out, s, resp)
+		return l.readStreams(ctx, out, s, resp, room)
 	case typeUnknown:
 	}
 	resp.discard()
@@ -149,13 +161,16 @@ func validSessionID(id string) bool {
 }
 
 // readJSON reads the answer from a JSON body: one message, or several as 2025-03-26 allows.
-func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response) (mcp.Object, error) {
-	body, err := resp.read(maxMessage)
-	if errors.Is(err, ErrTooLarge) {
+func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room *share.Claim) (mcp.Object, error) {
+	body, err := resp.read(maxMessage, room)
+	var full *RoomError
+	switch {
+	case errors.Is(err, ErrTooLarge):
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
-	}
-	if err != nil {
+	case errors.As(err, &full):
+		return mcp.Object{}, err
+	case err != nil:
 		return mcp.Object{}, unavailable(true, err)
 	}
 	messages, err := l.read.messages(body)
@@ -233,7 +248,7 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 // carry the id of the request: an error without one comes from the server's HTTP layer and answers no call. From a
 // modern server it may carry none.
 func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
-	body, err := resp.read(maxRefusal)
+	body, err := resp.read(maxRefusal, nil) // so little is covered
 	if err != nil {
 		return nil //nolint:nilerr // then the status says it all
 	}
@@ -256,7 +271,7 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 // readStreams reads the answer from an event stream. A legacy server may end the stream before the answer; then the
 // rest is asked for, from the last event on.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
-func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response) (mcp.Object, error) {
+func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response, room *share.Claim) (mcp.Object, error) {
 	var (
 		at     progress
 		answer *mcp.Message
@@ -266,17 +281,20 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		return answer != nil
 	}
 	for idle := 0; ; idle++ {
-		err := l.read.stream(ctx, resp.Body, &at, take)
+		err := l.read.stream(ctx, resp.Body, &at, room, take)
 		if answer != nil {
 			l.drain(resp)
 			return result(answer)
 		}
 		resp.discard()
-		var broken *ProtocolError
+		var (
+			broken *ProtocolError
+			full   *RoomError
+		)
 		switch {
 		case ctx.Err() != nil:
 			return mcp.Object{}, ctx.Err()
-		case errors.As(err, &broken):
+		case errors.As(err, &broken), errors.As(err, &full):
 			return mcp.Object{}, err
 		case s == nil || at.id == "":
 			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
@@ -364,7 +382,9 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again b
 		return false, nil
 	}
 	l.up.Following(true, again)
-	return true, l.read.stream(ctx, resp.Body, at, func(m *mcp.Message) bool {
+	room := l.memory.claim()
+	defer room.Release()
+	return true, l.read.stream(ctx, resp.Body, at, room, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)
 		return false
 	})

@@ -42,14 +42,14 @@ func TestLinesOverTheLimitAreSkipped(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{39, 40, 41, 63, 64, 65, 100, 1000} {
 		in := bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", length)+"\nnext\nlast"), 16)
-		line, err := readLine(in, 41)
+		line, err := readLine(in, 41, nil)
 		if fits := length+1 <= 41; fits != (err == nil) || !fits && !errors.Is(err, ErrTooLarge) || fits && len(line) != length+1 {
 			t.Errorf("line of %d bytes: got %q, %v", length, line, err)
 		}
-		if line, err = readLine(in, 41); string(line) != "next\n" || err != nil {
+		if line, err = readLine(in, 41, nil); string(line) != "next\n" || err != nil {
 			t.Errorf("after a line of %d bytes: got %q, %v", length, line, err)
 		}
-		if line, err = readLine(in, 41); string(line) != "last" || !errors.Is(err, io.EOF) {
+		if line, err = readLine(in, 41, nil); string(line) != "last" || !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: got %q, %v", line, err)
 		}
 	}
@@ -63,7 +63,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 // TestEndlessLineEndsTheConnection shows that skipping has a limit too.
 func TestEndlessLineEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	if _, err := readLine(bufio.NewReaderSize(endless{}, 1<<20), 100); !errors.Is(err, errEndless) {
+	if _, err := readLine(bufio.NewReaderSize(endless{}, 1<<20), 100, nil); !errors.Is(err, errEndless) {
 		t.Errorf("got %v, want errEndless", err)
 	}
 }

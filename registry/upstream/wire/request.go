@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Request is one request on its way. Its fields are set before Exchange and not changed meanwhile. A request may be
@@ -20,6 +21,9 @@ type Request struct {
 	Hear   func(*mcp.Message)                  // replaces Notify on SSE and Child, in one order with questions
 	Ask    func(*mcp.Message) *mcp.Error       // takes its questions, or returns why not; nil: it can be asked none
 	Logs   bool                                // log messages that do not say whose they are belong to this request
+
+	// Room holds what has come of the answer, also when Exchange has returned it. nil: the server does, while it comes.
+	Room *share.Claim
 
 	SessionID string // set by Exchange when the answer opened a session
 

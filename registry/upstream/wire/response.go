@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Limits of responses.
@@ -76,27 +79,47 @@ func mediaType(header http.Header) media {
 	return typeUnknown
 }
 
-// read reads the body to its end, so that its connection can be used again, and closes it. A body of more than limit
-// bytes is ErrTooLarge, whatever length was announced.
-func (r *response) read(limit int) ([]byte, error) {
+// read reads the body to its end, so that its connection can be used again, and closes it. room holds what has come, or
+// the error is a *RoomError. A body of more than limit bytes is ErrTooLarge, whatever length was announced.
+func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 	const trusted = 1 << 20 // bytes that are allocated on a server's word
 	defer r.discard()
-	if r.ContentLength > int64(limit) {
+	length := int(r.ContentLength) // negative: not announced
+	if length > limit {
 		return nil, ErrTooLarge
 	}
-	if n := r.ContentLength; n >= 0 && n <= trusted {
-		body := make([]byte, n)
-		_, err := io.ReadFull(r.Body, body)
-		return body, err
+	first, most := share.Covered, limit+1 // one byte shows that there are too many
+	if length >= 0 {
+		first, most = min(length, trusted), length
 	}
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1)); err != nil {
-		return nil, err
+	if first > share.Covered {
+		if err := holds(room, first); err != nil {
+			return nil, err
+		}
 	}
-	if body.Len() > limit {
-		return nil, ErrTooLarge
+	body := make([]byte, 0, first)
+	for len(body) != length {
+		if len(body) > limit {
+			return nil, ErrTooLarge
+		}
+		if len(body) == cap(body) {
+			var err error
+			if body, err = enlarged(body, most, room); err != nil {
+				return nil, err
+			}
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case errors.Is(err, io.EOF) && length < 0:
+			return body, nil
+		case errors.Is(err, io.EOF) && len(body) < length:
+			return nil, io.ErrUnexpectedEOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		}
 	}
-	return body.Bytes(), nil
+	return body, nil
 }
 
 // drain reads what follows the answer, so that the connection can be used again, and closes the body. It returns false

@@ -13,6 +13,7 @@ type Site struct {
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
 	Version string            // of the gateway, for User-Agent
 	Chatter *Chatter          // of the server; nil: what it sends is read as fast as it comes
+	Memory  Memory
 }
 
 // baseHeader returns the headers of messages: the operator's and our own. Those of the protocol cannot be the

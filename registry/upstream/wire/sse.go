@@ -52,7 +52,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up, at.Chatter), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
+		duplex: newDuplex(up, at.Chatter, at.Memory), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
 		ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.gone
@@ -115,13 +115,19 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 // receive reads the stream to its end. Messages before the address are dropped, and a second address is ignored:
 // otherwise a server could redirect messages at any time.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
-	for event, err := range sse.Read(body, maxMessage) {
+	room := l.memory.claim()
+	defer room.Release()
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room)) {
 		if errors.Is(err, sse.ErrTooLong) {
-			l.oversized()
+			l.missed(&lostError{err: ErrTooLarge})
 			return ErrTooLarge
 		}
 		if err != nil {
 			return err
+		}
+		if event.Lost != nil {
+			l.missed(&lostError{event.Lost, event.Data, event.End})
+			continue
 		}
 		data := bytes.TrimSpace(event.Data)
 		switch {
@@ -133,7 +139,7 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 		case event.Type == "endpoint", l.target == nil && len(data) > 0:
 			l.up.Count(Garbage, 1)
 		case len(data) > 0 && (event.Type == "" || event.Type == "message"):
-			l.take(ctx, bytes.Clone(data))
+			l.take(ctx, bytes.TrimSpace(owned(event.Data)))
 		}
 	}
 	return errStreamDone

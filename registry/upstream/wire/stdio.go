@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
@@ -68,12 +69,13 @@ type Program struct {
 	Ended   func()            // called once, when a process that was started is reaped
 	Logger  *slog.Logger
 	Chatter *Chatter // of the server; nil: what it sends is read as fast as it comes
+	Memory  Memory
 }
 
 // Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
-		duplex: newDuplex(up, of.Chatter), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
+		duplex: newDuplex(up, of.Chatter, of.Memory), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited
@@ -172,17 +174,22 @@ func (k *Child) readOutput(ctx context.Context) {
 // receive reads the child's standard output to its end, line by line.
 func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
+	room := k.memory.claim()
+	defer room.Release()
 	for {
-		line, err := readLine(in, maxMessage)
+		line, err := readLine(in, maxMessage, room)
+		var lost *lostError
 		switch {
-		case errors.Is(err, ErrTooLarge):
-			k.oversized()
-			continue
+		case errors.As(err, &lost):
+			k.missed(lost)
 		case err != nil:
 			return err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			k.take(ctx, line)
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			k.take(ctx, text)
+		}
+		if lost != nil || len(line) > share.Covered {
+			room.Shrink(0)
 		}
 	}
 }

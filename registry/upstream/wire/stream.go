@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
@@ -20,12 +20,18 @@ type progress struct {
 }
 
 // stream reads the messages of an event stream until take returns true, and keeps in at how far it came. The error is
-// nil when take had enough, or the stream just ended. ctx only ends pauses; whoever ends it ends the body too.
-func (r reader) stream(ctx context.Context, body io.Reader, at *progress, take func(*mcp.Message) (enough bool)) error {
-	for event, err := range sse.Read(body, maxMessage) {
+// nil when take had enough, or the stream just ended. room holds what was read of the message that comes or was taken.
+// ctx only ends pauses; whoever ends it ends the body too.
+func (r reader) stream(
+	ctx context.Context, body io.Reader, at *progress, room *share.Claim, take func(*mcp.Message) (enough bool),
+) error {
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room)) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
 			return protocol("%w", ErrTooLarge)
+		}
+		if event.Lost != nil {
+			return event.Lost
 		}
 		if err != nil {
 			return err
@@ -40,7 +46,7 @@ func (r reader) stream(ctx context.Context, body io.Reader, at *progress, take f
 		if len(event.Data) == 0 || event.Type != "" && event.Type != "message" {
 			continue
 		}
-		messages, err := r.messages(bytes.Clone(event.Data))
+		messages, err := r.messages(owned(event.Data))
 		if err != nil {
 			return protocol("read event: %w", err)
 		}
@@ -52,4 +58,23 @@ func (r reader) stream(ctx context.Context, body io.Reader, at *progress, take f
 		}
 	}
 	return nil
+}
+
+// owned returns the data of an event for keeps.
+func owned(data []byte) []byte {
+	if len(data) > sse.Kept {
+		return data
+	}
+	return append([]byte(nil), data...)
+}
+
+// roomOf returns how a reader of events asks for memory. Little is covered.
+func roomOf(room *share.Claim) func(int) error {
+	counted := false
+	return func(bytes int) error {
+		if counted = counted || bytes > share.Covered; !counted {
+			return nil
+		}
+		return holds(room, bytes)
+	}
 }

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// Memory is the budget that holds what servers send. Zero: nothing is counted.
+type Memory struct {
+	Budget *share.Budget
+	// Server is who holds what cannot be told to be of one caller: lists, and what a server says on a connection that
+	// many callers share, until it is known whom it answers.
+	Server share.User
+}
+
+// claim returns a claim of the server.
+func (m Memory) claim() *share.Claim { return m.Budget.Claim(m.Server) }
+
+// RoomError says that a server has answered, and that there is no room for its answer in the share of whoever made the
+// request. It wraps an error of package share.
+type RoomError struct{ Err error }
+
+func (e *RoomError) Error() string { return "no room for the answer: " + e.Err.Error() }
+
+// Unwrap returns the error of package share.
+func (e *RoomError) Unwrap() error { return e.Err }
+
+// holds makes the claim hold a text of that many bytes.
+func holds(room *share.Claim, bytes int) error {
+	if err := room.Resize(int64(bytes)); err != nil {
+		return &RoomError{err}
+	}
+	return nil
+}
+
+// enlarged returns data with room for half as much again, but for most bytes at most, after the claim holds that much.
+func enlarged(data []byte, most int, room *share.Claim) ([]byte, error) {
+	size := min(max(cap(data)*3/2, share.Step), most)
+	if err := holds(room, size); err != nil {
+		return nil, err
+	}
+	larger := make([]byte, len(data), size)
+	copy(larger, data)
+	return larger, nil
+}

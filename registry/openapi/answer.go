@@ -3,6 +3,7 @@ package openapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -11,7 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Bounds of answers, in bytes.
@@ -22,8 +25,9 @@ const (
 )
 
 // answer makes the result of a call from the answer of the API. What the API says, also that it refuses, is a result:
-// the model can read it and do better. An error is only returned when the answer breaks off.
-func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Object, error) {
+// the model can read it and do better. An error is only returned when the answer breaks off, or when room, which holds
+// what the answer takes in memory, cannot hold it.
+func (c *caller) answer(ctx context.Context, response *http.Response, room *share.Claim) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	switch {
 	case response.StatusCode >= 300 && response.StatusCode < 400:
@@ -31,8 +35,14 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return c.refused(status, response), nil
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	data, err := read(response.Body, maxAnswer+1, room)
+	if err == nil {
+		err = holds(room, resultSize(data))
+	}
+	var full *noRoomError
 	switch {
+	case errors.As(err, &full):
+		return mcp.Object{}, &registry.RoomError{Server: c.server, Err: full.err}
 	case err != nil:
 		return mcp.Object{}, c.unavailable(ctx, true, err)
 	case len(data) > maxAnswer:
@@ -40,17 +50,23 @@ func (c *caller) answer(ctx context.Context, response *http.Response) (mcp.Objec
 	case len(data) == 0:
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
-	data = c.redact(data)
-	switch kind, mediaType := kindOf(response.Header); kind {
+	result := c.resultOf(status, response.Header, c.redact(data))
+	room.Shrink(int64(result.Size()))
+	return result, nil
+}
+
+// resultOf returns the result of a call that succeeded, with the data of the answer.
+func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Object {
+	switch kind, mediaType := kindOf(header); kind {
 	case kindJSON:
-		return structured(status, data), nil
+		return structured(status, data)
 	case kindText:
 		if utf8.Valid(data) {
-			return mcp.TextResult(string(data)), nil
+			return mcp.TextResult(string(data))
 		}
-		return mcp.ToolError("The API answered " + status + " with text that is not UTF-8."), nil
+		return mcp.ToolError("The API answered " + status + " with text that is not UTF-8.")
 	default:
-		return mcp.ToolError(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType)), nil
+		return mcp.ToolError(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType))
 	}
 }
 

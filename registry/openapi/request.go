@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -261,9 +262,9 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 }
 
 // run sends the request and makes a result of the answer. Errors are *usageError, *registry.UnavailableError,
-// errAddress or that of ctx. An *UnavailableError says whether the API may have received the call: that is taken to be
+// errAddress, a *registry.RoomError or that of ctx. An *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
-func (c *caller) run(ctx context.Context, arguments mcp.Object) (mcp.Object, error) {
+func (c *caller) run(ctx context.Context, arguments mcp.Object, room *share.Claim) (mcp.Object, error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	r, err := c.request(traced, arguments)
@@ -275,7 +276,7 @@ func (c *caller) run(ctx context.Context, arguments mcp.Object) (mcp.Object, err
 		return mcp.Object{}, c.unavailable(ctx, sent.Load(), err)
 	}
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
-	return c.answer(ctx, response)
+	return c.answer(ctx, response, room)
 }
 
 // unavailable returns the error for a request that failed, or that of ctx when ctx has ended. It drops the outer

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // answer is what a request gets: a result, an error, or nothing at all if its client cancelled it.
@@ -10,14 +11,21 @@ type answer struct {
 	result mcp.Object
 	err    *mcp.Error
 	silent bool
+	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
 }
 
-// message returns the response. An error in it names the HTTP request, by which operators find it in the records.
+// message returns the response, and forgets the result, so that its memory is free while a slow client reads. An error
+// in it names the HTTP request, by which operators find it in the records.
 func (a *answer) message(requestID string) []byte {
 	if a.err != nil {
 		return mcp.AppendError(nil, a.id, a.err.OfRequest(requestID))
 	}
-	return mcp.AppendResult(nil, a.id, a.result)
+	message := mcp.AppendResult(nil, a.id, a.result)
+	a.result = mcp.Object{}
+	if len(message) > share.Covered {
+		a.room.Shrink(int64(len(message)))
+	}
+	return message
 }
 
 // word returns the outcome in one word for the log, which is the one of the audit where both have a line.

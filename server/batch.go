@@ -103,7 +103,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		}
 		defer s.jobs.finish(j)
 		defer l.leave(j)
-		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way) })
+		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
 	}
 	all.Wait()
 	var messages [][]byte

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // errStopping is the cause of a call's end when the process stops.
@@ -17,6 +18,7 @@ type job struct {
 	id        mcp.ID
 	principal auth.Principal
 	cancel    context.CancelCauseFunc
+	answer    share.Claim    // holds its answer; released when the client has it
 	heeds     sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
 }
 
@@ -53,6 +55,7 @@ func (s *Server) beginJob(ctx context.Context, x *exchange, id mcp.ID) (context.
 	if j == nil {
 		return ctx, nil, errDraining
 	}
+	j.answer.Begin(s.config.Memory, share.User(x.principal.User()))
 	if x.isOutdated() {
 		s.jobs.finish(j)
 		return ctx, nil, x.refuseOutdated()
@@ -64,6 +67,7 @@ func (s *Server) beginJob(ctx context.Context, x *exchange, id mcp.ID) (context.
 func (js *jobs) finish(j *job) {
 	j.cancel(nil)
 	j.heeds.Wait()
+	j.answer.Release()
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	delete(js.running, j)

@@ -71,7 +71,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	defer s.jobs.finish(j)
 	defer l.leave(j)
 	p := s.newReply(r.Context(), x, l)
-	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()))
+	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()).of(j))
 	x.outcome = a.word()
 	if a.silent {
 		p.finish(ctx, 0, nil)
@@ -110,7 +110,7 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, id mcp.I
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the session's revision.
 func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
-	a := answer{id: m.ID}
+	a := answer{id: m.ID, room: way.room}
 	if !hasMethod(l.speaks(), m.Method) {
 		a.err = errUnknownMethod
 		return a

@@ -119,7 +119,8 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		defer s.jobs.finish(j)
 		defer l.leave(j)
 		defer func() { s.giveBack(taken) }()
-		s.answerSSE(ctx, x, l, m, &line{carriesQuestions: true, body: taken.body.Held(), rest: func() { s.rest(&taken) }})
+		way := &line{carriesQuestions: true, body: taken.body.Held(), rest: func() { s.rest(&taken) }}
+		s.answerSSE(ctx, x, l, m, way.of(j))
 	}()
 	x.writeStatus(http.StatusAccepted)
 }

@@ -46,8 +46,9 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
 		Notify:       t.notify,
+		Room:         &j.answer,
 	})
-	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err}
+	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err, room: &j.answer}
 	if isRevoked(ctx) {
 		a = answer{id: m.ID, err: errGone}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Bounds of what one request of a session may ask of its client.
@@ -38,6 +39,14 @@ type line struct {
 	// rest gives back the place of the request among those in work, since a human may take long to answer. The desk
 	// counts the call all the while. rest may be called again.
 	rest func()
+	room *share.Claim // holds the answer; nil: nothing is counted
+}
+
+// of returns the line for one request, which several of a batch would share otherwise.
+func (w *line) of(j *job) *line {
+	own := *w
+	own.room = &j.answer
+	return &own
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
@@ -80,6 +89,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	rt := &roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
+		Room: way.room,
 	}}
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // the request waits for as long as its task runs

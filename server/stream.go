@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/http"
 	"sync"
 	"time"
@@ -103,8 +104,26 @@ func (x *exchange) allowWrite() {
 
 // send writes one event. An error means that the client is gone or too slow.
 func (o *stream) send(e sse.Event) error {
+	if len(e.Data) > writeSize && !bytes.ContainsAny(e.Data, "\r\n") {
+		return o.sendLarge(e)
+	}
 	o.buffer = sse.Append(o.buffer[:0], e)
 	return o.flush()
+}
+
+// sendLarge writes an event whose data is one long line, which it does not copy.
+func (o *stream) sendLarge(e sse.Event) error {
+	data := e.Data
+	e.Data = []byte{}
+	head, end := sse.Append(nil, e), []byte("\n\n") // of an empty line and of the event
+	for _, part := range [][]byte{head[:len(head)-len(end)], data, end} {
+		o.buffer = part
+		if err := o.write(); err != nil {
+			return err
+		}
+	}
+	o.buffer = nil
+	return o.x.control.Flush()
 }
 
 // comment writes a comment, so that no load balancer cuts the stream for being silent.
@@ -114,6 +133,17 @@ func (o *stream) comment() error {
 }
 
 func (o *stream) flush() error {
+	if err := o.write(); err != nil {
+		return err
+	}
+	if cap(o.buffer) > keptBuffer {
+		o.buffer = nil
+	}
+	return o.x.control.Flush()
+}
+
+// write writes what is in the buffer, in pieces that each have a deadline.
+func (o *stream) write() error {
 	for rest := o.buffer; len(rest) > 0; {
 		n := min(len(rest), writeSize)
 		o.x.allowWrite()
@@ -122,10 +152,7 @@ func (o *stream) flush() error {
 		}
 		rest = rest[n:]
 	}
-	if cap(o.buffer) > keptBuffer {
-		o.buffer = nil
-	}
-	return o.x.control.Flush()
+	return nil
 }
 
 // close gives the client time to get the end of the stream.

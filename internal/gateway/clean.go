@@ -8,6 +8,8 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
@@ -52,6 +54,9 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		if c.leftOut > 0 {
 			g.count(c, sanitize.Report{leftOut: c.leftOut})
 		}
+		if err := c.makeRoom(result); err != nil {
+			return mcp.Object{}, err
+		}
 		return g.cleaned(ctx, c, result)
 	}
 }
@@ -65,6 +70,20 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 		g.config.Metrics.UpstreamMisbehaved(c.item.Server, kindHidden, 1)
 	}
 	return cleaned, err == nil
+}
+
+// makeRoom makes room for a copy of a result: what cleaning changes is written anew, and the door encodes the whole. What
+// is small is covered by the place of the call.
+func (c *call) makeRoom(result mcp.Object) error {
+	size := int64(result.Size())
+	if size <= share.Covered {
+		return nil
+	}
+	room := c.request.Room
+	if err := room.Resize(max(room.Size(), size) + size); err != nil {
+		return &registry.RoomError{Server: c.item.Server, Err: err}
+	}
+	return nil
 }
 
 // wants tells whether the client asked for the notification: for progress by giving a token, for log messages by naming
@@ -126,7 +145,9 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	}
 	turn, leave := turnBy(ctx, c, g.config.Turns.Finish)
 	defer leave()
-	err := c.tool.tool.ValidateOutputWithin(structured, schema.Means{Turn: turn})
+	memory, giveBack := c.roomToDecode()
+	defer giveBack()
+	err := c.tool.tool.ValidateOutputWithin(structured, schema.Means{Memory: memory, Turn: turn})
 	if _, unmet := errors.AsType[*schema.MeansError](err); unmet {
 		return mcp.Object{}, err
 	}
@@ -135,6 +156,19 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments."), nil
 	}
 	return result, nil
+}
+
+// roomToDecode returns a function that makes room for decoding a part of the result, whose error is a
+// *registry.RoomError, and one that gives back what was taken.
+func (c *call) roomToDecode() (memory func(bytes int64) error, giveBack func()) {
+	room := c.request.Room
+	before := room.Size()
+	return func(bytes int64) error {
+		if err := room.Resize(before + bytes); err != nil {
+			return &registry.RoomError{Server: c.item.Server, Err: err}
+		}
+		return nil
+	}, func() { room.Shrink(before) }
 }
 
 // count adds up what cleaning changed, for the audit and the metrics.

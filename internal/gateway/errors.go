@@ -139,6 +139,9 @@ func explain(err error) failure {
 		protocol    *registry.ProtocolError
 		hidden      *sanitize.HiddenError
 	)
+	if full, ok := errors.AsType[*registry.RoomError](err); ok {
+		return unheld(full)
+	}
 	if told := tooMuch(err); told != nil {
 		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
 	}
@@ -240,6 +243,20 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
 	}
 	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
+}
+
+// unheld returns what becomes of a call whose answer cannot be held. The call was made, so nothing may advise to make it
+// again: neither a status of 429 or 503, nor a time after which to try.
+func unheld(err *registry.RoomError) failure {
+	reason, why := "total", "too little memory is left"
+	switch {
+	case errors.Is(err, share.ErrUser):
+		reason, why = "user", "your requests and their answers hold all the memory that you may have"
+	case errors.Is(err, share.ErrTenant):
+		reason, why = "tenant", "the requests of this tenant and their answers hold all the memory that it may have"
+	}
+	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
+		"The call was made, and its answer cannot be passed on: "+why+". Ask for less at once, or for less at the same time")}
 }
 
 func tooMany(code string, retryAfter time.Duration) *mcp.Error {

@@ -59,6 +59,9 @@ type Request struct {
 	// Notify sends a notification to the client before the result. It is never nil, and is not called after Handle has
 	// returned.
 	Notify func(context.Context, mcp.Notification) error
+	// Room holds the answer for as long as it is in memory. When Handle returns a large result, it holds that twice, so
+	// that the caller can encode it; the caller releases it when the client has the answer. nil: nothing is counted.
+	Room *share.Claim
 }
 
 // Gateway is the desk. It is safe for concurrent use.

@@ -344,6 +344,7 @@ func (c *call) use() *registry.Call {
 		Notify:       c.notify,
 		Judge:        judge{c},
 		Tasks:        c.tasks,
+		Room:         c.request.Room,
 	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.task.form, c.task.own

@@ -49,7 +49,7 @@ func (g *Gateway) check(ctx context.Context, c *call) error {
 func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
 	turn, leave := turnBy(ctx, c, g.config.Turns.Finish)
 	defer leave()
-	if err := turn(time.Duration(sizeOf(result)) * cleanTime); err != nil {
+	if err := turn(time.Duration(result.Size()) * cleanTime); err != nil {
 		return mcp.Object{}, err
 	}
 	policy := c.caller.Tenant.output
@@ -60,13 +60,4 @@ func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.
 	result, report, err := clean(result)
 	g.count(c, report)
 	return result, err
-}
-
-// sizeOf returns about how many bytes the JSON of o has.
-func sizeOf(o mcp.Object) int {
-	size := 0
-	for name, value := range o.Members {
-		size += len(name) + len(value)
-	}
-	return size
 }

@@ -221,7 +221,7 @@ func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
 
 // AppendResult appends the response with that result to dst. id is that of the request.
 func AppendResult(dst []byte, id ID, result Object) []byte {
-	dst = slices.Grow(dst, len(id)+result.size()+40)
+	dst = slices.Grow(dst, len(id)+result.Size()+40)
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
 	dst = result.AppendJSON(append(dst, `,"result":`...))
 	return append(dst, '}')

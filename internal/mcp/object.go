@@ -240,10 +240,10 @@ func (o Object) AppendJSON(dst []byte) []byte {
 }
 
 // JSON returns the text of o in one line.
-func (o Object) JSON() RawJSON { return o.AppendJSON(make([]byte, 0, o.size())) }
+func (o Object) JSON() RawJSON { return o.AppendJSON(make([]byte, 0, o.Size())) }
 
-// size returns about how many bytes the text of o has, for an allocation of the right size.
-func (o Object) size() int {
+// Size returns about how many bytes the text of o has.
+func (o Object) Size() int {
 	size := 2
 	for i := range o.members {
 		size += len(o.members[i].Name) + len(o.members[i].Value) + 4

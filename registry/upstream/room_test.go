@@ -18,9 +18,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// answerSize is how many bytes the answers have that are held, at least.
-const answerSize = 1 << 20
-
 // transports returns a server with an answer of size bytes for every way in which answers come.
 func transports(t *testing.T, size int) map[string]upstream.Config {
 	t.Helper()
@@ -51,23 +48,23 @@ func transports(t *testing.T, size int) map[string]upstream.Config {
 	return all
 }
 
-// holder is a caller of the fake's echo, with a claim of its own in the budget.
-func (r *rig) holder(tenant, user string) *registry.Call {
-	c := request(r.t, `{"arguments":{"text":"`+strings.Repeat("x", answerSize)+`"}}`, nil)
+// holder is a caller of the fake's echo who wants an answer of that size, with a claim of its own in the budget.
+func (r *rig) holder(tenant, user string, size int) *registry.Call {
+	c := request(r.t, `{"arguments":{"text":"`+strings.Repeat("x", size)+`"}}`, nil)
 	c.Principal = auth.Principal{TenantID: tenant, Issuer: "https://issuer.test", Subject: user}
 	c.Room = r.cfg.Memory.Claim(share.User(c.Principal.User()))
 	return c
 }
 
-// TestAnswersStayWithinTheShareOfTheirUser lets one user make thirty calls with answers of a megabyte, and keep all that
+// TestAnswersStayWithinTheShareOfTheirUser lets one user make thirty calls with large answers, and keep all that
 // it gets, as if its client did not read. Nothing counted them once: thirty answers of 15 MB ended the process.
 func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	t.Parallel()
-	const size = answerSize
+	const size = 256 << 10
 	for name, cfg := range transports(t, size) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := share.New(32 << 20)
+			b := share.New(8 << 20)
 			cfg.Memory = b
 			r := start(t, cfg)
 			r.untilTool("echo")
@@ -79,7 +76,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				calls []*registry.Call
 			)
 			for range 30 {
-				c := r.holder("acme", "alice")
+				c := r.holder("acme", "alice", size)
 				calls = append(calls, c)
 				all.Go(func() {
 					result, err := tool.Call(t.Context(), c)
@@ -100,7 +97,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 			if kept < 2 || int64(kept)*size > b.Most() {
 				t.Errorf("%d answers are kept, want as many as fit into %d", kept, b.Most())
 			}
-			for _, other := range []*registry.Call{r.holder("acme", "bob"), r.holder("globex", "alice")} {
+			for _, other := range []*registry.Call{r.holder("acme", "bob", size), r.holder("globex", "alice", size)} {
 				calls = append(calls, other)
 				if _, err := tool.Call(t.Context(), other); err != nil || other.Room.Size() < size {
 					t.Errorf("another user: got error %v, %d held", cause(err), other.Room.Size())
@@ -122,7 +119,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 // goes on.
 func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 	t.Parallel()
-	const size = answerSize
+	const size = 1 << 20
 	all := transports(t, size)
 	for _, name := range []string{"HTTP+SSE", "stdio modern", "stdio legacy"} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +137,7 @@ func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 				waits <- err
 			}()
 			for range 3 {
-				_, err := r.tool("echo").Call(t.Context(), r.holder("acme", "alice"))
+				_, err := r.tool("echo").Call(t.Context(), r.holder("acme", "alice", size))
 				var full *registry.RoomError
 				if !errors.As(err, &full) || !errors.Is(err, share.ErrTotal) {
 					t.Errorf("got %v, want *registry.RoomError of all that there is", cause(err))

@@ -25,7 +25,7 @@ const (
 // other. One Take goes like this:
 //
 //	lock the shards of all buckets, in ascending order
-//	find or make each bucket            shard.claim, which may forget others to make room
+//	find or make each bucket, and part  shard.claim, claimPart, which may forget others to make room
 //	add up what goes to the same bucket mergeClaims
 //	look whether all have enough        takeAll
 //	take from all, or from none         takeAll
@@ -46,6 +46,7 @@ var _ Limiter = (*Memory)(nil)
 type shard struct {
 	mu      sync.Mutex // guards the fields below and the buckets in them
 	buckets map[string]*bucket
+	parts   map[partKey]*part // of the same buckets
 }
 
 // bucket is the tokens of one key.
@@ -55,8 +56,8 @@ type bucket struct {
 	claimed bool  // the Take that holds the lock uses it, so forget must leave it alone
 }
 
-// NewMemory returns a limiter that remembers at most size keys; zero means 100,000. If there are more, it forgets
-// buckets. A bucket that is forgotten starts full when its key comes back. So full buckets are forgotten first, because
+// NewMemory returns a limiter that remembers at most size keys, and as many sharers; zero means 100,000. If there are
+// more, it forgets buckets. A bucket that is forgotten starts full when its key comes back. So full buckets are forgotten first, because
 // for them that changes nothing, and then those that are nearly full. A flood of new keys, which an attacker can cause,
 // therefore hardly refills the bucket of somebody who is at the limit.
 func NewMemory(size int) *Memory {
@@ -66,7 +67,7 @@ func NewMemory(size int) *Memory {
 	m := &Memory{seed: maphash.MakeSeed(), shards: make([]shard, min(size, maxShards))}
 	m.perShard = size / len(m.shards)
 	for i := range m.shards {
-		m.shards[i].buckets = make(map[string]*bucket)
+		m.shards[i] = shard{buckets: make(map[string]*bucket), parts: make(map[partKey]*part)}
 	}
 	return m
 }
@@ -88,6 +89,7 @@ type claim struct {
 	shard  uint64  // index of the shard that has the bucket
 	index  int     // of the Bucket among the arguments of Take, for ExceededError
 	bucket *bucket // nil until the shards are locked
+	part   *part   // of the Sharer; nil without one, and until the shards are locked
 	tokens int     // to take
 }
 
@@ -97,8 +99,8 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	var room [8]claim // spares calls with few buckets, which nearly all have, an allocation
 	claims, set := room[:0], uint64(0)
 	for i := range buckets {
-		if !buckets[i].possible() {
-			return &ExceededError{Bucket: i}
+		if possible := buckets[i].possible(); !possible || !buckets[i].sharable() {
+			return &ExceededError{Bucket: i, Share: possible}
 		}
 		index := maphash.String(m.seed, buckets[i].Key) % uint64(len(m.shards))
 		claims = append(claims, claim{shard: index, index: i, tokens: buckets[i].tokens()})
@@ -112,6 +114,9 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	for i := range claims {
 		c := &claims[i]
 		c.bucket = m.shards[c.shard].claim(&buckets[c.index], now, m.perShard)
+		if buckets[c.index].Sharer != "" {
+			c.part = m.shards[c.shard].claimPart(&buckets[c.index], now, m.perShard)
+		}
 	}
 	return takeAll(mergeClaims(claims), now)
 }
@@ -154,20 +159,41 @@ func takeAll(claims []claim, now time.Time) error {
 	var exceeded *ExceededError
 	for i := range claims {
 		c := &claims[i]
-		c.bucket.claimed = false
-		wait, ok := c.bucket.wait(c.tokens, now)
+		wait, share, ok := c.wait(now)
 		// A wait of 0 is never, which is longer than any other.
 		if !ok && (exceeded == nil || exceeded.RetryAfter > 0 && (wait == 0 || wait > exceeded.RetryAfter)) {
-			exceeded = &ExceededError{Bucket: c.index, RetryAfter: wait}
+			exceeded = &ExceededError{Bucket: c.index, Share: share, RetryAfter: wait}
 		}
 	}
 	if exceeded != nil {
 		return exceeded
 	}
 	for i := range claims {
+		if c := &claims[i]; c.part != nil {
+			c.part.take(c.bucket, c.tokens, now)
+		}
 		claims[i].bucket.limiter.AllowN(now, claims[i].tokens)
 	}
 	return nil
+}
+
+// wait ends the claim, and tells whether its tokens can be taken now. If not, the duration says when they can be; 0
+// means never. share tells that it is the share of the sharer that takes longest.
+func (c *claim) wait(now time.Time) (wait time.Duration, share, ok bool) {
+	c.bucket.claimed = false
+	wait, ok = c.bucket.wait(c.tokens, now)
+	if c.part == nil {
+		return wait, false, ok
+	}
+	c.part.claimed = false
+	if !ok && wait == 0 {
+		return 0, false, false
+	}
+	waitPart, okPart := c.waitPart(now)
+	if okPart || !ok && waitPart > 0 && waitPart <= wait+minRetry { // a part waits for whole milliseconds
+		return wait, false, ok
+	}
+	return waitPart, true, false
 }
 
 // wait tells whether the bucket has so many tokens now. If it has not, the duration says when it will have them; 0

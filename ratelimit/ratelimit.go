@@ -30,13 +30,21 @@ type Bucket struct {
 	// as far as they fit the new Burst.
 	Limit Limit
 	N     int // tokens to take; zero means 1
+	// Sharer names who takes, if the bucket has several who share it, such as the users of a tenant. None of them can
+	// then take what the others need: one alone gets half of Burst at once and all of Rate in the long run, and one who
+	// was quiet finds tokens at once, whatever up to 15 others do; see part.go. Empty: the bucket belongs to whoever
+	// comes first. In one call, all buckets with the same Key have the same Sharer.
+	Sharer string
 }
 
 // ExceededError says which bucket had too few tokens, and when it will have enough. If several buckets had too few, it
 // names the one that takes longest, so that a client which waits for RetryAfter is not refused by another of them at
-// once. A RetryAfter of 0 does not mean "at once" but never: N is larger than Burst, or the Limit lets nothing through.
+// once. A RetryAfter of 0 does not mean "at once" but never: N is larger than Burst or than a share of it, or the Limit
+// lets nothing through.
 type ExceededError struct {
-	Bucket     int // index into the buckets of the call
+	Bucket int // index into the buckets of the call
+	// Share tells that the bucket has tokens, or will have them sooner, but that its Sharer has taken its share of them.
+	Share      bool
 	RetryAfter time.Duration
 }
 
@@ -59,4 +67,9 @@ func (b *Bucket) tokens() int { return max(b.N, 1) }
 // possible tells whether a bucket of this limit, when it is full, has as many tokens as b takes.
 func (b *Bucket) possible() bool {
 	return b.Limit.Rate > 0 && b.tokens() <= b.Limit.Burst
+}
+
+// sharable tells whether its Sharer may ever take as many tokens as b does.
+func (b *Bucket) sharable() bool {
+	return b.Sharer == "" || b.Limit.shares(float64(b.tokens()), 0, 0)
 }

@@ -34,15 +34,15 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 					}
 					return record(h, r)
 				}
-				// The tenant may send 200 requests at once, which is three of 62 tokens.
-				const size = 62<<16 - 1000
+				// One user of the tenant may send 100 requests at once, which is three of 31 tokens.
+				const size = 31<<16 - 1000
 				for n := range 3 {
 					if got := send(size); got.Code != http.StatusOK {
 						t.Fatalf("body %d: got %d %s", n, got.Code, got.Body)
 					}
 				}
-				if got := send(size); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-TENANT" {
-					t.Errorf("the fourth: got %d %s, want 429 DB-LIMIT-TENANT", got.Code, got.Body)
+				if got := send(size); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-USER" {
+					t.Errorf("the fourth: got %d %s, want 429 DB-LIMIT-USER", got.Code, got.Body)
 				}
 				if announced {
 					r := large("echo", "usual", 10).request(t.Context(), "")

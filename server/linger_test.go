@@ -15,12 +15,12 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 		h := w.Handler()
 		m := modernCall("echo")
 		m.token = "usual"
-		for n := range 200 {
-			if got := record(h, m.request(t.Context(), "")); got.Code == http.StatusTooManyRequests && stable(t, got.Body) == "DB-LIMIT-TENANT" {
-				t.Fatalf("request %d is refused", n)
+		began := time.Now()
+		for n := range 100 { // as many as one user of the tenant may send at once
+			if record(h, m.request(t.Context(), "")); time.Since(began) > 0 {
+				t.Fatalf("request %d had to wait", n)
 			}
 		}
-		began := time.Now()
 		var answered atomic.Int64
 		for range 1100 {
 			go func() {

@@ -151,8 +151,8 @@ func TestStageAdmitted(t *testing.T) {
 	for range 1000 {
 		got := w.do(t, message{method: "GET", path: "/mcp", token: "usual"})
 		if limited = got.Code == http.StatusTooManyRequests; limited {
-			if got.Header().Get("Retry-After") != "1" || stable(t, got.Body) != "DB-LIMIT-TENANT" {
-				t.Errorf("got Retry-After %q and %s, want 1 and DB-LIMIT-TENANT", got.Header().Get("Retry-After"), got.Body)
+			if got.Header().Get("Retry-After") != "1" || stable(t, got.Body) != "DB-LIMIT-USER" {
+				t.Errorf("got Retry-After %q and %s, want 1 and DB-LIMIT-USER", got.Header().Get("Retry-After"), got.Body)
 			}
 			break
 		}

@@ -182,7 +182,7 @@ func (c *call) labels() (server, item string) {
 }
 
 // limited takes one of the places for calls at once, of the tenant and of the user, and one token from the bucket of
-// each. The repeat of a call that was asked for input may still have its place, and pays nothing.
+// each, where the user may have used up its share of the tenant's. The repeat of a call that was asked for input may still have its place, and pays nothing.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
@@ -197,9 +197,10 @@ func (g *Gateway) limited(next Handler) Handler {
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		err := g.config.Limiter.Take(ctx, tenant.calls, ratelimit.Bucket{Key: c.caller.userKey(), Limit: tenant.userCalls})
-		if err != nil {
-			return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TENANT", "DB-LIMIT-USER"}}
+		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey(), Limit: tenant.userCalls}
+		all.Sharer = own.Key
+		if err := g.config.Limiter.Take(ctx, all, own); err != nil {
+			return mcp.Object{}, limitError{err, []string{codeTenantLimit, codeUserLimit}}
 		}
 		return next(ctx, c)
 	}
@@ -237,7 +238,7 @@ func (g *Gateway) resolved(next Handler) Handler {
 			return mcp.Object{}, &stateError{stateMismatch}
 		}
 		if c.tool != nil && len(c.tool.buckets) > 0 && !c.prepaid {
-			if err := g.config.Limiter.Take(ctx, c.tool.buckets...); err != nil {
+			if err := g.config.Limiter.Take(ctx, c.tool.bucketsFor(c.caller.userKey())...); err != nil {
 				return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TOOL"}}
 			}
 		}

@@ -149,7 +149,7 @@ func TestArgumentsAreJudgedWhileTheServerIsDown(t *testing.T) {
 func TestACallOfALostServerCostsWhatACallCosts(t *testing.T) {
 	for code, limits := range map[string]Limits{
 		"DB-LIMIT-USER": {UserCalls: &ratelimit.Limit{Rate: 0.001, Burst: 2}},
-		"DB-LIMIT-TOOL": {Tools: map[string]ratelimit.Limit{"lib__*": {Rate: 0.001, Burst: 2}}},
+		"DB-LIMIT-TOOL": {Tools: map[string]ratelimit.Limit{"lib__*": {Rate: 0.001, Burst: 4}}},
 	} {
 		tenant := everything()
 		tenant.Limits = limits

@@ -37,6 +37,12 @@ const (
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
 )
 
+// Stable codes of rates: of a tenant, and of one user.
+const (
+	codeTenantLimit = "DB-LIMIT-TENANT"
+	codeUserLimit   = "DB-LIMIT-USER"
+)
+
 // auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a
 // second of its cause.
 const auditRetry = 5 * time.Second
@@ -65,7 +71,14 @@ type limitError struct {
 
 func (e limitError) Unwrap() error { return e.error }
 
-func (e limitError) code(bucket int) string { return e.codes[min(bucket, len(e.codes)-1)] }
+// code returns the stable code of what was exceeded. What one user may take of the tenant's is a limit of the user.
+func (e limitError) code(exceeded *ratelimit.ExceededError) string {
+	code := e.codes[min(exceeded.Bucket, len(e.codes)-1)]
+	if exceeded.Share && code == codeTenantLimit {
+		return codeUserLimit
+	}
+	return code
+}
 
 // unknownError says that an item does not exist, or not for this caller. The client cannot tell the two apart, unless a
 // rule with Announce lets it know which scopes it lacks.
@@ -148,8 +161,12 @@ func explain(err error) failure {
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
-		code := limit.code(exceeded.Bucket)
-		return failure{kind: "limited", reason: code, refusal: true, told: tooMany(code, exceeded.RetryAfter)}
+		code := limit.code(exceeded)
+		told := tooMany(code, exceeded.RetryAfter)
+		if exceeded.Share && exceeded.RetryAfter > 0 {
+			told.Message = "This is more than your share: others need some, too; try again later"
+		}
+		return failure{kind: "limited", reason: code, refusal: true, told: told}
 	case isLimit:
 		return failure{
 			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 func TestCallAnswersInTheStatelessForm(t *testing.T) {
@@ -277,18 +280,76 @@ func TestLimitsAreKeptApart(t *testing.T) {
 
 func TestRequestsAreCharged(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: 3}}})
-	caller := b.caller(t, alice)
-	if err := b.Charge(t.Context(), caller, 2); err != nil {
+	bob, carol := alice, alice
+	bob.Subject, carol.Subject = "bob", "carol"
+	if err := b.Charge(t.Context(), b.caller(t, alice), 1); err != nil { // the caller has cost one
 		t.Fatal(err)
 	}
-	_, err := b.Admit(t.Context(), alice, 1)
-	var failure *mcp.Error
-	if !errors.As(err, &failure) || failure.StableCode() != "DB-LIMIT-TENANT" {
-		t.Errorf("fourth request: %v, want DB-LIMIT-TENANT", err)
+	for i, test := range []struct {
+		who  auth.Principal
+		want string
+	}{{alice, "DB-LIMIT-USER"}, {bob, ""}, {carol, "DB-LIMIT-TENANT"}} {
+		if _, err := b.Admit(t.Context(), test.who, 1); err != nil && stable(asError(t, err)) != test.want || (err == nil) != (test.want == "") {
+			t.Errorf("request %d, of %s: got %v, want %q", i+3, test.who.Subject, err, test.want)
+		}
 	}
 }
 
-// TestSizeIsCharged: a body costs one token for each 64 KiB that it begins, and never more than the bucket holds.
+// TestOneUserTookAllThatATenantMayDo lets one user ask as often as it can, and a colleague every now and then.
+func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
+	limit, plenty := ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 1e6, Burst: 1e6}
+	for name, test := range map[string]struct {
+		limits Limits
+		code   string
+	}{
+		"requests": {Limits{Requests: &limit, Calls: &plenty, UserCalls: &plenty}, "DB-LIMIT-USER"},
+		"calls":    {Limits{Requests: &plenty, Calls: &limit, UserCalls: &plenty}, "DB-LIMIT-USER"},
+		"tools":    {Limits{Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Tools: map[string]ratelimit.Limit{"lib__*": limit}}, "DB-LIMIT-TOOL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tenant := everything()
+				tenant.Limits = test.limits
+				b, l := newLibrary(t, tenant)
+				l.reply = func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"content":[]}`), nil }
+				bob := alice
+				bob.Subject = "bob"
+				use := func(p auth.Principal) error {
+					c, err := b.Admit(t.Context(), p, 1)
+					if err != nil {
+						return err
+					}
+					_, err = b.Handle(t.Context(), c, ask(mcp.MethodToolsCall, subjects[0].params))
+					return err
+				}
+				served, refused := 0, 0
+				for range 48 {
+					for range 100 {
+						switch err := use(alice); {
+						case err == nil:
+							served++
+						case stable(asError(t, err)) != test.code || asError(t, err).RetryAfter > time.Second || !strings.Contains(err.Error(), "your share"):
+							t.Fatalf("alice: %v, want %s that speaks of the share, with the time until the next request", err, test.code)
+						}
+					}
+					if err := use(bob); err != nil {
+						refused++
+					}
+					time.Sleep(time.Second / 8)
+				}
+				if refused > 0 {
+					t.Errorf("%d of 48 requests of bob were refused", refused)
+				}
+				if served < 100+500 { // in six seconds
+					t.Errorf("%d requests of alice were served, want half of the burst and what the rate leaves", served)
+				}
+			})
+		})
+	}
+}
+
+// TestSizeIsCharged: a body costs one token for each 64 KiB that it begins, and never more than one user may take
+// at once.
 func TestSizeIsCharged(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -301,8 +362,8 @@ func TestSizeIsCharged(t *testing.T) {
 		{10, ChargedSize, 9},
 		{10, ChargedSize + 1, 8},
 		{10, 5 * ChargedSize, 5},
-		{10, 10 * ChargedSize, 0},
-		{10, 1 << 40, 0},
+		{10, 10 * ChargedSize, 5},
+		{10, 1 << 40, 5},
 		{1, 1 << 40, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -315,8 +376,9 @@ func TestSizeIsCharged(t *testing.T) {
 				t.Errorf("%d bytes of a burst of %d: %v", test.size, test.burst, err)
 			}
 			left := 0
-			for b.Charge(t.Context(), caller, 1) == nil {
+			for caller.Principal.Subject = "0"; b.Charge(t.Context(), caller, 1) == nil; { // each time another user
 				left++
+				caller.Principal.Subject = strconv.Itoa(left)
 			}
 			if left != test.left {
 				t.Errorf("%d bytes of a burst of %d: %d tokens are left, want %d", test.size, test.burst, left, test.left)

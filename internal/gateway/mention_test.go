@@ -49,7 +49,7 @@ func restricted(deny ...string) TenantConfig {
 	tenant := everything()
 	tenant.Rules = append(tenant.Rules, Rule{Deny: deny})
 	plenty := ratelimit.Limit{Rate: 1e6, Burst: 1e6}
-	tenant.Limits.Calls, tenant.Limits.UserCalls = &plenty, &plenty
+	tenant.Limits.Requests, tenant.Limits.Calls, tenant.Limits.UserCalls = &plenty, &plenty, &plenty
 	return tenant
 }
 

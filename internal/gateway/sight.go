@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,10 +42,20 @@ type list struct {
 	first atomic.Pointer[mcp.Object] // the first page, once somebody asked
 }
 
-// granted is a tool that a caller may use, with the buckets that its calls cost.
+// granted is a tool that a caller may use, with the buckets that its calls cost. It is shared by all callers with the
+// same grant, so the buckets name no sharer yet.
 type granted struct {
 	tool    *registry.Tool
 	buckets []ratelimit.Bucket
+}
+
+// bucketsFor returns the buckets that a call of the tool costs that user.
+func (t *granted) bucketsFor(user string) []ratelimit.Bucket {
+	buckets := slices.Clone(t.buckets)
+	for i := range buckets {
+		buckets[i].Sharer = user
+	}
+	return buckets
 }
 
 // look returns what the tenant sees of the present catalogue.

@@ -31,7 +31,9 @@ type TenantConfig struct {
 	MayMatchNothing bool
 }
 
-// Limits are the limits of a tenant. Nil stands for the default; a value of zero lets nothing pass.
+// Limits are the limits of a tenant. Nil stands for the default; a value of zero lets nothing pass. The users of a tenant
+// share Requests, Calls and Tools: one alone gets half of a burst at once and the whole rate in the long run, and leaves
+// room for the others, see ratelimit.Bucket.
 type Limits struct {
 	Requests    *ratelimit.Limit           // HTTP requests; a batch costs its length. Default 100/s, burst 200
 	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
@@ -193,9 +195,9 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 // Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
-	bucket.N = n
+	bucket.N, bucket.Sharer = n, c.userKey()
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
-		return explain(limitError{err, []string{"DB-LIMIT-TENANT"}}).told
+		return explain(limitError{err, []string{codeTenantLimit}}).told
 	}
 	return nil
 }
@@ -204,10 +206,10 @@ func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 const ChargedSize = 64 << 10
 
 // ChargeSize takes more request tokens from the tenant for a body of size bytes, of which Admit has taken one: one for
-// each further ChargedSize. Never does a request cost more than the bucket can hold, or it could never be sent. Errors
-// are *mcp.Error.
+// each further ChargedSize. Never does a request cost more than one user may take at once, or it could never be sent.
+// Errors are *mcp.Error.
 func (g *Gateway) ChargeSize(ctx context.Context, c Caller, size int64) error {
-	n := min((size-1)/ChargedSize, int64(c.Tenant.requests.Limit.Burst-1))
+	n := min((size-1)/ChargedSize, int64(c.Tenant.requests.Limit.Most()-1))
 	if n <= 0 {
 		return nil
 	}

@@ -28,6 +28,11 @@ func (a *answer) message(requestID string) []byte {
 	return message
 }
 
+// unkept returns what is told in the place of the response if there is no memory to keep that for its client.
+func (a *answer) unkept(requestID string) []byte {
+	return mcp.AppendError(nil, a.id, errUnkept.OfRequest(requestID))
+}
+
 // word returns the outcome in one word for the log, which is the one of the audit where both have a line.
 func (a *answer) word() string {
 	switch {

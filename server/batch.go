@@ -81,7 +81,9 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 		}
 	}
 	for _, m := range others {
-		s.notified(ctx, l, m)
+		if refused := s.notified(ctx, l, m); refused != nil {
+			return nil, refused
+		}
 	}
 	return requests, nil
 }
@@ -113,10 +115,18 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		}
 	}
 	if len(messages) == 0 {
-		p.finish(ctx, 0, nil)
+		p.finish(ctx, 0, nil, noMessage)
 		return
 	}
-	p.finish(ctx, http.StatusOK, mcp.Array(messages))
+	p.finish(ctx, http.StatusOK, mcp.Array(messages), func() []byte {
+		var unkept [][]byte
+		for i := range answers {
+			if !answers[i].silent {
+				unkept = append(unkept, answers[i].unkept(x.id))
+			}
+		}
+		return mcp.Array(unkept)
+	})
 }
 
 func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) answer {

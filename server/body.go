@@ -66,12 +66,8 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 		return nil, errBodySize
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodyTime
-	case errors.Is(err, share.ErrUser):
-		return nil, errUserMemory
-	case errors.Is(err, share.ErrTenant):
-		return nil, errTenantMemory
-	case errors.Is(err, share.ErrTotal):
-		return nil, errOverloadMemory
+	case ofMemory(err) != nil:
+		return nil, ofMemory(err)
 	case err != nil:
 		return nil, errBody
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // statusOf is the one table from the code of an error of the desk, in an era, to an HTTP status. A code that is not in
@@ -78,10 +79,24 @@ var (
 	errSubscriptions = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: there are too many subscriptions, %d at most", maxSubscriptions)
 	errGone          = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
 	errBegun         = mcp.Stable(mcp.CodeInternal, "DB-AUDIT", "The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
+	errUnkept        = mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY", "The call was made, and its answer is larger than the memory that is left to keep it for you: ask for less at once")
 	errNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
 	errUnknownMethod = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found").WithStable()
 	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
+
+// ofMemory returns the refusal for an error of package share about memory, nil for any other.
+func ofMemory(err error) *refusal {
+	switch {
+	case errors.Is(err, share.ErrUser):
+		return errUserMemory
+	case errors.Is(err, share.ErrTenant):
+		return errTenantMemory
+	case errors.Is(err, share.ErrTotal):
+		return errOverloadMemory
+	}
+	return nil
+}
 
 // unrecordable is the stable code with which the desk refuses a call because it could not be recorded. Nothing of the
 // call has happened, so a client may repeat it. If an earlier round of the same call has happened, the client is told

@@ -51,6 +51,16 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange, f *feed) {
 	}
 }
 
+// beginStream makes a stream known to the log, so that a client can resume from the very first id. It is refused if the
+// session has ended, or if the caller has no memory for it.
+func (s *Server) beginStream(ctx context.Context, l *live, stream string) *refusal {
+	_, _, err := s.config.Log.Read(ctx, l.inLog(), stream, "")
+	if refused := ofMemory(err); err == nil || refused != nil {
+		return refused
+	}
+	return errSession
+}
+
 func (s *Server) newFollower(f *feed) *follower {
 	w := &follower{feed: f, server: s, draining: s.draining, silence: time.NewTimer(s.config.Heartbeat)}
 	if !f.expiry.IsZero() {
@@ -66,8 +76,7 @@ func (w *follower) begin(ctx context.Context, x *exchange) bool {
 	if w.mine, err = w.session.hold(ctx, w.stream); err != nil {
 		return false
 	}
-	// Reading makes the stream known to the log, so that a client can resume from the very first id.
-	if _, _, err = w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after); err != nil {
+	if _, _, err = w.server.config.Log.Read(ctx, w.session.inLog(), w.stream, w.after); err != nil {
 		return false
 	}
 	if w.out, err = openStream(x); err != nil {
@@ -92,7 +101,7 @@ func (w *follower) deliver(ctx context.Context) bool {
 	if w.tells && !w.tell(ctx) {
 		return false
 	}
-	events, more, err := w.server.config.Log.Read(ctx, w.session.name, w.stream, w.after)
+	events, more, err := w.server.config.Log.Read(ctx, w.session.inLog(), w.stream, w.after)
 	if err != nil || !w.send(events) {
 		return false
 	}
@@ -195,6 +204,6 @@ func (w *follower) tell(ctx context.Context) bool {
 
 func (w *follower) put(ctx context.Context, method string, params mcp.Object) bool {
 	notice := mcp.AppendRequest(nil, "", method, params)
-	_, err := w.server.config.Log.Append(ctx, w.session.name, w.stream, notice, false)
+	_, err := w.server.config.Log.Append(ctx, w.session.inLog(), w.stream, notice, false)
 	return err == nil
 }

@@ -23,8 +23,7 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	case refused != nil:
 		x.refuse(m.ID, refused)
 	case !m.IsRequest():
-		s.notified(r.Context(), l, m)
-		x.writeStatus(http.StatusAccepted)
+		x.acknowledge(s.notified(r.Context(), l, m))
 	default:
 		s.legacyRequest(x, r, l, m)
 	}
@@ -41,12 +40,21 @@ func checkRevision(h http.Header, l *live) *refusal {
 	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
+// acknowledge answers the request of a message that needs no answer.
+func (x *exchange) acknowledge(refused *refusal) {
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	x.writeStatus(http.StatusAccepted)
+}
+
 // notified takes a message that needs no answer. That the roots of a client changed needs no action: they are asked for
 // anew each time.
-func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) {
+func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal {
 	switch {
 	case m.IsResponse():
-		s.answered(ctx, l, m)
+		return s.answered(ctx, l, m)
 	case m.Method == mcp.NotifyInitialized:
 		l.begin()
 	case m.Method == mcp.NotifyCancelled:
@@ -55,6 +63,7 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) {
 			s.cancelElsewhere(ctx, l, id)
 		}
 	}
+	return nil
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because the client can resume.
@@ -74,7 +83,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()).of(j))
 	x.outcome = a.word()
 	if a.silent {
-		p.finish(ctx, 0, nil)
+		p.finish(ctx, 0, nil, noMessage)
 		return
 	}
 	status := http.StatusOK
@@ -88,7 +97,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.answerError(a.id, a.err, status)
 		return
 	}
-	p.finish(ctx, status, a.message(x.id))
+	p.finish(ctx, status, a.message(x.id), func() []byte { return a.unkept(x.id) })
 }
 
 // beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, its caller
@@ -203,8 +212,11 @@ func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
 	case 0:
 		f.stream = f.session.nextStream('g')
 		f.first = f.session.priming(f.stream)
+		if refused := s.beginStream(r.Context(), f.session, f.stream); refused != nil {
+			return refused
+		}
 	case 1:
-		stream, err := s.config.Log.Find(r.Context(), f.session.name, last[0])
+		stream, err := s.config.Log.Find(r.Context(), f.session.inLog(), last[0])
 		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // other streams of the log carry answers and cancellations to us
 			return errEvent
 		}

@@ -41,6 +41,10 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	}
 	end := endClosed
 	defer func() { s.sessions.end(r.Context(), l, end) }()
+	if refused := s.beginStream(r.Context(), l, sseStream); refused != nil {
+		x.refuse("", refused)
+		return
+	}
 	l.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// The address is a path from the root that clients see, because some of them append it to the origin.
@@ -98,8 +102,7 @@ func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 // takeMessage accepts a message. If it is a request, a goroutine answers it on the stream of the session.
 func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Message) {
 	if !m.IsRequest() {
-		s.notified(r.Context(), l, m)
-		x.writeStatus(http.StatusAccepted)
+		x.acknowledge(s.notified(r.Context(), l, m))
 		return
 	}
 	select {
@@ -128,7 +131,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 // answerSSE runs one request, and appends all that comes of it to the stream of the session.
 func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) {
 	push := func(ctx context.Context, message []byte) error {
-		_, err := s.config.Log.Append(ctx, l.name, sseStream, message, false)
+		_, err := s.config.Log.Append(ctx, l.inLog(), sseStream, message, false)
 		return err
 	}
 	way.send = push
@@ -144,7 +147,13 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	if a.silent {
 		return
 	}
-	if err := push(context.WithoutCancel(ctx), a.message(x.id)); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	err := push(ctx, a.message(x.id))
+	if ofMemory(err) != nil {
+		s.log.WarnContext(ctx, "answer not kept", "error", err)
+		err = push(ctx, a.unkept(x.id))
+	}
+	if err != nil {
 		s.log.DebugContext(ctx, "answer not kept", "error", err) // the session has ended, and its stream with it
 	}
 }

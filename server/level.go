@@ -16,7 +16,7 @@ func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.
 	}
 	l.wantLogs(level)
 	if l.shared {
-		if err := s.config.Log.Keep(ctx, l.name, keptLevel, name); err != nil {
+		if err := s.config.Log.Keep(ctx, l.inLog(), keptLevel, name); err != nil {
 			return errGone
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // live is one session that this instance serves. Which one is evicted for another is decided by the roster; these are
@@ -48,6 +50,9 @@ type live struct {
 	holders      map[string]*holder // of the streams that are open
 	opened       int                // how many streams it has had
 }
+
+// inLog names the session in the log of events.
+func (l *live) inLog() session.Key { return session.Key{Name: l.name, Owner: share.User(l.user)} }
 
 // use notes that the session is being used now, with the token of p. It is false if the session was idle for too long,
 // or has ended.

@@ -79,7 +79,7 @@ func (rt *roundTrips) askOne(ctx context.Context, q *question, params mcp.Object
 		return nil
 	}
 	// Reading makes the stream known to the log: answers to any other are dropped.
-	if _, _, err := rt.server.config.Log.Read(ctx, rt.session.name, q.stream, ""); err != nil {
+	if _, _, err := rt.server.config.Log.Read(ctx, rt.session.inLog(), q.stream, ""); err != nil {
 		return err
 	}
 	params = lowerQuestion(rt.revision, rt.request.Capabilities, q.method, params)
@@ -100,7 +100,7 @@ func (rt *roundTrips) await(ctx context.Context, q *question) (*mcp.Message, err
 		return nil, nil //nolint:nilnil // there is no answer, and nothing is wrong
 	}
 	for {
-		events, more, err := rt.server.config.Log.Read(ctx, rt.session.name, q.stream, q.after)
+		events, more, err := rt.server.config.Log.Read(ctx, rt.session.inLog(), q.stream, q.after)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
 		if !q.asked || q.answered {
 			continue
 		}
-		if _, err := rt.server.config.Log.Append(ctx, rt.session.name, q.stream, nil, true); err != nil {
+		if _, err := rt.server.config.Log.Append(ctx, rt.session.inLog(), q.stream, nil, true); err != nil {
 			continue // the answer came just now, or the session has ended
 		}
 		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.id())})
@@ -152,20 +152,25 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
 }
 
 // answered takes an answer of the client to a question that was asked in its session, on this replica or another. An
-// answer to anything else is dropped, and so is a second answer.
-func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) {
+// answer to anything else is dropped, and so is a second answer. It is refused if the caller has no memory for it; then
+// the client may send it again.
+func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal {
 	id, ok := mcp.RawJSON(m.ID).Text()
 	if !ok || !isQuestion(id) {
-		return
+		return nil
 	}
-	if _, err := s.config.Log.Find(ctx, l.name, session.FirstID(id)); err != nil {
-		return
+	if _, err := s.config.Log.Find(ctx, l.inLog(), session.FirstID(id)); err != nil {
+		return nil
 	}
 	message := mcp.AppendResult(nil, m.ID, m.Result)
 	if m.Err != nil {
 		message = mcp.AppendError(nil, m.ID, m.Err)
 	}
-	if _, err := s.config.Log.Append(ctx, l.name, id, message, true); err != nil {
+	if _, err := s.config.Log.Append(ctx, l.inLog(), id, message, true); err != nil {
+		if refused := ofMemory(err); refused != nil {
+			return refused
+		}
 		s.log.DebugContext(ctx, "answer not wanted", "error", err)
 	}
+	return nil
 }

@@ -19,10 +19,10 @@ func cancelStream(id mcp.ID) string {
 // cancelElsewhere cancels a job of the session that may be running on another replica.
 func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 	stream := cancelStream(id)
-	if _, err := s.config.Log.Find(ctx, l.name, session.FirstID(stream)); err != nil {
+	if _, err := s.config.Log.Find(ctx, l.inLog(), session.FirstID(stream)); err != nil {
 		return // nobody has such a call
 	}
-	_, _ = s.config.Log.Append(ctx, l.name, stream, nil, true) // it may have been cancelled before
+	_, _ = s.config.Log.Append(ctx, l.inLog(), stream, nil, true) // it may have been cancelled before
 }
 
 // heed cancels the job if another replica was told to, and ends the session if it ended on another replica. It returns
@@ -30,17 +30,17 @@ func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
 func (s *Server) heed(ctx context.Context, l *live, j *job) {
 	stream := cancelStream(j.id)
 	// What stands there already meant an earlier call with the same id, and then nothing follows.
-	_, more, err := s.config.Log.Read(ctx, l.name, stream, "")
+	_, more, err := s.config.Log.Read(ctx, l.inLog(), stream, "")
 	for err == nil && more != nil {
 		if s.awaitMore(ctx, more) != nil {
 			return
 		}
 		var events []session.Event
-		if events, more, err = s.config.Log.Read(ctx, l.name, stream, ""); len(events) > 0 {
+		if events, more, err = s.config.Log.Read(ctx, l.inLog(), stream, ""); len(events) > 0 {
 			j.cancel(errCancelled)
 		}
 	}
-	if _, err := s.config.Log.Kept(ctx, l.name, keptLevel); errors.Is(err, session.ErrUnknown) {
+	if _, err := s.config.Log.Kept(ctx, l.inLog(), keptLevel); errors.Is(err, session.ErrUnknown) {
 		s.sessions.end(ctx, l, endClosed)
 	}
 }

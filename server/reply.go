@@ -18,7 +18,7 @@ const patience = time.Second
 //
 //	undecided ──the result comes first──────────────────────────────▶ plain JSON
 //	    │                                                                ▲
-//	    ├──no stream is possible: not accepted, or none is left──────────┘
+//	    ├──no stream is possible: not accepted, no place, no memory──────┘
 //	    │
 //	    └──a notification or question comes, or patience is over──▶ event stream
 //
@@ -62,7 +62,7 @@ func (p *reply) line(connection context.Context) *line {
 		if stream == "" {
 			return errNoLine
 		}
-		_, err := p.server.config.Log.Append(ctx, p.session.name, stream, message, false)
+		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, false)
 		return err
 	}
 	rest := sync.OnceFunc(func() { p.server.rest(&p.x.held) })
@@ -96,6 +96,11 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 		return nil
 	}
 	stream := p.session.nextStream('p')
+	if p.server.beginStream(connection, p.session, stream) != nil {
+		place.leave()
+		p.plain = true
+		return nil
+	}
 	p.stream = stream
 	p.followed = make(chan struct{})
 	following, abandon := context.WithCancel(connection)
@@ -122,12 +127,19 @@ func (p *reply) decide() string {
 	return p.stream
 }
 
-// finish gives the answer, or ends it without one if message is nil. It returns when the client has it, or has left.
-func (p *reply) finish(ctx context.Context, status int, message []byte) {
+// finish gives the answer, or ends it without one if message is nil. It returns when the client has it, or has left. If
+// there is no memory to keep the message, the client gets what unkept returns instead.
+func (p *reply) finish(ctx context.Context, status int, message []byte, unkept func() []byte) {
 	stream := p.decide()
 	switch {
 	case stream != "":
-		if _, err := p.server.config.Log.Append(context.WithoutCancel(ctx), p.session.name, stream, message, true); err != nil {
+		ctx = context.WithoutCancel(ctx)
+		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, true)
+		if ofMemory(err) != nil {
+			p.server.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", len(message))
+			_, err = p.server.config.Log.Append(ctx, p.session.inLog(), stream, unkept(), true)
+		}
+		if err != nil {
 			p.abandon() // the session has ended
 		}
 		<-p.followed
@@ -141,6 +153,9 @@ func (p *reply) finish(ctx context.Context, status int, message []byte) {
 		p.x.writeStatus(http.StatusAccepted)
 	}
 }
+
+// noMessage is for finish when there is no message.
+func noMessage() []byte { return nil }
 
 // priming returns the event that begins a stream since revision 2025-11-25, nil for older ones. It has an id but no
 // message, so that the client can resume from the very beginning.

@@ -299,11 +299,11 @@ type pausingLog struct {
 	goOn  chan struct{}
 }
 
-func (l *pausingLog) Kept(ctx context.Context, name, what string) (string, error) {
+func (l *pausingLog) Kept(ctx context.Context, in session.Key, what string) (string, error) {
 	if l.pause.Load() {
 		<-l.goOn
 	}
-	return l.Log.Kept(ctx, name, what)
+	return l.Log.Kept(ctx, in, what)
 }
 
 // TestEvictedSessionTakesNoCall evicts a session after a request has found it, and before its call begins: nobody would

@@ -141,7 +141,7 @@ const keptLevel = "level"
 // refresh learns what other replicas were told about the session. It is false if the session has ended. It also takes
 // the handshake for finished: this replica opened the session, or another one did and the client goes on here.
 func (ss *sessions) refresh(ctx context.Context, l *live) bool {
-	name, err := ss.log.Kept(ctx, l.name, keptLevel)
+	name, err := ss.log.Kept(ctx, l.inLog(), keptLevel)
 	if level, ok := mcp.LevelOf(name); ok {
 		l.wantLogs(level)
 	}
@@ -167,7 +167,7 @@ func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	ss.roster.remove(l)
 	if l.close() {
 		ss.departed.add(l.key, how)
-		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // the log forgets old events by itself
+		_ = ss.log.End(context.WithoutCancel(ctx), l.inLog()) // the log forgets old events by itself
 	}
 }
 
@@ -190,6 +190,6 @@ func (ss *sessions) sweep(ctx context.Context) {
 // goes on at other replicas and may come back here, so its events are kept.
 func (ss *sessions) forgetEvents(ctx context.Context, l *live) {
 	if !l.shared {
-		_ = ss.log.End(context.WithoutCancel(ctx), l.name) // the log forgets old events by itself
+		_ = ss.log.End(context.WithoutCancel(ctx), l.inLog()) // the log forgets old events by itself
 	}
 }

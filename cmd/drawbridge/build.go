@@ -150,7 +150,7 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 		Verify:        p.issuers.verify,
 		Judge:         p.issuers.judge,
 		Seal:          ring,
-		Log:           newSessionLog(cfg.Sessions),
+		Log:           newSessionLog(cfg.Sessions, p.memory),
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,
@@ -177,8 +177,8 @@ func newRing(cfg *config.Config) (*seal.Ring, error) {
 	return seal.NewRing(cfg.Sessions.Keys...)
 }
 
-func newSessionLog(s config.Sessions) session.Log {
-	return session.NewMemory(session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge})
+func newSessionLog(s config.Sessions, memory *share.Budget) session.Log {
+	return session.NewMemory(session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge, Memory: memory})
 }
 
 // settingsOf returns the settings that the server asks for at every request and that a reload may change. Address is

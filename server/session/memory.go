@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // What an event and a stream cost in memory beside their data, in bytes, roughly. Without it, a great many small or
@@ -13,6 +15,9 @@ const (
 	eventCost  = 128
 	streamCost = 512
 )
+
+// streamsPart is the part of the budget of the process that streams may take: the budget divided by this.
+const streamsPart = 2
 
 // Bounds of what is remembered of sessions that have no streams: that they have ended, and the texts of Keep.
 const (
@@ -26,9 +31,11 @@ type MemoryConfig struct {
 	// Bytes are kept of one stream. The newest event does not count: it may be an answer that is larger, and a client
 	// that lost its connection must get it nevertheless. Zero: 1 MiB.
 	Bytes int
-	Age   time.Duration    // how long an event is kept, and a stream that nobody reads; zero: 5 m
-	Total int              // bytes of all streams together; zero: 256 MiB
-	Now   func() time.Time // nil: time.Now
+	Age   time.Duration // how long an event is kept, and a stream that nobody reads; zero: 5 m
+	// Memory is the budget of the process, of bytes. Half of it at most is for streams, and shared out like the whole,
+	// so that a user whose answers fill its part of that can still make requests. nil: its own, of share.DefaultMemory.
+	Memory *share.Budget
+	Now    func() time.Time // nil: time.Now
 }
 
 // Memory is a Log in the memory of this process, for a gateway with one replica. It is safe for concurrent use.
@@ -37,13 +44,16 @@ type MemoryConfig struct {
 // which the session closes at its next event, whichever stream that is of.
 type Memory struct {
 	config MemoryConfig
+	room   *share.Budget // the part of config.Memory that streams may take
+	most   int64         // bytes that one event may have
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
 	byAge    *list.List // of *memoryStream; the one that was not used for the longest time is first
-	ended    []string   // names of sessions that have ended and are in sessions; the one that ended first is first
-	bytes    int        // of all streams
-	swept    time.Time  // when sweep last looked
+	holders  map[share.User]*holder
+	tenants  map[string]int64 // bytes of the events of each
+	ended    []string         // names of sessions that have ended and are in sessions; the one that ended first is first
+	swept    time.Time        // when sweep last looked
 }
 
 var _ Log = (*Memory)(nil)
@@ -51,6 +61,7 @@ var _ Log = (*Memory)(nil)
 // memorySession is one session. One that has ended is still there, without streams and texts, so that an event which
 // comes late does not open it again.
 type memorySession struct {
+	owner share.User
 	// sequence is that of the newest event of any of its streams. All streams count together, so that an id is not used
 	// twice even if a stream is dropped and begins anew under its name.
 	sequence uint64
@@ -67,10 +78,11 @@ type memoryStream struct {
 	name    string
 	events  []memoryEvent // in order of sequence
 	floor   uint64        // sequence of the newest event that was dropped; zero: none was
-	bytes   int           // that it costs, itself included
+	bytes   int           // of its events
 	last    bool          // its last event was appended
 	touched time.Time     // when it was last read or appended to
 	place   *list.Element // in Memory.byAge
+	full    *list.Element // in holder.full; nil: it has no events
 }
 
 // memoryEvent is one event and when it came.
@@ -92,38 +104,48 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	if cfg.Age <= 0 {
 		cfg.Age = 5 * time.Minute
 	}
-	if cfg.Total <= 0 {
-		cfg.Total = 256 << 20
+	if cfg.Memory == nil {
+		cfg.Memory = share.New(share.DefaultMemory)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Memory{config: cfg, sessions: make(map[string]*memorySession), byAge: list.New()}
+	room := share.New(cfg.Memory.Total() / streamsPart)
+	return &Memory{
+		config: cfg, room: room, most: room.Most(), sessions: make(map[string]*memorySession), byAge: list.New(),
+		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
+	}
 }
 
 // Append implements Log.
-func (m *Memory) Append(_ context.Context, session, stream string, data []byte, last bool) (string, error) {
+func (m *Memory) Append(_ context.Context, session Key, stream string, data []byte, last bool) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.config.Now()
 	m.sweepLocked(now)
-	s := m.openLocked(session, stream, now)
-	if s == nil || s.last {
+	s, err := m.openLocked(session, stream, now)
+	switch {
+	case err != nil:
+		return "", err
+	case s.last:
 		return "", ErrUnknown
+	}
+	cost := eventCost + len(data)
+	m.trimLocked(s, now)
+	if err := m.makeRoomLocked(s, int64(cost)); err != nil {
+		return "", err
 	}
 	s.session.sequence++
 	event := memoryEvent{sequence: s.session.sequence, data: data, at: now, last: last}
 	s.events = append(s.events, event)
 	s.last = s.last || last
-	m.growLocked(s, len(data)+eventCost)
-	m.trimLocked(s, now)
-	m.shrinkLocked()
+	m.grownLocked(s, cost)
 	s.session.rouse()
 	return eventID(stream, event.sequence), nil
 }
 
 // Read implements Log.
-func (m *Memory) Read(_ context.Context, session, stream, after string) ([]Event, <-chan struct{}, error) {
+func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{}, error) {
 	var sequence uint64
 	if after != "" {
 		name, n, ok := parseID(after)
@@ -134,8 +156,11 @@ func (m *Memory) Read(_ context.Context, session, stream, after string) ([]Event
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.openLocked(session, stream, m.config.Now())
-	if s == nil || !s.has(sequence) {
+	s, err := m.openLocked(session, stream, m.config.Now())
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !s.has(sequence):
 		return nil, nil, ErrUnknown
 	}
 	events := s.after(sequence)
@@ -146,7 +171,7 @@ func (m *Memory) Read(_ context.Context, session, stream, after string) ([]Event
 }
 
 // Find implements Log.
-func (m *Memory) Find(_ context.Context, session, event string) (string, error) {
+func (m *Memory) Find(_ context.Context, session Key, event string) (string, error) {
 	name, sequence, ok := parseID(event)
 	if !ok {
 		return "", ErrUnknown
@@ -154,7 +179,7 @@ func (m *Memory) Find(_ context.Context, session, event string) (string, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
-	owner := m.sessions[session]
+	owner := m.sessions[session.Name]
 	if owner == nil {
 		return "", ErrUnknown
 	}
@@ -166,14 +191,10 @@ func (m *Memory) Find(_ context.Context, session, event string) (string, error) 
 }
 
 // Keep implements Log.
-func (m *Memory) Keep(_ context.Context, session, name, text string) error {
+func (m *Memory) Keep(_ context.Context, session Key, name, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.sessions[session]
-	if s == nil {
-		s = &memorySession{streams: make(map[string]*memoryStream)}
-		m.sessions[session] = s
-	}
+	s := m.sessionLocked(session)
 	if s.ended {
 		return ErrUnknown
 	}
@@ -185,10 +206,10 @@ func (m *Memory) Keep(_ context.Context, session, name, text string) error {
 }
 
 // Kept implements Log.
-func (m *Memory) Kept(_ context.Context, session, name string) (string, error) {
+func (m *Memory) Kept(_ context.Context, session Key, name string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.sessions[session]
+	s := m.sessions[session.Name]
 	switch {
 	case s == nil:
 		return "", nil
@@ -200,101 +221,77 @@ func (m *Memory) Kept(_ context.Context, session, name string) (string, error) {
 }
 
 // End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.
-func (m *Memory) End(_ context.Context, session string) error {
+func (m *Memory) End(_ context.Context, session Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
-	s := m.sessions[session]
-	if s == nil {
-		s = &memorySession{}
-		m.sessions[session] = s
-	}
+	s := m.sessionLocked(session)
 	if s.ended {
 		return nil
 	}
 	for _, stream := range s.streams {
-		m.dropLocked(stream)
+		m.forgetLocked(stream)
 	}
-	s.kept, s.ended, s.touched = nil, true, m.config.Now()
+	s.streams, s.kept, s.ended, s.touched = nil, nil, true, m.config.Now()
 	s.rouse()
-	if m.ended = append(m.ended, session); len(m.ended) > maxEnded {
+	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
 	return nil
 }
 
-// openLocked returns a stream, which it makes if it is not there. It is nil if the session has ended. It counts as a
-// use of both.
-func (m *Memory) openLocked(session, stream string, now time.Time) *memoryStream {
-	owner := m.sessions[session]
-	if owner == nil {
-		owner = &memorySession{streams: make(map[string]*memoryStream)}
-		m.sessions[session] = owner
+// sessionLocked returns a session, which it makes if it is not there.
+func (m *Memory) sessionLocked(key Key) *memorySession {
+	s := m.sessions[key.Name]
+	if s == nil {
+		s = &memorySession{owner: key.Owner, streams: make(map[string]*memoryStream)}
+		m.sessions[key.Name] = s
 	}
+	return s
+}
+
+// openLocked returns a stream, which it makes if it is not there. It counts as a use of the stream and the session. The
+// error is ErrUnknown if the session has ended, or one of package share if there is no room.
+func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryStream, error) {
+	owner := m.sessionLocked(session)
 	if owner.ended {
-		return nil
+		return nil, ErrUnknown
 	}
 	owner.touched = now
 	s := owner.streams[stream]
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
+		if err := m.makeRoomLocked(s, streamCost); err != nil {
+			return nil, err
+		}
 		s.place = m.byAge.PushBack(s)
 		owner.streams[stream] = s
-		m.growLocked(s, streamCost)
 	}
 	s.touched = now
 	m.byAge.MoveToBack(s.place)
-	return s
+	if s.full != nil {
+		m.holders[owner.owner].full.MoveToBack(s.full)
+	}
+	return s, nil
 }
 
-// growLocked adds n bytes, which may be negative, to what a stream costs.
-func (m *Memory) growLocked(s *memoryStream, n int) {
-	s.bytes += n
-	m.bytes += n
-}
-
-// trimLocked drops the oldest events of a stream until it is within its bounds. It never drops the newest one.
+// trimLocked drops the oldest events of a stream until it is within its bounds with one more, which itself counts only
+// as one.
 func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 	oldest := now.Add(-m.config.Age)
-	for len(s.events) > 1 {
-		if len(s.events) <= m.config.Count && s.bytes-streamCost-s.newest() <= m.config.Bytes && !s.events[0].at.Before(oldest) {
+	for len(s.events) > 0 {
+		if len(s.events) < m.config.Count && s.bytes <= m.config.Bytes && !s.events[0].at.Before(oldest) {
 			return
 		}
 		m.dropOldestLocked(s)
 	}
 }
 
-// dropOldestLocked drops the oldest event of a stream.
-func (m *Memory) dropOldestLocked(s *memoryStream) {
-	event := s.events[0]
-	s.events[0] = memoryEvent{} // or the array behind the slice would keep the data alive
-	s.events = s.events[1:]
-	s.floor = event.sequence
-	m.growLocked(s, -len(event.data)-eventCost)
-}
-
-// shrinkLocked drops whole streams, first the one that was not used for the longest time, until all together fit into
-// Total. Of the stream that was just appended to it drops single events, and never the newest: that would lose an
-// answer that nobody has read yet.
-func (m *Memory) shrinkLocked() {
-	for e := m.byAge.Front(); e != nil && m.bytes > m.config.Total; {
-		s := e.Value.(*memoryStream)
-		e = e.Next()
-		if e == nil { // s is the last in byAge, so it is the stream that was just appended to
-			for len(s.events) > 1 && m.bytes > m.config.Total {
-				m.dropOldestLocked(s)
-			}
-			return
-		}
-		m.dropLocked(s)
-	}
-}
-
-// dropLocked forgets a stream. Its readers are not woken. If they read again after an event of it, they get ErrUnknown;
-// a reader that has read nothing yet finds a new, empty stream.
-func (m *Memory) dropLocked(s *memoryStream) {
-	m.bytes -= s.bytes
+// forgetLocked forgets a stream, with all that it has.
+func (m *Memory) forgetLocked(s *memoryStream) {
+	m.emptyLocked(s)
+	m.giveLocked(s.session.owner, streamCost)
 	m.byAge.Remove(s.place)
 	delete(s.session.streams, s.name)
 }
@@ -313,7 +310,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 			break
 		}
 		e = e.Next()
-		m.dropLocked(s)
+		m.forgetLocked(s)
 	}
 	for len(m.ended) > 0 && now.Sub(m.sessions[m.ended[0]].touched) > maxRest {
 		delete(m.sessions, m.ended[0])
@@ -352,9 +349,6 @@ func (s *memoryStream) has(sequence uint64) bool {
 	}
 	return false
 }
-
-// newest returns how many bytes the newest event costs. There must be one.
-func (s *memoryStream) newest() int { return len(s.events[len(s.events)-1].data) + eventCost }
 
 // waiter returns a channel that is closed at the next event of the session, or at its end.
 func (s *memorySession) waiter() <-chan struct{} {

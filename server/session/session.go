@@ -1,7 +1,8 @@
 // Package session answers: what has been said in this session? It keeps what sessions of the legacy era must remember.
 // That is mainly the events of their streams, so that whichever replica holds a client's connection can send them, and
-// a client whose connection broke can have them again. It deliberately does not know who owns a session, what the
-// events say, or that HTTP carries them: whoever asks has checked that the session is the caller's.
+// a client whose connection broke can have them again. It knows whose a session is only to share out room fairly: whoever
+// asks has checked that the session is the caller's. It deliberately does not know what the events say, or that HTTP
+// carries them.
 //
 // A session consists of streams, and a stream of events. Two sides meet in a Log and need not know each other:
 //
@@ -19,7 +20,16 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
+
+// Key names a session, and says whose it is: what the session keeps counts as that user's. Both are the same in all
+// calls for one session.
+type Key struct {
+	Name  string // never used again
+	Owner share.User
+}
 
 // Event is one message of a stream.
 type Event struct {
@@ -35,31 +45,35 @@ type Event struct {
 var ErrUnknown = errors.New("unknown stream or event")
 
 // Log keeps the events of streams, bounded in count, bytes and age. Callers choose the names: that of a stream consists
-// of letters and digits and is used for one stream in the life of a session, and that of a session is never used again.
-// A session that is not known is one without streams, not an error. Other errors than ErrUnknown mean that the store
-// failed; Memory has none. Implementations are safe for concurrent use.
+// of letters and digits and is used for one stream in the life of a session. A session that is not known is one without
+// streams, not an error.
+//
+// The room is shared by tenants and users. To make some, a Log drops events of whoever has used up its share, and never
+// those of a user who holds less than the one who needs room would hold then. So nobody's events disappear by another's
+// doing. If there is no room all the same, the error is one of package share. Other errors mean that the store failed;
+// Memory has none. Implementations are safe for concurrent use.
 type Log interface {
 	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown if the session or the stream has
 	// ended. So if two append what each takes for the last event, exactly one of them succeeds: that decides, for
 	// example, which of two answers to one question counts. data is kept, and must not be modified.
-	Append(ctx context.Context, session, stream string, data []byte, last bool) (id string, err error)
+	Append(ctx context.Context, session Key, stream string, data []byte, last bool) (id string, err error)
 	// Read returns the events that are there now and follow the one with the id after; "" means from the beginning.
 	// more is closed when there may be others, which is when to read again; it is nil if the stream ends with these.
-	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone: to go on then would
-	// leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
-	Read(ctx context.Context, session, stream, after string) (events []Event, more <-chan struct{}, err error)
+	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone, even when nothing of
+	// the stream is left: to go on then would leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
+	Read(ctx context.Context, session Key, stream, after string) (events []Event, more <-chan struct{}, err error)
 	// Find returns the stream of the event with that id, for a client that wants to go on after it. The id may come
 	// from anyone. The error is ErrUnknown, also if an event that follows it is gone. Find keeps no stream.
-	Find(ctx context.Context, session, event string) (stream string, err error)
+	Find(ctx context.Context, session Key, event string) (stream string, err error)
 	// Keep keeps a short text of a session under a name, for a day or until the session ends. It replaces the text that
 	// the name had. The error is ErrUnknown if the session has ended.
-	Keep(ctx context.Context, session, name, text string) error
+	Keep(ctx context.Context, session Key, name, text string) error
 	// Kept returns the text of that name, "" if there is none. The error is ErrUnknown if the session has ended.
-	Kept(ctx context.Context, session, name string) (text string, err error)
+	Kept(ctx context.Context, session Key, name string) (text string, err error)
 	// End forgets a session and wakes its readers, who then get ErrUnknown. The session stays ended for a day, longer
 	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
 	// forgotten.
-	End(ctx context.Context, session string) error
+	End(ctx context.Context, session Key) error
 }
 
 // FirstID returns the id that stands before the first event of a stream. A client that has it can ask for everything

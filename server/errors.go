@@ -60,6 +60,7 @@ var (
 	errTenantWork      = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "As many large requests of this tenant wait as may: try again when some have ended, or send less"), time.Second)
 	errUserWork        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "As many of your large requests wait as may: try again when some have ended, or send less"), time.Second)
 	errStreams         = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-STREAMS", "Too many event streams are open: try again later"), 5*time.Second)
+	errStreamShare     = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-STREAMS", "You, or your tenant, have as many event streams as others leave: close some, or try again later"), 5*time.Second)
 	errDraining        = later(refuseWith(http.StatusServiceUnavailable, "DB-DRAINING", "This instance is stopping: try again"), time.Second)
 	errSession         = refuseWith(http.StatusNotFound, "DB-SESSION", "No such session: initialize a new one")
 	errSessions        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions of this tenant are in use: end one with DELETE, or try again later"), sessionsRetry)

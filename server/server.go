@@ -55,7 +55,7 @@ type Config struct {
 	SessionIdle, SessionMaxAge time.Duration   // zero: 30 m, 24 h
 	MaxBody                    int64           // bytes; zero: DefaultMaxBody
 	MaxCalls                   int             // requests in work at once; zero: DefaultMaxCalls
-	MaxStreams                 int             // event streams at once; zero: 20,000
+	MaxStreams                 int             // event streams at once, of which one tenant alone gets half; zero: 20,000
 	ReadTimeout                time.Duration   // of a request body; zero: 10 s
 	Heartbeat                  time.Duration   // silence on a stream before a comment; zero: 20 s
 }
@@ -89,8 +89,8 @@ type Server struct {
 	waiting   *waiting
 	strangers *strangers
 
-	working atomic.Int64 // requests in work
-	streams atomic.Int64 // event streams open
+	working atomic.Int64  // requests in work
+	streams *share.Budget // places of event streams
 
 	lingering atomic.Int64 // refused requests that wait for their answer
 
@@ -133,6 +133,7 @@ func newServer(cfg Config, d desk) *Server {
 		jobs:      newJobs(),
 		waiting:   newWaiting(),
 		strangers: newStrangers(),
+		streams:   share.New(int64(cfg.MaxStreams)),
 		open:      newOpenStreams(),
 		again:     make(chan struct{}, 1),
 		draining:  make(chan struct{}),

@@ -2,11 +2,13 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
@@ -41,13 +43,15 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 		}
 	default:
 	}
-	if s.streams.Add(1) > int64(s.config.MaxStreams) {
-		s.streams.Add(-1)
+	switch err := s.streams.Take(share.User(x.principal.User()), 1); {
+	case errors.Is(err, share.ErrTotal):
 		return nil, errStreams
+	case err != nil:
+		return nil, errStreamShare
 	}
 	closed, err := s.places.OpenStream(x.caller, kind)
 	if err != nil {
-		s.streams.Add(-1)
+		s.streams.Give(share.User(x.principal.User()), 1)
 		told := toldOf(err)
 		return nil, &refusal{statusOf(told.Code, x.era), told}
 	}
@@ -75,7 +79,7 @@ func (p *streamPlace) revoke() (first bool) {
 // leave gives the place back.
 func (p *streamPlace) leave() {
 	p.server.open.remove(p)
-	p.server.streams.Add(-1)
+	p.server.streams.Give(share.User(p.principal.User()), 1)
 	p.closed()
 }
 

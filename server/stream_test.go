@@ -245,13 +245,40 @@ func TestT39StreamCaps(t *testing.T) {
 				t.Errorf("one more than the tenant may: got %d, want 429 with Retry-After", got.StatusCode)
 			}
 			call(t.Context(), t, base, m(t, w, "alice"))
-			got = call(t.Context(), t, base, m(t, w, "alice"))
+			got = call(t.Context(), t, base, m(t, w, "outsider"))
 			if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
 				t.Errorf("one more than the server has: got %d, want 503 with Retry-After", got.StatusCode)
 			}
 			leave()
 			eventually(t, func() bool { return call(t.Context(), t, base, m(t, w, "poor")).StatusCode == http.StatusOK })
 		})
+	}
+}
+
+// TestOneTenantTookAllStreams opens streams of two users of a tenant until no more are let in.
+func TestOneTenantTookAllStreams(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.config.MaxStreams = 64 })
+	base := w.serve(t)
+	opened := map[string]int{}
+	for _, token := range []string{"alice", "bob"} {
+		for {
+			got := call(t.Context(), t, base, modernListen().as(token))
+			if got.StatusCode != http.StatusOK {
+				if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" || !strings.Contains(got.line(t), "DB-LIMIT-STREAMS") {
+					t.Errorf("one stream too many of %s: got %d, want 429 with Retry-After and DB-LIMIT-STREAMS", token, got.StatusCode)
+				}
+				break
+			}
+			opened[token]++
+		}
+	}
+	if n := opened["alice"] + opened["bob"]; opened["alice"] < 16 || opened["bob"] < 6 || n > 48 {
+		t.Errorf("got %d streams of alice and %d of bob, want a quarter of 64 for the first and some for each", opened["alice"], opened["bob"])
+	}
+	for range 4 {
+		if got := call(t.Context(), t, base, modernListen().as("outsider")); got.StatusCode != http.StatusOK {
+			t.Errorf("a stream of another tenant: got %d, want 200", got.StatusCode)
+		}
 	}
 }
 

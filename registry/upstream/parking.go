@@ -21,6 +21,7 @@ const (
 	gatherWindow = 25 * time.Millisecond // after a question, in which further questions join its round
 	parkLimit    = 5 * time.Minute       // for the repeat that brings the answers to a round
 	lifeLimit    = 30 * time.Minute      // for a whole call, all its rounds together
+	parkedCost   = 16 << 10              // bytes that a parked call takes besides its params and questions, roughly
 	parkedMax    = 1000                  // calls that are parked at the same time, of one pool
 )
 
@@ -65,6 +66,8 @@ type dialogue struct {
 	session *pooled
 	cancel  func()        // ends the exchange with the server; set by begin
 	room    *share.Claim  // holds what has come of its answer, until a round returns that
+	kept    *share.Claim  // holds what the call keeps while it is parked, until the exchange has ended
+	params  int           // bytes of the request that began the call, which its exchange keeps
 	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
 	done    chan struct{} // closed when the exchange has ended, after result and err were set
 	result  mcp.Object
@@ -82,7 +85,8 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 // begin sees to it that the seat is left when the exchange ends.
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
 	d := &dialogue{
-		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(), done: make(chan struct{}),
+		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(),
+		kept: c.Room.Another(), params: wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.room.Go(func(ctx context.Context) {
@@ -117,6 +121,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 		return mcp.Object{}, errNotParked
 	}
 	d.attach(c)
+	d.kept.Shrink(int64(parkedCost + d.params))
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
 		d.cancel()
 		<-d.done
@@ -204,6 +209,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	if release != nil {
 		release()
 	}
+	d.kept.Release()
 	close(d.done)
 }
 
@@ -262,6 +268,15 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 // park ends the round with the open questions. It returns an empty result, and the round goes on, when the server has
 // withdrawn its questions or ended the call meanwhile.
 func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
+	switch err := d.kept.Resize(int64(parkedCost + d.params + d.weight())); {
+	case errors.Is(err, share.ErrOver): // the exchange has ended just now
+		return mcp.Object{}, nil
+	case err != nil:
+		d.cancel()
+		<-d.done
+		d.room.Release()
+		return mcp.Object{}, &registry.RoomError{Server: string(d.parking.server), Err: err}
+	}
 	state := rand.Text()
 	if !d.parking.park(state, d) {
 		d.cancel()

@@ -100,6 +100,16 @@ func (q *questions) attach(c *registry.Call) {
 	}
 }
 
+// weight returns about how many bytes the open questions have.
+func (q *questions) weight() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, one := range q.open {
+		n += len(one.request)
+	}
+	return n
+}
+
 // note gives a notification to the present round, or keeps it for the next one. What finds no room is dropped and
 // counted.
 func (q *questions) note(m *mcp.Message) {

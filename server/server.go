@@ -131,7 +131,7 @@ func newServer(cfg Config, d desk) *Server {
 		sessions:  newSessions(&cfg, instance, log),
 		lists:     newLoweredLists(),
 		jobs:      newJobs(),
-		waiting:   newWaiting(),
+		waiting:   newWaiting(cfg.Memory),
 		strangers: newStrangers(),
 		streams:   share.New(int64(cfg.MaxStreams)),
 		open:      newOpenStreams(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // What is easy to get wrong at a door for both eras. The wire scripts show most of it in full.
@@ -361,27 +362,57 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 }
 
 // TestCallsThatWaitLeaveRoomForBodies lets one user's calls with large bodies wait for answers: they must not take what
-// the bodies of all tenants have together. Those that find no room are answered for their client.
+// the bodies of all have together. Those that find no room are refused, and others still find some.
 func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)
 		large := strings.Replace(askRoots, `"arguments":{`, `"arguments":{"pad":"`+strings.Repeat("x", 3<<20)+`",`, 1)
-		var waiting int
-		for n := range 8 {
+		for n := range 4 {
 			stream := w.follow(t, inSession("POST", id, strings.Replace(large, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
 			synctest.Wait()
 			select {
-			case <-stream:
+			case end := <-stream:
+				t.Fatalf("call %d of 3 MiB: got %s, want that it waits", n+1, end)
 			default:
-				waiting++
 			}
 		}
-		if waiting != 5 {
-			t.Errorf("%d calls of 3 MiB wait, want 5", waiting)
+		if got := w.do(t, inSession("POST", id, large)); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-MEMORY" {
+			t.Errorf("one more: got %d %s, want 429 and DB-LIMIT-MEMORY", got.Code, got.Body)
+		}
+		for _, token := range []string{"bob", "alice-globex"} {
+			other := modernCall("echo").as(token)
+			other.body = strings.Replace(other.body, `"text":"x"`, `"text":"`+strings.Repeat("x", 3<<20)+`"`, 1)
+			if got := w.do(t, other); got.Code != http.StatusOK {
+				t.Errorf("%s: got %d %s, want 200", token, got.Code, got.Body)
+			}
 		}
 		w.do(t, inSession("DELETE", id, ""))
-	})
+		synctest.Wait()
+		if held := w.config.Memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held after the session, want none", held)
+		}
+	}, func(w *world) { w.config.Memory = share.New(52 << 20) })
+}
+
+// TestSmallCallsThatWaitCountedNowhere lets calls wait whose place among the requests in work covered their memory.
+func TestSmallCallsThatWaitCountedNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.asking()
+		id := w.openAsking(t, mcp.Revision2511)
+		for n := range 8 {
+			w.follow(t, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
+			synctest.Wait()
+			if held, want := w.config.Memory.Held(), int64(n+1)*share.Covered; held != want {
+				t.Errorf("%d bytes are held while %d calls wait, want %d", held, n+1, want)
+			}
+		}
+		w.do(t, inSession("DELETE", id, ""))
+		synctest.Wait()
+		if held := w.config.Memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held after the session, want none", held)
+		}
+	}, func(w *world) { w.config.Memory = share.New(64 << 20) })
 }
 
 // TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready, as many as are answered at

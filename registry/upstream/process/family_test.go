@@ -96,8 +96,10 @@ func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
 					kill(t, pid, syscall.SIGKILL)
 				}
 			})
-			const script = "setsid sleep 1000 & kill -STOP $PPID; echo up; read line"
+			// The first line comes when the owner knows that the program was started, which its keeper tells it.
+			const script = "read line; setsid sleep 1000 & kill -STOP $PPID; echo up; read line"
 			o := engage(t, described{Command: "sh", Args: []string{"-c", script}, Env: []string{mark}, Kept: true})
+			o.tell("line")
 			o.hear("up")
 			o.tell(ending)
 			if got := o.hear("ended:"); got != want {

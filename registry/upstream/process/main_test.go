@@ -75,6 +75,8 @@ func own(text string) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		switch in.Text() {
+		case "line":
+			fmt.Fprintln(ours, "go on")
 		case "close":
 			_ = ours.Close() // only read by the program
 		case "terminate":

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 // TestMain makes the test's binary serve as the parts, which are this program again.
@@ -59,7 +61,7 @@ func TestVerdict(t *testing.T) {
 		"the gateway ended":       {side{died: true, rounds: sideOf(0, with(0, 0)...).rounds}, true, "| x | 0.5 | 1.0 | 0 | **the gateway ended** |"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := result{attack: attack{name: "x"}, baseline: sideOf(0, with(2*time.Millisecond, 2*time.Millisecond)...), beside: test.beside}
+			r := result{attack: raid.Attack{Name: "x"}, baseline: sideOf(0, with(2*time.Millisecond, 2*time.Millisecond)...), beside: test.beside}
 			if got := r.harms(); got != test.harms {
 				t.Errorf("harms: got %v, want %v", got, test.harms)
 			}
@@ -91,8 +93,8 @@ func TestPercentileOfRounds(t *testing.T) {
 // TestAttackThatDoesNotBite is not taken for one that does no harm.
 func TestAttackThatDoesNotBite(t *testing.T) {
 	for _, a := range attacks() {
-		if a.raiders > 0 && a.bites(tally{}) {
-			t.Errorf("%s bites without an attempt", a.name)
+		if a.Raiders > 0 && a.Bites(raid.Tally{}) {
+			t.Errorf("%s bites without an attempt", a.Name)
 		}
 	}
 	if err := run(t.Context(), []string{"-only", "nothing of the kind"}, strings.NewReader(""), t.Output()); err == nil {

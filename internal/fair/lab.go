@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 const (
@@ -151,10 +152,10 @@ func (l *lab) serve(ctx context.Context) (*part, error) {
 		return nil, err
 	}
 	for tenant, tool := range map[string]string{"quiet": "calm__echo", "raised": "storm__echo"} {
-		call := request{
-			addr: l.gateway, token: l.tokens[tenant][0], revision: modern, rpc: "tools/call", tool: tool,
-			body: message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, modern, false),
-		}.bytes()
+		call := raid.Request{
+			Addr: l.gateway, Token: l.tokens[tenant][0], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
+			Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
+		}.Bytes()
 		if err := within(ctx, time.Minute, "the gateway serves "+tool, func() bool { return l.answers(ctx, call) }); err != nil {
 			gateway.end()
 			return nil, fmt.Errorf("%w\n%s", err, gateway.lastWords())
@@ -164,13 +165,13 @@ func (l *lab) serve(ctx context.Context) (*part, error) {
 }
 
 func (l *lab) answers(ctx context.Context, call []byte) bool {
-	w, err := dial(ctx, l.gateway, "")
+	w, err := raid.Dial(ctx, l.gateway, "")
 	if err != nil {
 		return false
 	}
-	defer w.close()
-	r, err := w.exchange(call)
-	return err == nil && r.status == 200 && strings.Contains(string(r.head), sentence)
+	defer w.Close()
+	r, err := w.Exchange(call)
+	return err == nil && r.Status == 200 && strings.Contains(string(r.Head), raid.Sentence)
 }
 
 // close ends the servers and removes all files.
@@ -183,9 +184,9 @@ func (l *lab) close() {
 
 func listens(ctx context.Context, addr string) error {
 	return within(ctx, time.Minute, addr+" listens", func() bool {
-		w, err := dial(ctx, addr, "")
+		w, err := raid.Dial(ctx, addr, "")
 		if err == nil {
-			w.close()
+			w.Close()
 		}
 		return err == nil
 	})

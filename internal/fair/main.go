@@ -18,6 +18,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 func main() {
@@ -82,10 +84,10 @@ func partOf(args []string) (part role, argument string) {
 }
 
 // attacksNamed returns the attacks whose name contains text.
-func attacksNamed(text string) []attack {
-	var chosen []attack
+func attacksNamed(text string) []raid.Attack {
+	var chosen []raid.Attack
 	for _, a := range attacks() {
-		if strings.Contains(a.name, text) {
+		if strings.Contains(a.Name, text) {
 			chosen = append(chosen, a)
 		}
 	}

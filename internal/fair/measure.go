@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -35,13 +36,13 @@ type side struct {
 
 // result is what one attack did.
 type result struct {
-	attack           attack
+	attack           raid.Attack
 	baseline, beside side
 }
 
 // runFull measures every attack against its baseline and returns the report. The error says that an attack does harm, or
 // that the measure itself failed; in the first case there is a report.
-func runFull(ctx context.Context, chosen []attack, p plan, progress io.Writer) (string, error) {
+func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writer) (string, error) {
 	l, err := newLab(ctx)
 	if err != nil {
 		return "", err
@@ -52,7 +53,7 @@ func runFull(ctx context.Context, chosen []attack, p plan, progress io.Writer) (
 	for _, a := range chosen {
 		r, err := l.compare(ctx, a, p.samples)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", a.name, err)
+			return "", fmt.Errorf("%s: %w", a.Name, err)
 		}
 		results = append(results, *r)
 		_, _ = fmt.Fprint(progress, r.row()) // a terminal
@@ -64,7 +65,7 @@ func runFull(ctx context.Context, chosen []attack, p plan, progress io.Writer) (
 	var harmful []string
 	for _, r := range results {
 		if r.harms() {
-			harmful = append(harmful, r.attack.name)
+			harmful = append(harmful, r.attack.Name)
 		}
 	}
 	if len(harmful) > 0 {
@@ -75,7 +76,7 @@ func runFull(ctx context.Context, chosen []attack, p plan, progress io.Writer) (
 
 // compare measures one attack and its baseline in turn. Each time there is a new gateway, which has nothing left of the
 // time before.
-func (l *lab) compare(ctx context.Context, a attack, samples int) (*result, error) {
+func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) (*result, error) {
 	r := &result{attack: a}
 	for round := range rounds {
 		order := []*side{&r.baseline, &r.beside}
@@ -105,7 +106,7 @@ func (s *side) add(more *side) {
 }
 
 // beside lets the quiet tenant call a new gateway while an attack is on a target.
-func (l *lab) beside(ctx context.Context, a attack, target string, samples int) (*side, error) {
+func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples int) (*side, error) {
 	gateway, err := l.serve(ctx)
 	if err != nil {
 		return nil, err
@@ -120,12 +121,16 @@ func (l *lab) beside(ctx context.Context, a attack, target string, samples int) 
 }
 
 // mission returns what attackers need for an attack on a target.
-func (l *lab) mission(a attack, target string) mission {
+func (l *lab) mission(a raid.Attack, target string) mission {
 	tenant := "loud"
-	if a.raised {
+	if a.Raised {
 		tenant = "raised"
 	}
-	return mission{Attack: a.name, Addr: target, From: l.from, Tokens: l.tokens[tenant], Real: target == l.gateway}
+	var from []string
+	if l.from != "" {
+		from = []string{l.from}
+	}
+	return mission{Attack: a.Name, For: raid.Mission{Addr: target, From: from, Tokens: l.tokens[tenant]}, Real: target == l.gateway}
 }
 
 // errand returns what the quiet tenant needs for so many calls.

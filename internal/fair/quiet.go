@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -92,16 +93,16 @@ func (n *notes) refusals() int {
 type quiet struct {
 	errand errand
 	token  string
-	wire   *wire
+	wire   *raid.Wire
 	notes  notes
 }
 
 // calls makes so many calls, the first at begin. When ctx ends, those that are left count as never answered.
 func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
-	call := request{
-		addr: q.errand.Addr, token: q.token, revision: modern, rpc: "tools/call", tool: "calm__echo",
-		body: message("tools/call", `"name":"calm__echo","arguments":{"message":"hello"}`, modern, false),
-	}.bytes()
+	call := raid.Request{
+		Addr: q.errand.Addr, Token: q.token, Revision: raid.Modern, RPC: "tools/call", Tool: "calm__echo",
+		Body: raid.Message("tools/call", `"name":"calm__echo","arguments":{"message":"hello"}`, raid.Modern, false),
+	}.Bytes()
 	for i := range count {
 		due := begin.Add(time.Duration(i) * quietInterval)
 		if !waitUntil(ctx, due) {
@@ -124,22 +125,22 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 // call makes one call and returns what was wrong with the answer, "" if nothing was.
 func (q *quiet) call(ctx context.Context, call []byte) string {
 	if q.wire == nil {
-		w, err := dial(ctx, q.errand.Addr, "")
+		w, err := raid.Dial(ctx, q.errand.Addr, "")
 		if err != nil {
 			return "no connection"
 		}
 		q.wire = w
 	}
-	r, err := q.wire.exchange(call)
+	r, err := q.wire.Exchange(call)
 	switch {
 	case ctx.Err() != nil:
 		return late
 	case err != nil:
 		return "connection broken"
-	case r.status != http.StatusOK || !bytes.Contains(r.head, []byte(sentence)):
-		return fmt.Sprintf("%d %s", r.status, regexp.MustCompile(`DB-[A-Z-]+`).Find(r.head))
+	case r.Status != http.StatusOK || !bytes.Contains(r.Head, []byte(raid.Sentence)):
+		return fmt.Sprintf("%d %s", r.Status, regexp.MustCompile(`DB-[A-Z-]+`).Find(r.Head))
 	}
-	if r.closing {
+	if r.Closing {
 		q.close()
 	}
 	return ""
@@ -147,7 +148,7 @@ func (q *quiet) call(ctx context.Context, call []byte) string {
 
 func (q *quiet) close() {
 	if q.wire != nil {
-		q.wire.close()
+		q.wire.Close()
 		q.wire = nil
 	}
 }

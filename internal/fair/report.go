@@ -63,10 +63,10 @@ brackets was refused (at the gateway; the dummy refuses nothing). Held: connecti
 	b.WriteString("\n## The attacks\n\n")
 	for _, r := range results {
 		note := ""
-		if r.attack.raised {
+		if r.attack.Raised {
 			note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be refused by a limit."
 		}
-		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.name, r.attack.does, note)
+		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
 	}
 	b.WriteString("\nAttackers are " + fmt.Sprint(usersOfLoud) + ` users of one tenant (strangers have no token), on an address of their own where the system has
 one. All limits are the default ones, except the rates of the tenant named above, and those of the quiet tenant, which
@@ -77,7 +77,7 @@ makes up for calls that were late and must not be refused for it.
 
 // row is the line of an attack in the table of verdicts.
 func (r *result) row() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.attack.name, r.times(99), r.times(50), r.refused(), r.verdict())
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.attack.Name, r.times(99), r.times(50), r.refused(), r.verdict())
 }
 
 func (r *result) times(percent int) string {
@@ -120,7 +120,7 @@ func (r *result) verdict() string {
 // figures is the line of an attack in the table of figures.
 func (r *result) figures() string {
 	t, d := r.beside.tally, r.baseline.tally
-	return fmt.Sprintf("| %s | %s / %s | %s / %s | %.0f (%s, %s) | %.1f | %d | %.0f |\n", r.attack.name,
+	return fmt.Sprintf("| %s | %s / %s | %s / %s | %.0f (%s, %s) | %.1f | %d | %.0f |\n", r.attack.Name,
 		r.baseline.millis(50), r.baseline.millis(99), r.beside.millis(50), r.beside.millis(99),
 		t.perSecond(t.Attempts), share(t.Refused, t.ended()), share(t.Broken, t.ended()), t.perSecond(t.Received)/1e6, t.Held,
 		d.perSecond(d.Attempts))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // runShort lets every attack bite for a moment, all on one gateway, and asks only what does not depend on the speed of
 // the machine: was every call of the quiet tenant answered, and did every attack take place?
-func runShort(ctx context.Context, chosen []attack, progress io.Writer) error {
+func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) error {
 	l, err := newLab(ctx)
 	if err != nil {
 		return err
@@ -33,13 +35,13 @@ func runShort(ctx context.Context, chosen []attack, progress io.Writer) error {
 		m.Few = true
 		s, err := l.meet(ctx, m, l.errand(shortSamples, shortGrace), 0)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", a.name, err))
+			wrong = append(wrong, fmt.Errorf("%s: %w", a.Name, err))
 			continue
 		}
 		if seen := s.rounds[0]; seen.refusals() > 0 || len(seen.Latency) != shortSamples {
-			wrong = append(wrong, fmt.Errorf("%s: of %d calls of the quiet tenant %d were answered; the others: %v", a.name, shortSamples, len(seen.Latency), seen.Refused))
+			wrong = append(wrong, fmt.Errorf("%s: of %d calls of the quiet tenant %d were answered; the others: %v", a.Name, shortSamples, len(seen.Latency), seen.Refused))
 		}
-		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.name, time.Since(begun).Round(time.Millisecond), s.tally) // a terminal
+		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.Name, time.Since(begun).Round(time.Millisecond), s.tally) // a terminal
 	}
 	if !gateway.alive() {
 		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.lastWords()))

@@ -1,4 +1,4 @@
-package main
+package raid
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 )
 
 // bigBodies sends bodies nearly as large as they may be.
-func bigBodies() attack {
-	return attack{
-		name: "big bodies", does: "16 connections call with an argument of 3.9 MB",
-		raiders: 16, few: 4,
-		begin: func(r *raider) func(context.Context) error {
+func bigBodies() Attack {
+	return Attack{
+		Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
+		Raiders: 16, Few: 4,
+		Begin: func(r *Raider) func(context.Context) error {
 			return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
 		},
-		bites: anyAnswer,
+		Bites: anyAnswer,
 	}
 }
 
@@ -26,37 +26,37 @@ const (
 )
 
 // slowChunks sends bodies of unknown length in small pieces, slowly.
-func slowChunks() attack {
-	return attack{
-		name: "slow bodies, chunked", does: "128 connections send a chunked body a byte at a time, three a second",
-		raiders: dripAtOne, begin: drip(-1, "1\r\nx\r\n"), bites: manyHeld,
+func slowChunks() Attack {
+	return Attack{
+		Name: "slow bodies, chunked", Does: "128 connections send a chunked body a byte at a time, three a second",
+		Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Bites: manyHeld,
 	}
 }
 
 // slowAnnounced announces large bodies and sends them slowly.
-func slowAnnounced() attack {
-	return attack{
-		name: "slow bodies, announced", does: "128 connections announce a body of 4 MiB and send three bytes a second",
-		raiders: dripAtOne, begin: drip(4<<20, "x"), bites: manyHeld,
+func slowAnnounced() Attack {
+	return Attack{
+		Name: "slow bodies, announced", Does: "128 connections announce a body of 4 MiB and send three bytes a second",
+		Raiders: dripAtOne, Begin: drip(4<<20, "x"), Bites: manyHeld,
 	}
 }
 
 // manyHeld tells whether most of those who drip did so at the same time.
-func manyHeld(seen tally) bool { return seen.Held >= dripAtOne/2 }
+func manyHeld(seen Tally) bool { return seen.Held >= dripAtOne/2 }
 
 // drip sends a header and the beginning of a body, then a piece at a time until it is answered or cut off.
-func drip(announce int, piece string) func(r *raider) func(context.Context) error {
-	return func(r *raider) func(context.Context) error {
+func drip(announce int, piece string) func(r *Raider) func(context.Context) error {
+	return func(r *Raider) func(context.Context) error {
 		q := r.call("echo", "")
-		q.announce = announce
-		q.body = strings.TrimSuffix(q.body, "}}") + `{"message":"`
-		begin := q.bytes()
+		q.Announce = announce
+		q.Body = strings.TrimSuffix(q.Body, "}}") + `{"message":"`
+		begin := q.Bytes()
 		return func(ctx context.Context) error {
 			w, err := r.dial(ctx)
 			if err != nil {
 				return err
 			}
-			defer w.close()
+			defer w.Close()
 			r.attempts.Add(1)
 			r.hold()
 			defer r.release()
@@ -76,7 +76,7 @@ func drip(announce int, piece string) func(r *raider) func(context.Context) erro
 }
 
 // dripOn sends a piece at a time until an answer comes.
-func (w *wire) dripOn(ctx context.Context, piece string) error {
+func (w *Wire) dripOn(ctx context.Context, piece string) error {
 	for ctx.Err() == nil {
 		_ = w.conn.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
 		_, err := w.in.Peek(1)
@@ -96,15 +96,15 @@ func (w *wire) dripOn(ctx context.Context, piece string) error {
 
 // manyMembers sends arguments that cost far more memory decoded than they are long: in turn an object of as many members
 // as fit into 3 MB, an array of 20,000 small objects, and an object with 19,000 members, which is allowed.
-func manyMembers() attack {
-	return attack{
-		name: "many members", does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
-		raiders: 16, few: 4,
-		begin: func(r *raider) func(context.Context) error {
+func manyMembers() Attack {
+	return Attack{
+		Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
+		Raiders: 16, Few: 4,
+		Begin: func(r *Raider) func(context.Context) error {
 			values := []string{members(180_000), "{\"a\":[" + strings.Repeat(`{"b":1},`, 300_000) + "0]}", members(19_000)}
 			requests := make([][]byte, len(values))
 			for i, value := range values {
-				requests[i] = r.call("take", value).bytes()
+				requests[i] = r.call("take", value).Bytes()
 			}
 			turn := r.number
 			return func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func manyMembers() attack {
 				return err
 			}
 		},
-		bites: func(seen tally) bool { return seen.Answered+seen.Refused >= 3 },
+		Bites: func(seen Tally) bool { return seen.Answered+seen.Refused >= 3 },
 	}
 }
 
@@ -137,13 +137,13 @@ func name(i int) string {
 }
 
 // dearPatterns makes the gateway check a long text against the dearest pattern that a schema may have.
-func dearPatterns() attack {
-	return attack{
-		name: "dear patterns", does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
-		raiders: 24, few: 4,
-		begin: func(r *raider) func(context.Context) error {
+func dearPatterns() Attack {
+	return Attack{
+		Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
+		Raiders: 24, Few: 4,
+		Begin: func(r *Raider) func(context.Context) error {
 			return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
 		},
-		bites: func(seen tally) bool { return seen.Answered+seen.Refused > 0 },
+		Bites: func(seen Tally) bool { return seen.Answered+seen.Refused > 0 },
 	}
 }

@@ -1,0 +1,150 @@
+package raid
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// bigAnswers calls a tool that answers nearly as much as a server may.
+func bigAnswers() Attack {
+	return Attack{
+		Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
+		Raiders: 16, Few: 2,
+		Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
+		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > streamedAnswer/2 },
+	}
+}
+
+// streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be resumed, so they are kept.
+func streamedAnswers() Attack {
+	return Attack{
+		Name: "streamed answers", Does: "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
+		Raiders: 16,
+		Begin: func(r *Raider) func(context.Context) error {
+			var call []byte
+			return func(ctx context.Context) error {
+				if call == nil {
+					session, err := r.openSession(ctx)
+					if err != nil || session == "" {
+						return err
+					}
+					call = r.inSession("some", session).Bytes()
+				}
+				answer, err := r.exchange(ctx, call)
+				if err == nil && answer.Status == 404 {
+					call = nil // the session has ended
+				}
+				return err
+			}
+		},
+		Bites: func(seen Tally) bool { return seen.Received > streamedAnswer/2 },
+	}
+}
+
+// inSession returns a call in a session whose answer is to be a stream.
+func (r *Raider) inSession(tool, session string) Request {
+	name := "storm__" + tool
+	return Request{
+		Addr: r.mission.Addr, Token: r.token(), Revision: Legacy, Session: session, RPC: "tools/call", Tool: name,
+		Accept: "text/event-stream, application/json",
+		Body:   Message("tools/call", `"name":"`+name+`","arguments":{}`, Legacy, true),
+	}
+}
+
+const (
+	sipEvery = 100 * time.Millisecond
+	sip      = 512 // bytes
+	sipping  = 5 * time.Second
+	sippers  = 64
+)
+
+// slowReaders asks for large answers and reads them slowly.
+func slowReaders() Attack {
+	return Attack{
+		Name: "slow readers of answers", Does: "64 connections ask for 15 MB and read 5 KB a second",
+		Raiders: sippers, Few: 8,
+		Begin: func(r *Raider) func(context.Context) error {
+			return r.sip(r.call("big", `{}`).Bytes())
+		},
+		Bites: anyAnswer,
+	}
+}
+
+// slowStreams asks for progress and hardly reads it.
+func slowStreams() Attack {
+	return Attack{
+		Name: "slow readers of streams", Does: "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
+		Raiders: sippers, Few: 8,
+		Begin: func(r *Raider) func(context.Context) error {
+			q := r.call("flood", `{}`)
+			q.Accept = "text/event-stream, application/json"
+			return r.sip(q.Bytes())
+		},
+		Bites: anyAnswer,
+	}
+}
+
+// sip returns a step that sends a request on a new connection with a small window, and reads the answer in sips.
+func (r *Raider) sip(request []byte) func(context.Context) error {
+	return func(ctx context.Context) error {
+		w, err := r.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if tcp, ok := w.conn.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
+		}
+		r.attempts.Add(1)
+		r.hold()
+		defer r.release()
+		if _, err := w.conn.Write(request); err != nil {
+			return err
+		}
+		return r.sipOn(ctx, w)
+	}
+}
+
+// sipOn reads slowly for a while, or until the other side has enough of it.
+func (r *Raider) sipOn(ctx context.Context, w *Wire) error {
+	_ = w.conn.SetReadDeadline(time.Now().Add(patience)) // a connection that is closed fails below
+	first := make([]byte, sip)
+	n, err := w.conn.Read(first)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(first[:n]), "HTTP/1.1 200") {
+		r.refused.Add(1)
+		return nil
+	}
+	r.answered.Add(1)
+	for end := time.Now().Add(sipping); time.Now().Before(end) && pause(ctx, sipEvery); {
+		n, err := w.conn.Read(first)
+		r.received.Add(int64(n))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progressFloods calls a tool that tells of progress as fast as it can.
+func progressFloods() Attack {
+	return Attack{
+		Name: "progress floods", Does: "8 connections call a tool that sends 20,000 notifications of progress at once",
+		Raiders: 8, Few: 2,
+		Begin: func(r *Raider) func(context.Context) error {
+			q := r.call("flood", `{}`)
+			q.Accept = "text/event-stream, application/json"
+			return r.repeat(q)
+		},
+		Bites: anyAnswer,
+	}
+}

@@ -1,0 +1,199 @@
+// Package raid has the ways to take from a gateway what is another's: memory, time, connections, places. Each is a small
+// function that misbehaves on connections of its own, written by hand on the wire, until it is told to stop. The package
+// knows the server that its calls are meant for, and which requests bite; it does not know what is measured meanwhile,
+// nor by whom. Attackers connect to loopback addresses only.
+package raid
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// Attack is one way to take what is another's.
+type Attack struct {
+	Name     string
+	Does     string // what it does, for a report
+	Stranger bool   // it needs no token
+	Raised   bool   // it needs rates of requests and calls that are higher than the default ones
+	Raiders  int    // how many do it at once, each on connections of its own
+	Few      int    // how many are enough where each is dear; zero: as many
+	// Begin returns what one raider does again and again. An error of that is a connection that broke, or something
+	// else that was not answered. What the raider holds it gives back when its context ends.
+	Begin func(r *Raider) func(ctx context.Context) error
+	// Bites tells whether what was seen at the gateway shows that the attack takes place as it is meant.
+	Bites func(seen Tally) bool
+}
+
+// Attacks lists the attacks that are worth a measure of their own.
+func Attacks() []Attack {
+	return []Attack{
+		beyondLimits(), lists(),
+		bigBodies(), slowChunks(), slowAnnounced(), manyMembers(), dearPatterns(),
+		bigAnswers(), streamedAnswers(), slowReaders(), slowStreams(), progressFloods(),
+		sessions(), streams(),
+		refusedLogins(), strangers(),
+	}
+}
+
+// Mission is whom an attack is for.
+type Mission struct {
+	Addr   string
+	From   []string // the addresses to connect from, one for each raider in turn; none: any
+	Tokens []string // one for each user
+}
+
+// Carry carries out an attack until ctx ends, and waits until all raiders have stopped.
+func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
+	var wg sync.WaitGroup
+	for i := range a.Raiders {
+		wg.Go(func() {
+			r := &Raider{Counters: c, number: i, mission: m}
+			r.rage(ctx, a.Begin(r))
+			r.close()
+		})
+	}
+	wg.Wait()
+}
+
+// Raider is one of those who carry out an attack.
+type Raider struct {
+	*Counters
+	number  int
+	mission Mission
+	wire    *Wire
+}
+
+// rage does step again and again until ctx ends. A raider who finds no connection waits a moment, or it would only heat
+// the machine.
+func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
+	for ctx.Err() == nil {
+		err := step(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		r.broke(err)
+		r.close()
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+// broke counts a connection that ended without an answer.
+func (r *Raider) broke(err error) {
+	how := "connection closed"
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		how = "no answer in time"
+	}
+	r.broken.Add(1)
+	r.seen(how)
+}
+
+// token returns the token of the raider's user.
+func (r *Raider) token() string {
+	if len(r.mission.Tokens) == 0 {
+		return ""
+	}
+	return r.mission.Tokens[r.number%len(r.mission.Tokens)]
+}
+
+// dial opens a connection to what is attacked.
+func (r *Raider) dial(ctx context.Context) (*Wire, error) {
+	from := ""
+	if len(r.mission.From) > 0 {
+		from = r.mission.From[r.number%len(r.mission.From)]
+	}
+	return Dial(ctx, r.mission.Addr, from)
+}
+
+// exchange sends a request on the raider's connection, reads the answer and counts it.
+func (r *Raider) exchange(ctx context.Context, request []byte) (*Reply, error) {
+	if r.wire == nil {
+		w, err := r.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.wire = w
+	}
+	r.attempts.Add(1)
+	answer, err := r.wire.Exchange(request)
+	if err != nil {
+		return nil, err
+	}
+	r.count(answer)
+	if answer.Closing {
+		r.close()
+	}
+	return answer, nil
+}
+
+func (r *Raider) close() {
+	if r.wire != nil {
+		r.wire.Close()
+		r.wire = nil
+	}
+}
+
+// call returns the request of a tools/call of 2026-07-28. Arguments are JSON.
+func (r *Raider) call(tool, arguments string) Request {
+	name := "storm__" + tool
+	return Request{
+		Addr: r.mission.Addr, Token: r.token(), Revision: Modern, RPC: "tools/call", Tool: name,
+		Body: Message("tools/call", `"name":"`+name+`","arguments":`+arguments, Modern, true),
+	}
+}
+
+// repeat returns a step that sends the same request each time.
+func (r *Raider) repeat(q Request) func(context.Context) error {
+	text := q.Bytes()
+	return func(ctx context.Context) error {
+		_, err := r.exchange(ctx, text)
+		return err
+	}
+}
+
+// hoard returns a step that opens connections, does something on each, and holds the last most of them until ctx ends.
+func (r *Raider) hoard(most int, use func(w *Wire) error) func(context.Context) error {
+	var open []*Wire
+	return func(ctx context.Context) error {
+		w, err := r.dial(ctx)
+		if err != nil {
+			return err
+		}
+		r.attempts.Add(1)
+		if err := use(w); err != nil {
+			w.Close()
+			return err
+		}
+		r.hold()
+		if open = append(open, w); len(open) > most {
+			open[0].Close()
+			open = open[1:]
+			r.release()
+		}
+		return nil
+	}
+}
+
+// anyAnswer tells whether something was answered as it was asked.
+func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
+
+// anyReply tells whether something was answered or refused.
+func anyReply(seen Tally) bool { return seen.Answered+seen.Refused > 0 }
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refused tells whether the status of an answer is another than 200.
+func refused(answer *Reply) bool { return answer.Status != http.StatusOK }

@@ -1,0 +1,30 @@
+package raid
+
+import "context"
+
+// beyondLimits calls on, whatever the limits say.
+func beyondLimits() Attack {
+	return Attack{
+		Name: "calls beyond limits", Does: "64 connections call a small tool as fast as they can and ignore 429",
+		Raiders: 64,
+		Begin: func(r *Raider) func(context.Context) error {
+			return r.repeat(r.call("echo", `{"message":"hello"}`))
+		},
+		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
+	}
+}
+
+// lists asks for the list of all tools again and again.
+func lists() Attack {
+	return Attack{
+		Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
+		Raised: true, Raiders: 16,
+		Begin: func(r *Raider) func(context.Context) error {
+			return r.repeat(Request{
+				Addr: r.mission.Addr, Token: r.token(), Revision: Modern, RPC: "tools/list",
+				Body: Message("tools/list", "", Modern, false),
+			})
+		},
+		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > 50<<10 },
+	}
+}

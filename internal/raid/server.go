@@ -1,0 +1,167 @@
+package raid
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The server is an MCP server of 2025-11-25 that works as little as it can: it finds what is asked in the first bytes
+// of a message without parsing it, and its answers lie ready. It does not ask who calls and does nothing for each
+// tenant.
+
+const (
+	headSize   = 4 << 10
+	toolCount  = 500 // that the catalogue has beside those that are called
+	floodCount = 20_000
+	// Sentence is what the tools of the server answer, the large answers many times.
+	Sentence = "The quick brown fox jumps over the lazy dog and says so. "
+
+	bigAnswer      = 15 << 20
+	streamedAnswer = 1 << 20
+)
+
+var (
+	idOf       = regexp.MustCompile(`"id":("[^"]*"|\d+)`)
+	methodOf   = regexp.MustCompile(`"method":"([^"]+)"`)
+	toolOf     = regexp.MustCompile(`"name":"(?:storm__|calm__)?(\w+)"`)
+	progressOf = regexp.MustCompile(`"progressToken":("[^"]*"|\d+)`)
+)
+
+// Server is the server. It is safe for concurrent use.
+type Server struct {
+	list string
+	text map[string]string // the answer by tool
+}
+
+// NewServer returns a server with its answers ready.
+func NewServer() *Server {
+	return &Server{list: catalogue(), text: map[string]string{
+		"echo": Sentence,
+		"big":  strings.Repeat(Sentence, bigAnswer/len(Sentence)),
+		"some": strings.Repeat(Sentence, streamedAnswer/len(Sentence)),
+	}}
+}
+
+func (t *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet && r.Header.Get("Mcp-Session-Id") != "":
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush() // the client may be gone
+		<-r.Context().Done()
+		return
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body := bufio.NewReaderSize(r.Body, headSize)
+	head, err := body.Peek(headSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return // the client left, or takes too long
+	}
+	asked := string(head)
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return // the same
+	}
+	t.answer(w, r, asked)
+}
+
+// answer answers the message that begins with asked.
+func (t *Server) answer(w http.ResponseWriter, r *http.Request, asked string) {
+	id := found(idOf, asked)
+	switch method := found(methodOf, asked); {
+	case id == "":
+		w.WriteHeader(http.StatusAccepted)
+	case method == "initialize":
+		w.Header().Set("Mcp-Session-Id", "raid")
+		respond(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
+	case method == "tools/list":
+		respond(w, id, t.list)
+	case method == "tools/call":
+		t.call(w, r, id, asked)
+	default:
+		respondRaw(w, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32601,"message":"Method not found"}}`)
+	}
+}
+
+func (t *Server) call(w http.ResponseWriter, r *http.Request, id, asked string) {
+	tool := found(toolOf, asked)
+	text, ready := t.text[tool]
+	if !ready {
+		text = Sentence
+	}
+	result := `{"content":[{"type":"text","text":"` + text + `"}]}`
+	switch {
+	case tool == "ask":
+		ask(w, r)
+	case tool == "flood":
+		flood(w, found(progressOf, asked), id, result)
+	case tool == "some" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
+	default:
+		respond(w, id, result)
+	}
+}
+
+// ask asks the caller something, and waits for the answer until the caller leaves.
+func ask(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",`+
+		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`+"\n\n") // the client is gone
+	_ = http.NewResponseController(w).Flush() // the same
+	<-r.Context().Done()
+}
+
+// flood tells of progress as fast as the client reads, then answers.
+func flood(w http.ResponseWriter, token, id, result string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := range floodCount {
+		if token == "" {
+			break
+		}
+		if _, err := fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i+1); err != nil {
+			return
+		}
+	}
+	_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
+}
+
+func respond(w http.ResponseWriter, id, result string) {
+	respondRaw(w, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
+}
+
+func respondRaw(w http.ResponseWriter, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = io.WriteString(w, body) // the client is gone
+}
+
+func found(pattern *regexp.Regexp, in string) string {
+	if match := pattern.FindStringSubmatch(in); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// catalogue returns the result of tools/list. The pattern of match is as dear as a schema may have: nearly 4,000
+// instructions, all of them busy at every byte of a text of the letter a.
+func catalogue() string {
+	var b strings.Builder
+	b.WriteString(`{"tools":[`)
+	for _, name := range []string{"echo", "big", "some", "flood", "ask"} {
+		fmt.Fprintf(&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, name)
+	}
+	b.WriteString(`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}},`)
+	b.WriteString(`{"name":"match","description":"Checks a text","inputSchema":{"type":"object","properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
+	for i := range toolCount {
+		fmt.Fprintf(&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
+	}
+	b.WriteString(`]}`)
+	return b.String()
+}

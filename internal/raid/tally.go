@@ -1,0 +1,102 @@
+package raid
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"sync"
+	"sync/atomic"
+)
+
+// Tally is what the raiders of an attack saw.
+type Tally struct {
+	Attempts int64 // requests, and connections that were opened only to be there
+	Answered int64 // with 200
+	Refused  int64 // with another status
+	Broken   int64 // not answered: refused connections, or closed ones
+	Received int64 // bytes of answers
+	Held     int64 // connections that were held open at the same time, at most
+	// Instead is what came instead of an answer with 200, by status and code, and how often. Connections that were
+	// closed without an answer are among them.
+	Instead map[string]int64
+}
+
+// Since returns what was added after before, without what came instead of answers. What is held at once is the most of
+// all times.
+func (t *Tally) Since(before Tally) Tally {
+	return Tally{
+		Attempts: t.Attempts - before.Attempts, Answered: t.Answered - before.Answered, Refused: t.Refused - before.Refused,
+		Broken: t.Broken - before.Broken, Received: t.Received - before.Received, Held: t.Held,
+	}
+}
+
+// Add adds another tally, as of a later time. What is held at once is the most of all times.
+func (t *Tally) Add(other Tally) {
+	t.Attempts += other.Attempts
+	t.Answered += other.Answered
+	t.Refused += other.Refused
+	t.Broken += other.Broken
+	t.Received += other.Received
+	t.Held = max(t.Held, other.Held)
+	if t.Instead == nil {
+		t.Instead = map[string]int64{}
+	}
+	for what, count := range other.Instead {
+		t.Instead[what] += count
+	}
+}
+
+// Counters is a tally that many raiders add to. The zero value is ready.
+type Counters struct {
+	attempts, answered, refused, broken, received, holds, held atomic.Int64
+
+	mu      sync.Mutex // guards the field below
+	instead map[string]int64
+}
+
+// Tally returns what was counted so far.
+func (c *Counters) Tally() Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Tally{
+		c.attempts.Load(), c.answered.Load(), c.refused.Load(), c.broken.Load(), c.received.Load(), c.held.Load(), maps.Clone(c.instead),
+	}
+}
+
+var code = regexp.MustCompile(`DB-[A-Z-]+`)
+
+// count counts an answer.
+func (c *Counters) count(answer *Reply) {
+	c.received.Add(answer.Size)
+	if answer.Status == http.StatusOK {
+		c.answered.Add(1)
+		return
+	}
+	c.refused.Add(1)
+	what := fmt.Sprint(answer.Status)
+	if found := code.Find(answer.Head); found != nil {
+		what += " " + string(found)
+	}
+	c.seen(what)
+}
+
+// seen counts what came instead of an answer.
+func (c *Counters) seen(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.instead == nil {
+		c.instead = map[string]int64{}
+	}
+	c.instead[what]++
+}
+
+// hold counts a connection that is held open, until release.
+func (c *Counters) hold() {
+	now := c.holds.Add(1)
+	for most := c.held.Load(); now > most && !c.held.CompareAndSwap(most, now); {
+		most = c.held.Load()
+	}
+}
+
+func (c *Counters) release() { c.holds.Add(-1) }

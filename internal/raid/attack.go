@@ -39,11 +39,19 @@ func Attacks() []Attack {
 	}
 }
 
+// Variants lists further attacks, each akin to one of the others.
+func Variants() []Attack {
+	return []Attack{
+		batches(), reconnects(), pipelined(), deepValues(), garbage(), abortedAnswers(), resumedAnswers(), parkedCalls(), parkedStreams(),
+		idleConnections(), slowHeaders(),
+	}
+}
+
 // Mission is whom an attack is for.
 type Mission struct {
 	Addr   string
 	From   []string // the addresses to connect from, one for each raider in turn; none: any
-	Tokens []string // one for each user
+	Tokens []string // one for each user; strangers only forge others from them
 }
 
 // Carry carries out an attack until ctx ends, and waits until all raiders have stopped.

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// notSigned is the beginning of a token that names an algorithm and an issuer, in the way of RFC 7519.
-const notSigned = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL3JhaWQudGVzdC8iLCJzdWIiOiJub2JvZHkiLCJ0ZWFtIjoicmVkIn0"
-
 // refusedLogins tries tokens with wrong signatures, each another one.
 func refusedLogins() Attack {
 	return Attack{
@@ -17,7 +14,7 @@ func refusedLogins() Attack {
 		Raiders: 64,
 		Begin: func(r *Raider) func(context.Context) error {
 			q := r.call("echo", `{"message":"hello"}`)
-			signed := notSigned + "."
+			signed := q.Token[:strings.LastIndex(q.Token, ".")+1]
 			tried := 0
 			return func(ctx context.Context) error {
 				tried++

@@ -1,0 +1,150 @@
+package raid
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// deepValues sends arguments of arrays within arrays: in turn as deep as a body is long, and 900 deep.
+func deepValues() Attack {
+	return Attack{
+		Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
+		Raiders: 16,
+		Begin: func(r *Raider) func(context.Context) error {
+			return r.inTurn(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
+		},
+		Bites: anyReply,
+	}
+}
+
+func nested(depth int) string {
+	return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}"
+}
+
+// inTurn returns a step that sends one request after the other, again and again. Raiders begin at different ones.
+func (r *Raider) inTurn(requests ...Request) func(context.Context) error {
+	texts := make([][]byte, len(requests))
+	for i, q := range requests {
+		texts[i] = q.Bytes()
+	}
+	turn := r.number
+	return func(ctx context.Context) error {
+		turn++
+		_, err := r.exchange(ctx, texts[turn%len(texts)])
+		return err
+	}
+}
+
+// garbage sends what is no message, and what is no HTTP.
+func garbage() Attack {
+	return Attack{
+		Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
+		Raiders: 16,
+		Begin: func(r *Raider) func(context.Context) error {
+			var requests []Request
+			for _, body := range []string{
+				strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`, `"` + strings.Repeat(`\u0000`, 100_000) + `"`,
+				`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" + strings.Repeat("null,", 100_000) + "null]",
+			} {
+				q := r.call("take", "{}")
+				q.Body = body
+				requests = append(requests, q)
+			}
+			send, step := r.inTurn(requests...), 0
+			return func(ctx context.Context) error {
+				if step++; step%7 > 0 {
+					return send(ctx)
+				}
+				r.close()
+				_, err := r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
+				return err
+			}
+		},
+		Bites: anyReply,
+	}
+}
+
+const pipelinedAtOnce = 64 // requests
+
+// pipelined sends many requests before it reads the first answer.
+func pipelined() Attack {
+	return Attack{
+		Name: "pipelined requests", Does: "16 connections send 64 calls at once, then read the answers",
+		Raiders: 16,
+		Begin: func(r *Raider) func(context.Context) error {
+			text := r.call("echo", `{"message":"hello"}`).Bytes()
+			return func(ctx context.Context) error {
+				w, err := r.dial(ctx)
+				if err != nil {
+					return err
+				}
+				defer w.Close()
+				r.attempts.Add(pipelinedAtOnce)
+				if _, err := w.conn.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
+					return err
+				}
+				for range pipelinedAtOnce {
+					answer, err := w.answer()
+					if err != nil {
+						return err
+					}
+					r.count(answer)
+				}
+				return nil
+			}
+		},
+		Bites: anyReply,
+	}
+}
+
+// batches sends many calls in one message, as one revision allows.
+func batches() Attack {
+	const revision = "2025-03-26"
+	return Attack{
+		Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
+		Raised: true, Raiders: 8,
+		Begin: func(r *Raider) func(context.Context) error {
+			var batch []byte
+			return func(ctx context.Context) error {
+				if batch == nil {
+					session, err := r.openSessionOf(ctx, revision, "{}")
+					if err != nil || session == "" {
+						return err
+					}
+					q := r.inSession("echo", session)
+					q.Revision = revision
+					calls := make([]string, 32)
+					for i := range calls {
+						calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
+					}
+					q.Body = "[" + strings.Join(calls, ",") + "]"
+					batch = q.Bytes()
+				}
+				answer, err := r.exchange(ctx, batch)
+				if err == nil && answer.Status == 404 {
+					batch = nil // the session has ended
+				}
+				return err
+			}
+		},
+		Bites: anyReply,
+	}
+}
+
+// reconnects opens a connection for each call.
+func reconnects() Attack {
+	return Attack{
+		Name: "reconnects", Does: "32 raiders open a connection for each call and reset it",
+		Raiders: 32,
+		Begin: func(r *Raider) func(context.Context) error {
+			text := r.call("echo", `{"message":"hello"}`).Bytes()
+			return func(ctx context.Context) error {
+				defer r.close()
+				_, err := r.exchange(ctx, text)
+				return err
+			}
+		},
+		Bites: anyReply,
+	}
+}

@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test check bench bench-fair scoreboard compat openapi lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test check bench bench-fair siege scoreboard compat openapi lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in ha
 
 scoreboard: setup ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
 	go run ./internal/scoreboard -out SECURITY.md
+
+siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB; needs root, in half an hour
+	go run ./internal/siege -out docs/siege.md
 
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat

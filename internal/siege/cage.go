@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errNoCage means that this process may not bound the memory of another one.
+var errNoCage = errors.New("no control group for memory could be made")
+
+// cage is a control group of Linux, of version 1 or 2, whose processes the kernel ends when they need more memory than
+// the group may have. With version 1 it lies below the group that this process runs in. Version 2 bounds no group below
+// one that has processes, so there it lies below the nearest group above that hands memory on to groups below it.
+// https://docs.kernel.org/admin-guide/cgroup-v2.html#no-internal-process-constraint
+type cage struct {
+	dir    string
+	second bool // it is of version 2
+}
+
+// newCage makes a control group with a limit in bytes and without swap. Without the right to do so the error is
+// errNoCage.
+func newCage(limit int64) (*cage, error) {
+	parent, second, err := parentGroup()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+	}
+	c := &cage{dir: filepath.Join(parent, fmt.Sprintf("drawbridge-siege-%d-%d", os.Getpid(), limit)), second: second}
+	if err := os.Mkdir(c.dir, 0o755); err != nil { //nolint:gosec // a control group like any other
+		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+	}
+	if err := c.bound(limit); err != nil {
+		_ = os.Remove(c.dir) // it is empty
+		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+	}
+	return c, nil
+}
+
+const groups = "/sys/fs/cgroup" // where systems have them
+
+// parentGroup returns the directory of the control group below which a cage can be made.
+func parentGroup() (dir string, second bool, err error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(fields) < 3:
+		case slices.Contains(strings.Split(fields[1], ","), "memory"):
+			return filepath.Join(groups, "memory", fields[2]), false, nil
+		case fields[0] == "0":
+			dir = filepath.Join(groups, fields[2])
+		}
+	}
+	for ; strings.HasPrefix(dir, groups); dir = filepath.Dir(dir) {
+		handsOn, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")) //nolint:gosec // a file of the kernel
+		if err == nil && slices.Contains(strings.Fields(string(handsOn)), "memory") {
+			return dir, true, nil
+		}
+	}
+	return "", false, errors.New("no control group above this process hands memory on")
+}
+
+func (c *cage) bound(limit int64) error {
+	files, swap, none := "memory.max", "memory.swap.max", "0"
+	if !c.second {
+		files, swap, none = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", strconv.FormatInt(limit, 10)
+	}
+	if err := c.write(files, strconv.FormatInt(limit, 10)); err != nil {
+		return err
+	}
+	if err := c.write(swap, none); err != nil && !errors.Is(err, os.ErrNotExist) { // kernels without swap have no such file
+		return err
+	}
+	return nil
+}
+
+func (c *cage) write(file, text string) error {
+	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY, 0) //nolint:gosec // as above
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// command returns a command that runs in the cage from its first instruction on.
+func (c *cage) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	script := `echo $$ > "$0" && exec "$@"`
+	return exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", script, filepath.Join(c.dir, "cgroup.procs"), program}, args...)...) //nolint:gosec // our own program
+}
+
+// kills returns how many processes of the cage the kernel has ended for want of memory.
+func (c *cage) kills() (int, error) {
+	file := "memory.oom_control"
+	if c.second {
+		file = "memory.events"
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, file))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if count, found := strings.CutPrefix(line, "oom_kill "); found {
+			return strconv.Atoi(strings.TrimSpace(count))
+		}
+	}
+	return 0, fmt.Errorf("%s has no oom_kill", file)
+}
+
+// close removes the cage. Its processes have ended; the kernel may need a moment to see that.
+func (c *cage) close(ctx context.Context) error {
+	return within(ctx, 10*time.Second, "the control group "+c.dir+" is empty", func() bool {
+		return os.Remove(c.dir) == nil
+	})
+}

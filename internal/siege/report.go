@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Resident memory is near its start when it exceeds it by a fifth at most, or by nearBytes.
+const (
+	nearPart  = 5
+	nearBytes = 20 << 20
+)
+
+// near tells whether the resident memory is back near its start.
+func (o *outcome) near() bool { return o.end <= o.start+max(o.start/nearPart, nearBytes) }
+
+// verdict returns what was promised and did not hold, nil if all did.
+func (o *outcome) verdict() error {
+	var wrong []error
+	broke := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("%w: with %d MiB: %s", errBroken, o.limit>>20, fmt.Sprintf(format, args...)))
+	}
+	if !o.alive || o.kills > 0 {
+		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s", o.lasted.Round(time.Second), o.kills, o.words)
+	}
+	if !o.near() {
+		broke("resident memory was %s before the siege and %s after it", mib(o.start), mib(o.end))
+	}
+	if o.reloads == 0 {
+		broke("the config was never loaded again")
+	}
+	if len(o.quiet.instead) > 0 || len(o.quiet.latency) == 0 {
+		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.latency), counted(o.quiet.instead))
+	}
+	for _, a := range o.planned {
+		switch t := o.attacks[a.Name]; {
+		case !o.alive:
+		case t == nil:
+			broke("the attack %s was not begun: it needs a longer siege", a.Name)
+		case o.lasted < thorough && t.Attempts > 0:
+		case !a.Bites(*t):
+			broke("the attack %s did not take place: %+v", a.Name, *t)
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// String is the outcome in a line.
+func (o *outcome) String() string {
+	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s",
+		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second),
+		o.quiet.sent(), len(o.quiet.latency), o.quiet.quantile(0.99).Round(time.Millisecond), counted(o.quiet.instead))
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
+
+// counted lists what came how often, the most frequent first.
+func counted[N int | int64](counts map[string]N) string {
+	var items []string
+	for _, what := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	}) {
+		items = append(items, fmt.Sprintf("%d × %s", counts[what], what))
+	}
+	if items == nil {
+		return "nothing"
+	}
+	return strings.Join(items, ", ")
+}
+
+// describe writes the report.
+func describe(outcomes []*outcome, command string) string {
+	var b strings.Builder
+	b.WriteString(`# A siege
+
+The gateway runs in a control group of Linux, without swap, where the kernel ends whoever needs more memory. Two attackers
+with tokens, of two tenants with eight users each, and one without a token do all that stands below, three things at once
+each, in an order drawn by a seed, while the config is loaded again every few seconds. A quiet tenant makes five to nine
+calls a second all the time. Clients and servers run outside of the control group, on the same machine.
+
+Limits are the default ones but for the rates of one of the two attacking tenants, which are 10,000 a second. Sessions, and
+what is kept for resuming, end after a minute (a quarter of the siege if that is less), so that soon after the siege only
+what was leaked is left; while it lasts, both stay at their bounds.
+
+Promised is: the process lives; its resident memory comes back to what it was before, within a fifth or 20 MiB; every call
+of the quiet tenant is answered; every attack takes place.
+
+| memory | siege | process | resident before, at most, after | quiet: sent, answered | p50, p99 | sent again | reloads | verdict |
+|---|---|---|---|---|---|---|---|---|
+`)
+	for _, o := range outcomes {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
+	}
+	b.WriteString("\n*Sent again* are calls on a connection that had been idle and turned out to be closed; a client sends such a call once more,\n" +
+		"on a new connection. *After* is how long after the end of the siege the memory was asked for.\n")
+	for _, o := range outcomes {
+		o.describeAttacks(&b)
+	}
+	host, _ := os.Hostname() // without a name it is no less a machine
+	fmt.Fprintf(&b, "\n`%s`, %s, %s on %d processors, %s/%s, %s.\n", strings.TrimSpace(command), time.Now().UTC().Format(time.DateOnly),
+		runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, host)
+	return b.String()
+}
+
+func (o *outcome) row() []string {
+	process, verdict := "lives", "kept"
+	if !o.alive {
+		process = fmt.Sprintf("**ended** (%d by the kernel)", o.kills)
+	}
+	if o.verdict() != nil {
+		verdict = "**broken**"
+	}
+	answered := fmt.Sprint(len(o.quiet.latency))
+	if len(o.quiet.instead) > 0 {
+		answered += " (" + counted(o.quiet.instead) + ")"
+	}
+	return []string{
+		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
+		fmt.Sprintf("%s, %s, %s (after %v)", mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second)),
+		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
+		fmt.Sprintf("%v, %v", o.quiet.quantile(0.5).Round(time.Millisecond), o.quiet.quantile(0.99).Round(time.Millisecond)),
+		fmt.Sprint(o.quiet.again), fmt.Sprint(o.reloads), verdict,
+	}
+}
+
+func (o *outcome) describeAttacks(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## With %d MiB\n\n| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n", o.limit>>20)
+	for _, a := range attacksNamed("") {
+		if t := o.attacks[a.Name]; t != nil {
+			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, mib(t.Received), t.Held, counted(t.Instead))
+		}
+	}
+}

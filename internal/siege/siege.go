@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
+)
+
+const (
+	attacksAtOnce = 3                      // of each attacker
+	reloadEvery   = 7 * time.Second        // of the gateway's config
+	sampleEvery   = 200 * time.Millisecond // of the memory
+	lapseMost     = time.Minute            // of sessions and of what is kept for resuming
+	warmth        = 2 * time.Second        // of calls of the quiet tenant before the siege
+	thorough      = 2 * time.Minute        // a siege that lasts so long lets every attack bite, on a busy machine too
+	attackMost    = 12 * time.Second       // that one attack lasts, and at least half of that
+)
+
+// attacker is one of those who attack, with the tokens of a tenant or without any.
+type attacker struct {
+	mission raid.Mission
+	attacks []raid.Attack
+	random  *rand.Rand
+}
+
+// attackers returns two with tokens and one without. Each connects from addresses of its own, the stranger from several,
+// so that the gateway can tell them apart as it can in a network.
+func (l *lab) attackers(attacks []raid.Attack, random *rand.Rand) []*attacker {
+	var known, strange []raid.Attack
+	for _, a := range attacks {
+		if a.Stranger {
+			strange = append(strange, a)
+		} else {
+			known = append(known, a)
+		}
+	}
+	of := func(attacks []raid.Attack, tokens []string, from ...string) *attacker {
+		return &attacker{
+			attacks: attacks, mission: raid.Mission{Addr: l.addr, From: from, Tokens: tokens},
+			random: rand.New(rand.NewPCG(random.Uint64(), random.Uint64())), //nolint:gosec // no secret
+		}
+	}
+	return []*attacker{
+		of(known, l.tokens["red"], "127.0.0.2"),
+		of(known, l.tokens["blue"], "127.0.0.3"),
+		of(strange, l.tokens["red"], "127.0.0.4", "127.0.0.5", "127.0.0.6"),
+	}
+}
+
+// ledger is what the attackers saw, by attack. It is safe for concurrent use.
+type ledger struct {
+	mu      sync.Mutex // guards the field below
+	tallies map[string]*raid.Tally
+}
+
+func (g *ledger) add(attack string, t raid.Tally) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tallies[attack] == nil {
+		g.tallies[attack] = &raid.Tally{}
+	}
+	g.tallies[attack].Add(t)
+}
+
+// besiege carries out attacks, some at once, until ctx ends, and waits until all have stopped. In a siege that lasts so
+// long all have their turn.
+func (a *attacker) besiege(ctx context.Context, lasts time.Duration, g *ledger) {
+	turns := time.Duration(len(a.attacks)/attacksAtOnce + 1)
+	half := min(attackMost, lasts/turns*2/3) / 2 // a busy machine takes some time to begin and end each
+	attacks := slices.Clone(a.attacks)
+	a.random.Shuffle(len(attacks), func(i, j int) { attacks[i], attacks[j] = attacks[j], attacks[i] })
+	var wg sync.WaitGroup
+	for part := range min(attacksAtOnce, len(attacks)) {
+		random := rand.New(rand.NewPCG(a.random.Uint64(), a.random.Uint64())) //nolint:gosec // no secret
+		wg.Go(func() {
+			for next := part; ctx.Err() == nil; next += attacksAtOnce {
+				if next >= len(attacks) {
+					next = part // nobody else carries out the attacks of this part
+				}
+				a.carry(ctx, &attacks[next], half+time.Duration(random.Int64N(int64(half))), g)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// carry carries out one attack for a while.
+func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Duration, g *ledger) {
+	ctx, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	c := &raid.Counters{}
+	attack.Carry(ctx, a.mission, c)
+	g.add(attack.Name, c.Tally())
+}
+
+// outcome is how a siege of one gateway went.
+type outcome struct {
+	limit   int64 // of the memory, in bytes
+	planned []raid.Attack
+	lasted  time.Duration
+	alive   bool
+	kills   int   // processes that the kernel ended for want of memory
+	start   int64 // resident memory before, in bytes
+	most    int64 // at its highest
+	end     int64 // some time after
+	rested  time.Duration
+	reloads int
+	quiet   *notes
+	attacks map[string]*raid.Tally
+	words   string // the last that the gateway said, if it has ended
+}
+
+// plan is what a siege is to be.
+type plan struct {
+	limit   int64
+	lasts   time.Duration
+	rest    time.Duration // at most, after the siege, for the memory to come back
+	seed    uint64
+	attacks []raid.Attack
+}
+
+// run besieges one gateway. The error says that nothing was measured; whether promises were kept is for the outcome to
+// say.
+func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err error) {
+	c, err := newCage(p.limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close(context.WithoutCancel(ctx))) }()
+	l, err := newLab(ctx, min(lapseMost, p.lasts/4))
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	gateway, err := l.serve(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer gateway.end()
+
+	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
+	o = &outcome{limit: p.limit, planned: p.attacks}
+	o.quiet = p.beside(ctx, l, random, func(ctx context.Context) {
+		o.start, _ = gateway.resident()
+		p.attack(ctx, l, gateway, random, o)
+		o.rested = p.afterwards(ctx, gateway, o)
+	})
+	o.alive = gateway.alive()
+	if o.kills, err = c.kills(); err != nil {
+		return nil, err
+	}
+	if !o.alive {
+		o.words = gateway.words.String()
+	}
+	_, _ = fmt.Fprintf(progress, "%s\n", o) // a terminal
+	return o, nil
+}
+
+// beside does something while the quiet tenant makes its calls, with a few of them before.
+func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(context.Context)) *notes {
+	calls, stop := context.WithCancel(ctx)
+	quiet := rand.New(rand.NewPCG(random.Uint64(), random.Uint64())) //nolint:gosec // no secret
+	seen := make(chan *notes, 1)
+	go func() { seen <- l.callUntil(calls, quiet) }()
+	pause(ctx, warmth)
+	do(ctx)
+	stop()
+	return <-seen
+}
+
+// attack lets all attackers loose at once, and has the config loaded again and again meanwhile. It ends early with the
+// gateway.
+func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *rand.Rand, o *outcome) {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, p.lasts)
+	defer cancel()
+	g := &ledger{tallies: map[string]*raid.Tally{}}
+	var wg sync.WaitGroup
+	for _, a := range l.attackers(p.attacks, random) {
+		wg.Go(func() { a.besiege(ctx, p.lasts, g) })
+	}
+	for due := begun.Add(reloadEvery); gateway.alive() && pause(ctx, sampleEvery); {
+		_, most := gateway.resident()
+		o.most = max(o.most, most)
+		if time.Now().After(due) {
+			due = due.Add(reloadEvery)
+			if err := errors.Join(l.configure(o.reloads), gateway.hangup()); err == nil {
+				o.reloads++
+			}
+		}
+	}
+	o.lasted = time.Since(begun)
+	cancel()
+	wg.Wait()
+	o.attacks = g.tallies
+}
+
+// afterwards waits until the resident memory is back near its start, as long as that may take, and returns how long it
+// took.
+func (p *plan) afterwards(ctx context.Context, gateway *process, o *outcome) time.Duration {
+	begun := time.Now()
+	for {
+		o.end, _ = gateway.resident()
+		if gateway.alive() && !o.near() && time.Since(begun) < p.rest && pause(ctx, sampleEvery) {
+			continue
+		}
+		return time.Since(begun)
+	}
+}

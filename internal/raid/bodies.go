@@ -12,7 +12,7 @@ import (
 func bigBodies() Attack {
 	return Attack{
 		Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
-		Raiders: 16, Few: 4,
+		Raiders: 16, Few: 4, Raised: true,
 		Begin: func(r *Raider) func(context.Context) error {
 			return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
 		},

@@ -90,12 +90,12 @@ func (x *exchange) note(m *mcp.Message) {
 
 // remoteOf returns the address of the client. X-Forwarded-For counts only as far as trusted proxies wrote it: reading
 // from the end, the first address that is not a trusted proxy is the client's.
-func remoteOf(r *http.Request, trusted []netip.Prefix) string {
+func (s *Settings) remoteOf(r *http.Request) string {
 	peer := r.RemoteAddr
 	if i := strings.LastIndexByte(peer, ':'); i >= 0 {
 		peer = strings.Trim(peer[:i], "[]")
 	}
-	if len(trusted) == 0 || !isTrusted(peer, trusted) {
+	if len(s.TrustedProxies) == 0 || !s.trusts(peer) {
 		return peer
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -105,23 +105,20 @@ func remoteOf(r *http.Request, trusted []netip.Prefix) string {
 			return peer
 		}
 		peer = address.String()
-		if !isTrusted(peer, trusted) {
+		if !s.trusts(peer) {
 			return peer
 		}
 	}
 	return peer
 }
 
-func isTrusted(address string, trusted []netip.Prefix) bool {
+func (s *Settings) trusts(address string) bool {
 	parsed, err := netip.ParseAddr(address)
-	if err != nil {
-		return false
-	}
-	parsed = parsed.Unmap().WithZone("")
-	for _, prefix := range trusted {
-		if prefix.Contains(parsed) {
-			return true
-		}
-	}
-	return false
+	return err == nil && s.Trusts(parsed)
+}
+
+// Trusts tells whether the address is one of TrustedProxies.
+func (s *Settings) Trusts(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(s.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }

@@ -61,7 +61,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 		settings:       s.config.Settings(),
 		outcome:        "ok",
 	}
-	x.remote = remoteOf(r, x.settings.TrustedProxies)
+	x.remote = x.settings.remoteOf(r)
 	return x
 }
 

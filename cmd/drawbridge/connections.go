@@ -51,22 +51,13 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 	d := doors{descriptors: descriptors}
 	d.total, d.address = connectionBounds(l, descriptors, memory)
 	d.clients = connlimit.New(connlimit.Config{
-		Total: d.total, Address: d.address, Trusted: p.isTrustedProxy,
+		Total: d.total, Address: d.address, Trusted: func(a netip.Addr) bool { return p.settings.Load().Trusts(a) },
 		Refused: func(c connlimit.Cause) { p.metrics.ConnectionRefused(string(c)) },
 		Closed:  func(c connlimit.Cause) { p.metrics.ConnectionClosed(string(c)) },
 	})
 	d.operator = connlimit.New(connlimit.Config{Total: operatorConnections})
 	p.metrics.Connections(d.total, d.clients.Open)
 	return d
-}
-
-func (p *parts) isTrustedProxy(a netip.Addr) bool {
-	for _, prefix := range p.settings.Load().TrustedProxies {
-		if prefix.Contains(a) {
-			return true
-		}
-	}
-	return false
 }
 
 // tell logs the bounds of clients, and warns if the config allows more connections than there are descriptors for.

@@ -19,14 +19,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// hiddenKinds are texts that no reader sees between Latin letters, or that command a terminal, by their kind.
-var hiddenKinds = map[string]string{
-	"tags": "\U000E0069\U000E0067\U000E007F", "selectors": "\uFE00\uFE0F\U000E0100\U000E01EF",
-	"zero width": "\u200B\u200C\u200D\u2060\uFEFF", "overrides": "\u202E\u202C", "isolates": "\u2068\u2069", "marks": "\u200E\u061C",
-	"soft hyphen": "\u00AD", "fillers": "\u3164\u115F\u034F", "controls": "\x00\x07\x7F", "C1": "\u0085\u009C",
-	"noncharacters": "\uFDD0\uFFFE\U0001FFFF", "private use": "\uE000\U000F0000", "CSI": "\x1b[8m", "OSC": "\x1b]8;;https://x.test\x07", "8-bit CSI": "\u009b31m",
-}
-
 // saying is one message for a server to say, and the request that it is said in answer to.
 type saying struct {
 	path   string
@@ -357,7 +349,7 @@ func TestNothingHiddenIsHeardInAnyPlace(t *testing.T) {
 			}
 			e.makeTask(t, v)
 			used := make([]bool, len(deaf))
-			kinds := slices.Sorted(maps.Keys(hiddenKinds))
+			kinds := slices.Sorted(maps.Keys(corpus.Hidden))
 			for i, word := range words {
 				e.listen(t, v, era, word, kinds[i%len(kinds)], used)
 			}
@@ -374,13 +366,13 @@ func TestNothingHiddenIsHeardInAnyPlace(t *testing.T) {
 func (e *ear) listen(t *testing.T, v *voice, era string, word saying, kind string, used []bool) {
 	t.Helper()
 	every := ""
-	for _, kind := range slices.Sorted(maps.Keys(hiddenKinds)) {
-		every += hiddenKinds[kind]
+	for _, kind := range slices.Sorted(maps.Keys(corpus.Hidden)) {
+		every += corpus.Hidden[kind]
 	}
 	switch heard := e.try(t, v, word, every); {
 	case strings.Contains(heard, "leftright"):
 	case isWithheld(word, heard):
-		if heard := e.try(t, v, word, hiddenKinds[kind]); !isWithheld(word, heard) {
+		if heard := e.try(t, v, word, corpus.Hidden[kind]); !isWithheld(word, heard) {
 			t.Errorf("%s, %s: got %s, want it withheld", word.path, kind, heard)
 		}
 	default:

@@ -14,14 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// hiddenKinds are texts that no reader sees between Latin letters, or that command a terminal, by their kind.
-var hiddenKinds = map[string]string{
-	"tags": "\U000E0069\U000E0067\U000E007F", "selectors": "\uFE00\uFE0F\U000E0100\U000E01EF",
-	"zero width": "\u200B\u200C\u200D\u2060\uFEFF", "overrides": "\u202E\u202C", "isolates": "\u2068\u2069", "marks": "\u200E\u061C",
-	"soft hyphen": "\u00AD", "fillers": "\u3164\u115F\u034F", "controls": "\x00\x07\x7F", "C1": "\u0085\u009C",
-	"noncharacters": "\uFDD0\uFFFE\U0001FFFF", "private use": "\uE000\U000F0000", "CSI": "\x1b[8m", "OSC": "\x1b]8;;https://x.test\x07", "8-bit CSI": "\u009b31m",
-}
-
 // everyCleaner is how messages of a server are cleaned, by their names in the schemas. Each returns nil when the message
 // is refused.
 var everyCleaner = map[string]func(mcp.Object) mcp.RawJSON{
@@ -84,7 +76,7 @@ func TestNothingHiddenIsLeftInAnyPlace(t *testing.T) {
 				}
 				seen[saying.Path] = true
 				places++
-				for kind, text := range hiddenKinds {
+				for kind, text := range corpus.Hidden {
 					quoted := string(mcp.String(text))
 					message := strings.Replace(saying.Message, corpus.Here, quoted[1:len(quoted)-1], 1)
 					left := clean(object(t, message))

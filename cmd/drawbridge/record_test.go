@@ -198,15 +198,9 @@ func (r *recorder) write(n int, headers ...string) (o outcome, digest string) {
 func (r *recorder) post(body string, headers ...string) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(body))
+	request, err := r.request(ctx, http.MethodPost, r.url, body, headers)
 	if err != nil {
 		return outcome{body: err.Error()}
-	}
-	request.Header.Set("Authorization", "Bearer "+r.token)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	for i := 0; i < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -507,4 +501,19 @@ func TestKilledUnderLoadHasEveryAnsweredCallOnRecord(t *testing.T) {
 		}
 	}
 	t.Error("the first record after the crash is not there")
+}
+
+// request returns a request with the token, and with headers, each a name and then a value.
+func (r *recorder) request(ctx context.Context, method, url, body string, headers []string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+r.token)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return request, nil
 }

@@ -156,15 +156,9 @@ func (r *recorder) stream(t *testing.T, method, url, body string, headers ...str
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	request, err := r.request(ctx, method, url, body, headers)
 	if err != nil {
 		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+r.token)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	for i := 0; i < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

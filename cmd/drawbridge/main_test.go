@@ -102,28 +102,13 @@ func TestScripts(t *testing.T) {
 // TestHangupDuringStart sends SIGHUP to a gateway as soon as its port is taken, while it makes its many servers.
 func TestHangupDuringStart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	listen, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + minimal
+	text := minimal
 	for i := range 300 {
 		text += fmt.Sprintf("  box%d: {builtin: [calculate, current_time]}\n", i)
 	}
-	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var log bytes.Buffer
-	gateway := exec.CommandContext(ctx, "drawbridge", "serve", "-config", filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", "0s")
-	gateway.Dir, gateway.Stderr = dir, &log
-	if err := gateway.Start(); err != nil {
-		t.Fatal(err)
-	}
+	gateway, listen, log := startProgram(ctx, t, text, "0s")
 	for !listens(ctx, listen) && ctx.Err() == nil {
 		runtime.Gosched()
 	}
@@ -135,6 +120,30 @@ func TestHangupDuringStart(t *testing.T) {
 	if err := gateway.Wait(); err != nil {
 		t.Errorf("%v; log:\n%s", err, log.String())
 	}
+}
+
+// startProgram starts the program with a config, to which it adds the addresses, and returns the one for clients and the
+// log, which may be read when the program has ended. It does not wait until the program listens.
+func startProgram(ctx context.Context, t *testing.T, config, drainDelay string) (program *exec.Cmd, listen string, log *bytes.Buffer) {
+	t.Helper()
+	dir := t.TempDir()
+	listen, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + config
+	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log = new(bytes.Buffer)
+	program = exec.CommandContext(ctx, "drawbridge", "serve", "-config", filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", drainDelay)
+	program.Dir, program.Stderr = dir, log
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return program, listen, log
 }
 
 func listens(ctx context.Context, address string) bool {

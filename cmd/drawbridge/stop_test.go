@@ -2,21 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
 // TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops lets many clients send requests on connections that are
@@ -25,25 +19,9 @@ import (
 func TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops(t *testing.T) {
 	t.Parallel()
 	const clients = 32
-	dir := t.TempDir()
-	listen, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + minimal
-	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var log bytes.Buffer
-	gateway := exec.CommandContext(ctx, "drawbridge", "serve", "-config", filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", "5s")
-	gateway.Dir, gateway.Stderr = dir, &log
-	if err := gateway.Start(); err != nil {
-		t.Fatal(err)
-	}
+	gateway, listen, log := startProgram(ctx, t, minimal, "5s")
 	for !listens(ctx, listen) && ctx.Err() == nil {
 		<-time.After(10 * time.Millisecond)
 	}

@@ -46,3 +46,37 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 		}
 	}, func(w *world) { w.config.MaxCalls = 1024 })
 }
+
+// TestRefusedLoginsCameAsFastAsTheyCould tries more tokens that are none than anybody has from one address. The
+// refusals beyond the first hundred come late; callers with a token, from the same address too, and strangers elsewhere
+// do not wait for them.
+func TestRefusedLoginsCameAsFastAsTheyCould(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.Handler()
+		began := time.Now()
+		knock(t, h, "192.0.2.1:1", 100)
+		if got := time.Since(began); got != 0 {
+			t.Fatalf("the first hundred took %v", got)
+		}
+		var refused atomic.Int64
+		for range 64 {
+			go func() {
+				knock(t, h, "192.0.2.1:1", 3)
+				refused.Add(3)
+			}()
+		}
+		synctest.Wait()
+		knock(t, h, "192.0.2.2:1", 1)
+		if got := record(h, modernCall("echo").request(t.Context(), "")); got.Code != http.StatusOK || time.Since(began) != 0 {
+			t.Errorf("a caller with a token: got %d after %v", got.Code, time.Since(began))
+		}
+		if got := refused.Load(); got != 0 {
+			t.Errorf("%d were refused three times without waiting", got)
+		}
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if got := refused.Load(); got != 64*3 {
+			t.Errorf("%d refusals after three times 100 ms, want %d", got, 64*3)
+		}
+	})
+}

@@ -64,7 +64,7 @@ func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
 	code, says := "access_denied", "Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
 		if told := refusedLogin(refused); told != errNoToken && told != errScheme {
-			s.recordLogin(x, refused)
+			s.recordLogin(x, r, refused)
 			code, says = "invalid_token", told.told.Message
 		}
 	}

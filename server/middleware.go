@@ -125,7 +125,7 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 		return true
 	}
 	connlimit.Unknown(r.Context())
-	s.recordLogin(x, refused)
+	s.recordLogin(x, r, refused)
 	s.refuseLogin(x, refused)
 	return false
 }
@@ -173,11 +173,11 @@ func bearer(r *http.Request) (string, *auth.Error) {
 }
 
 // recordLogin counts a refused token and puts it on record.
-func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
+func (s *Server) recordLogin(x *exchange, r *http.Request, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.refused = refused
-	x.recordStranger("unauthenticated", refused.Reason)
+	s.recordStranger(x, r, "unauthenticated", refused.Reason)
 }
 
 func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
@@ -210,7 +210,10 @@ func (x *exchange) record(outcome, reason string) {
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {
-		s.linger(x, r, err)
+		if toldOf(err).Code == mcp.CodeLimited {
+			s.rest(&x.held)
+			s.beyond.wait(r.Context())
+		}
 		x.refuseAdmission(err)
 		return false
 	}
@@ -219,27 +222,6 @@ func (s *Server) admitted(x *exchange, r *http.Request) bool {
 		return false
 	}
 	return true
-}
-
-// How long a client waits for the answer that its tenant has sent too many requests, and how many wait at once.
-const (
-	lingerTime   = 100 * time.Millisecond
-	maxLingering = 1024
-)
-
-// linger lets a client wait that sends more requests than its tenant may. One that does not heed Retry-After sends the
-// next request as soon as it has the answer, so without this it would keep a processor busy with refusals. Who waits
-// holds only its connection, and no place among the requests in work. Where many wait already, nobody else does.
-func (s *Server) linger(x *exchange, r *http.Request, err error) {
-	defer s.lingering.Add(-1)
-	if s.lingering.Add(1) > maxLingering || toldOf(err).Code != mcp.CodeLimited {
-		return
-	}
-	s.rest(&x.held)
-	select {
-	case <-time.After(lingerTime):
-	case <-r.Context().Done():
-	}
 }
 
 func (x *exchange) refuseAdmission(err error) {

@@ -92,7 +92,8 @@ type Server struct {
 	working atomic.Int64  // requests in work
 	streams *share.Budget // places of event streams
 
-	lingering atomic.Int64 // refused requests that wait for their answer
+	beyond   lingering // refused requests of tenants beyond their limits
+	knocking lingering // refused requests of strangers
 
 	open *openStreams
 

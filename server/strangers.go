@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 const (
 	strangersWindow = time.Minute // for which refusals are summed up
 	strangersShown  = 5           // refusals of one stranger in a window that are recorded one by one
+	strangersSwift  = 100         // refusals of one stranger in a window that are answered at once
 	maxStrangers    = 1000        // with a sum of their own in a window; all others share one for each outcome
 
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
@@ -38,24 +40,31 @@ type stranger struct {
 
 // seen is how often a stranger was refused in this window.
 type seen struct {
-	shown int
+	times int
 	sum   audit.Record // of the refusals beyond those; its Count is zero if there are none
 }
 
 func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen)} }
 
 // recordStranger puts the refusal of an unverified caller on record, or counts it for the line at the end of the
-// window.
-func (x *exchange) recordStranger(outcome, reason string) {
-	if x.server.strangers.shows(x, outcome, reason) {
+// window. Who is refused again and again waits for each further answer.
+func (s *Server) recordStranger(x *exchange, r *http.Request, outcome, reason string) {
+	times := s.strangers.count(x, outcome, reason)
+	if times <= strangersShown {
 		x.record(outcome, reason)
-		return
+	} else {
+		s.config.Metrics.Refused(outcome, "", reason)
 	}
-	x.server.config.Metrics.Refused(outcome, "", reason)
+	if times > strangersSwift {
+		s.rest(&x.held)
+		s.knocking.wait(r.Context())
+	}
 }
 
-// shows tells whether the refusal is to be recorded by itself. If not, it has been added to a sum.
-func (s *strangers) shows(x *exchange, outcome, reason string) bool {
+// count returns how often the stranger has been refused for that reason in this window, this time included. Beyond
+// those that are recorded one by one, it has been added to a sum. Those who share a sum because there is no room for
+// more are not told apart; they count as shown already and not as often refused.
+func (s *strangers) count(x *exchange, outcome, reason string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who := stranger{network: networkOf(x.remote), outcome: outcome, reason: reason}
@@ -71,12 +80,14 @@ func (s *strangers) shows(x *exchange, outcome, reason string) bool {
 		one = &seen{}
 		s.seen[who] = one
 	}
-	if who.network.IsValid() && one.shown < strangersShown {
-		one.shown++
-		return true
+	if !who.network.IsValid() {
+		one.add(who, x.started)
+		return strangersShown + 1
 	}
-	one.add(who, x.started)
-	return false
+	if one.times++; one.times > strangersShown {
+		one.add(who, x.started)
+	}
+	return one.times
 }
 
 // add adds a refusal to the sum.

@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -124,6 +127,15 @@ func (w *world) send(m *request) (a answer) {
 	return a
 }
 
+var requests atomic.Uint32
+
+// somewhere returns an address that no request of late came from: who is refused often from one address is made to wait.
+func somewhere() string {
+	var address [4]byte
+	binary.BigEndian.PutUint32(address[:], 10<<24|requests.Add(1)&0xffffff)
+	return netip.AddrPortFrom(netip.AddrFrom4(address), 1234).String()
+}
+
 // of makes the request as the server of package http hands it over.
 func (m *request) of(ctx context.Context) *http.Request {
 	address, err := url.ParseRequestURI(m.path)
@@ -132,7 +144,7 @@ func (m *request) of(ctx context.Context) *http.Request {
 	}
 	r := (&http.Request{
 		Method: m.method, URL: address, RequestURI: m.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: make(http.Header), Host: "mcp.test", RemoteAddr: "192.0.2.1:1234", Body: http.NoBody,
+		Header: make(http.Header), Host: "mcp.test", RemoteAddr: somewhere(), Body: http.NoBody,
 	}).WithContext(ctx)
 	if m.host != "" {
 		r.Host = m.host

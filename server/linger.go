@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// How long a client waits for the answer that it is refused, and how many of one kind wait at once.
+const (
+	lingerTime   = 100 * time.Millisecond
+	maxLingering = 1024
+)
+
+// lingering makes clients of one kind wait that send more requests than they may. One that does not heed the refusal
+// sends the next request as soon as it has the answer, so without this it would keep a processor busy with refusals.
+// Who waits must hold only its connection, and no place among the requests in work. The zero lingering is ready to use;
+// it is safe for concurrent use, and must not be copied.
+type lingering struct{ waiting atomic.Int64 }
+
+// wait returns after lingerTime, or when ctx is done. Where many wait already, it returns at once.
+func (l *lingering) wait(ctx context.Context) {
+	defer l.waiting.Add(-1)
+	if l.waiting.Add(1) > maxLingering {
+		return
+	}
+	select {
+	case <-time.After(lingerTime):
+	case <-ctx.Done():
+	}
+}

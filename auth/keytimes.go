@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
+// MinRefresh is the least that Issuer.KeysRefresh may be.
+const MinRefresh = 10 * time.Second
+
 const (
-	minRefresh     = 10 * time.Second
 	maxStale       = 24 * time.Hour // a token lives no longer, see MaxLifetime
 	defaultRefresh = 5 * time.Minute
 	defaultStale   = time.Hour
@@ -17,11 +19,14 @@ const (
 func CheckKeyTimes(refresh, stale time.Duration) error {
 	issuer := Issuer{KeysRefresh: refresh, KeysStale: stale}
 	refresh, stale = keysRefresh(&issuer), keysStale(&issuer)
-	if refresh < minRefresh || refresh > maxStale {
+	if refresh < MinRefresh || refresh > maxStale {
 		return fmt.Errorf("keys are fetched every 10s to 24h, not every %s", refresh)
 	}
-	if stale < refresh || stale > maxStale {
-		return fmt.Errorf("keys serve for at least as long as the time between two fetches, here %s, and at most 24h, not for %s", refresh, stale)
+	if stale > maxStale {
+		return fmt.Errorf("keys serve for at most 24h, not for %s", stale)
+	}
+	if stale < refresh {
+		return fmt.Errorf("keys serve for at least as long as the time between two fetches, here %s, not for %s", refresh, stale)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 	minPause     = 30 * time.Second // between two fetches that callers cause, and after one that failed
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
 	maxAbsent    = 1024             // key ids that are remembered as absent
-	fetchTimeout = 5 * time.Second  // of one fetch; less than minRefresh
+	fetchTimeout = 5 * time.Second  // of one fetch; less than MinRefresh
 	waitTimeout  = 10 * time.Second // how long a request waits for a fetch
 
 	// maxWaiting is how many requests may wait for one set at the same time. It needs no good token to make a request

@@ -158,8 +158,9 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	}
 }
 
-// checkKeyTimes checks how often an issuer's keys are fetched and how long they serve, at the one of the two settings
-// that the file has.
+// checkKeyTimes checks how often an issuer's keys are fetched and how long they serve, and reports a fault of either
+// setting at its place. While keys_refresh is at fault, keys_stale is measured by the least that keys_refresh may be,
+// so that it is reported if it is wrong whatever keys_refresh will be.
 func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
 	refresh, stale := n.member("keys_refresh"), n.member("keys_stale")
 	if source != "jwks_url" {
@@ -170,9 +171,12 @@ func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
 		}
 		return
 	}
-	if refresh != nil && auth.CheckKeyTimes(iss.KeysRefresh, 0) != nil {
-		r.fault(refresh, "keys_refresh: %s", auth.CheckKeyTimes(iss.KeysRefresh, 0))
-	} else if err := auth.CheckKeyTimes(iss.KeysRefresh, iss.KeysStale); stale != nil && err != nil {
+	every := iss.KeysRefresh
+	if err := auth.CheckKeyTimes(every, 0); refresh != nil && err != nil {
+		r.fault(refresh, "keys_refresh: %s", err)
+		every = auth.MinRefresh
+	}
+	if err := auth.CheckKeyTimes(every, iss.KeysStale); stale != nil && err != nil {
 		r.fault(stale, "keys_stale: %s", err)
 	}
 }

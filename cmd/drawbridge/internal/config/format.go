@@ -154,6 +154,21 @@ func (r *reader) limits(l *Limits, n *node) {
 		"address_connections": func(n *node) { l.AddressConnections = r.integer(n, 1, 10_000_000) },
 		"read_timeout":        func(n *node) { l.ReadTimeout = r.duration(n) },
 		"heartbeat":           func(n *node) { l.Heartbeat = r.duration(n) },
-		"memory":              func(n *node) { l.Memory = r.size(n) },
+		"memory":              func(n *node) { l.Memory = r.memory(n) },
 	})
+}
+
+// minMemory is the least that limits.memory may be, in bytes. With many calls at once, half of it is set aside for their
+// places, and one user may hold a quarter of the rest: 512 KiB, so that a request and an answer of 64 KiB each pass,
+// which are held several times over on their way.
+const minMemory = 4 << 20
+
+// memory returns the size of limits.memory. A size without a unit is bytes, so that whoever forgets the unit asks for
+// far too little, and would find out only when requests are refused.
+func (r *reader) memory(n *node) int64 {
+	size := r.size(n)
+	if size > 0 && size < minMemory {
+		r.fault(n, "%s is too little: limits.memory is at least 4MiB, so that one user has room for messages of 64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have", n.raw)
+	}
+	return size
 }

@@ -39,7 +39,7 @@ func large(tool, token string, size int) message {
 func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
-		for _, length := range []int64{-1, 4 << 20} {
+		for _, length := range []int64{-1, 1 << 20} {
 			var ends []io.Closer
 			for range 64 {
 				slow := modernCall("echo").request(t.Context(), "")
@@ -97,7 +97,7 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 		want("a user that takes all", refused("alice", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
 		want("a colleague that does too", refused("bob", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
 		want("a third of that tenant", refused("alice-issuer", 5_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
-		want("more than is left", refused("alice-globex", 30<<20), http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY")
+		want("more than is left", refused("alice-globex", 7<<20), http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY")
 		if got := record(h, large("echo", "alice-globex", 1_000_000).request(t.Context(), "")); got.Code != http.StatusOK {
 			t.Errorf("another tenant beside them: got %d %s", got.Code, got.Body)
 		}
@@ -110,6 +110,37 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 			t.Errorf("%d bytes are held after all calls have ended", got)
 		}
 	}, memory(32<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
+}
+
+// TestABodyThatNeverFitsIsToldSo sends bodies that a user could not hold even if nobody held anything: to try again
+// later would be no use. A smaller one passes, whether it says how long it is or not.
+func TestABodyThatNeverFitsIsToldSo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.Handler()
+		most := int(w.config.Memory.Most())
+		for _, announced := range []bool{true, false} {
+			for size, want := range map[int]int{most + share.Step: http.StatusRequestEntityTooLarge, most - 2*share.Step: http.StatusOK} {
+				r := large("echo", "usual", size).request(t.Context(), "")
+				if !announced {
+					r.ContentLength = -1
+				}
+				got := record(h, r)
+				if got.Code != want || want != http.StatusOK && (stable(t, got.Body) != "DB-BODY-SIZE" || got.Header().Get("Retry-After") != "") {
+					t.Errorf("%d of %d bytes, announced %t: got %d %v %.300s, want %d", size, most, announced, got.Code, got.Header(), got.Body, want)
+				}
+			}
+		}
+	}, memory(4<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
+}
+
+// TestTheLeastMemoryServesALargeCall: with the least memory that a config may ask for, of which half is set aside for the
+// places among the calls, a call and its answer of 64 KiB pass.
+func TestTheLeastMemoryServesALargeCall(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		if got := record(w.Handler(), large("echo", "usual", 64<<10).request(t.Context(), "")); got.Code != http.StatusOK || strings.Contains(got.Body.String(), "DB-") {
+			t.Errorf("got %d %.300s", got.Code, got.Body)
+		}
+	}, memory(2<<20))
 }
 
 // TestDecodedArgumentsStayWithinTheirShare sends arguments that take fifty times their text while they are checked: they

@@ -30,6 +30,9 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
+	if r.ContentLength >= s.roomForBody {
+		return nil, errBodyRoom
+	}
 	if r.ContentLength >= 0 {
 		if refused := s.charge(x, r, r.ContentLength); refused != nil {
 			return nil, refused
@@ -64,6 +67,8 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, errBodySize
+	case errors.Is(err, errNoRoom):
+		return nil, errBodyRoom
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodyTime
 	case ofMemory(err) != nil:

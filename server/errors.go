@@ -51,6 +51,7 @@ var (
 	errAccept          = refuseWith(http.StatusNotAcceptable, "DB-ACCEPT", "Accept must allow application/json and text/event-stream")
 	errBodyTime        = refuseWith(http.StatusRequestTimeout, "DB-BODY-TIME", "The body took too long")
 	errBodySize        = refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is too large")
+	errBodyRoom        = refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is larger than the memory that one user may ever hold here: send less")
 	errMediaType       = refuseWith(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE", "The body must be application/json in UTF-8, without Content-Encoding")
 	errOverload        = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD", "Too many requests are in work: try again later"), time.Second)
 	errOverloadMemory  = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left for a request of this size: try again later"), time.Second)

@@ -15,10 +15,13 @@ const (
 	bodyRate  = 1 << 10 // bytes a second, beyond bodyGrace
 )
 
+// errNoRoom is the error for a body that one user could not hold even if nobody held anything.
+var errNoRoom = errors.New("the body never fits into the share of a user")
+
 // receive reads a body to its end, length being what its header declares, negative if it does not. Memory is allocated
 // for what has arrived and not for what was announced, and leased before it is allocated: a client that announces much
-// and sends little holds little. An error may be one of package share, or os.ErrDeadlineExceeded if the body comes too
-// slowly.
+// and sends little holds little. An error may be one of package share, errNoRoom, or os.ErrDeadlineExceeded if the body
+// comes too slowly.
 func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 	first := int64(share.Covered)
 	if length >= 0 {
@@ -57,9 +60,14 @@ func (x *exchange) patience(begun time.Time, came int) time.Time {
 	return atRate
 }
 
-// enlarge returns data with room for half as much again, or for the whole body if that is less.
+// enlarge returns data with room for half as much again, or for the whole body or all that a user can hold if that is
+// less.
 func (x *exchange) enlarge(data []byte, length int64) ([]byte, error) {
-	room := max(int64(cap(data))*3/2, share.Step)
+	most := x.server.roomForBody
+	if int64(cap(data)) >= most {
+		return nil, errNoRoom
+	}
+	room := min(max(int64(cap(data))*3/2, share.Step), most)
 	if length > int64(len(data)) {
 		room = min(room, length+1) // the last byte is for the end to be seen
 	}

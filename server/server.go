@@ -89,6 +89,8 @@ type Server struct {
 	waiting   *waiting
 	strangers *strangers
 
+	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
+
 	working atomic.Int64  // requests in work
 	streams *share.Budget // places of event streams
 
@@ -128,11 +130,14 @@ func newServer(cfg Config, d desk) *Server {
 	return &Server{
 		config:    cfg,
 		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
-		log:       log,
-		sessions:  newSessions(&cfg, instance, log),
-		lists:     newLoweredLists(),
-		jobs:      newJobs(),
-		waiting:   newWaiting(cfg.Memory),
+		log:      log,
+		sessions: newSessions(&cfg, instance, log),
+		lists:    newLoweredLists(),
+		jobs:     newJobs(),
+		waiting:  newWaiting(cfg.Memory),
+
+		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
+
 		strangers: newStrangers(),
 		streams:   share.New(int64(cfg.MaxStreams)),
 		open:      newOpenStreams(),

@@ -46,5 +46,8 @@ func (a *answer) word() string {
 	if kind := a.result.Text("resultType"); kind == "input_required" || kind == "task" {
 		return kind
 	}
+	if a.result.Has("task") && !a.result.Has("content") {
+		return "task" // as clients of 2025-11-25 get it: without resultType, in the place of a result
+	}
 	return "ok"
 }

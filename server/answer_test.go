@@ -89,6 +89,8 @@ func TestTheLogCalledAQuestionOk(t *testing.T) {
 	for result, want := range map[string]string{
 		`{"resultType":"input_required","requestState":"s"}`: "input_required",
 		`{"resultType":"task","taskId":"t"}`:                 "task",
+		`{"task":{"taskId":"t"}}`:                            "task",
+		`{"task":{"taskId":"t"},"content":[]}`:               "ok",
 		`{"resultType":"complete","content":[]}`:             "ok",
 	} {
 		log.Reset()

@@ -187,9 +187,9 @@ func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
 		if !c.kept {
-			leave, ok := enter(g.inflight, c.caller, tenant.concurrency)
-			if !ok {
-				return mcp.Object{}, errBusy
+			leave, err := enter(g.inflight, c.caller, tenant.concurrency)
+			if err != nil {
+				return mcp.Object{}, errors.Join(errBusy, err)
 			}
 			c.place.take(leave)
 			defer c.place.release()
@@ -200,7 +200,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey(), Limit: tenant.userCalls}
 		all.Sharer = own.Key
 		if err := g.config.Limiter.Take(ctx, all, own); err != nil {
-			return mcp.Object{}, limitError{err, []string{codeTenantLimit, codeUserLimit}}
+			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}}}
 		}
 		return next(ctx, c)
 	}
@@ -210,18 +210,18 @@ func (g *Gateway) limited(next Handler) Handler {
 func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key() }
 
 // enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
-// at most half of them. leave gives the place back; ok is false if there was none.
-func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), ok bool) {
+// at most half of them. leave gives the place back. The error is errUserPlaces or errTenantPlaces if there was none.
+func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), err error) {
 	leaveUser, ok := places.Enter(c.userKey(), ofUser(limit))
 	if !ok {
-		return nil, false
+		return nil, errUserPlaces
 	}
 	leaveTenant, ok := places.Enter(c.Tenant.ID, limit)
 	if !ok {
 		leaveUser()
-		return nil, false
+		return nil, errTenantPlaces
 	}
-	return func() { leaveTenant(); leaveUser() }, true
+	return func() { leaveTenant(); leaveUser() }, nil
 }
 
 // ofUser returns how many of that many places of a tenant one of its users may hold.
@@ -239,7 +239,7 @@ func (g *Gateway) resolved(next Handler) Handler {
 		}
 		if c.tool != nil && len(c.tool.buckets) > 0 && !c.prepaid {
 			if err := g.config.Limiter.Take(ctx, c.tool.bucketsFor(c.caller.userKey())...); err != nil {
-				return mcp.Object{}, limitError{err, []string{"DB-LIMIT-TOOL"}}
+				return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
 			}
 		}
 		return next(ctx, c)

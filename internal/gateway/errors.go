@@ -37,12 +37,6 @@ const (
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
 )
 
-// Stable codes of rates: of a tenant, and of one user.
-const (
-	codeTenantLimit = "DB-LIMIT-TENANT"
-	codeUserLimit   = "DB-LIMIT-USER"
-)
-
 // auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a
 // second of its cause.
 const auditRetry = 5 * time.Second
@@ -61,24 +55,6 @@ var (
 	errSubscriptions = errors.New("too many subscriptions")
 	errNotTold       = errors.New("the server does not tell of changes")
 )
-
-// limitError is an error of the limiter, together with the stable codes of the buckets that were asked, in their order.
-// The last code stands for all further buckets.
-type limitError struct {
-	error
-	codes []string
-}
-
-func (e limitError) Unwrap() error { return e.error }
-
-// code returns the stable code of what was exceeded. What one user may take of the tenant's is a limit of the user.
-func (e limitError) code(exceeded *ratelimit.ExceededError) string {
-	code := e.codes[min(exceeded.Bucket, len(e.codes)-1)]
-	if exceeded.Share && code == codeTenantLimit {
-		return codeUserLimit
-	}
-	return code
-}
 
 // unknownError says that an item does not exist, or not for this caller. The client cannot tell the two apart, unless a
 // rule with Announce lets it know which scopes it lacks.
@@ -161,12 +137,8 @@ func explain(err error) failure {
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
-		code := limit.code(exceeded)
-		told := tooMany(code, exceeded.RetryAfter)
-		if exceeded.Share && exceeded.RetryAfter > 0 {
-			told.Message = "This is more than your share: others need some, too; try again later"
-		}
-		return failure{kind: "limited", reason: code, refusal: true, told: told}
+		told := limit.told(exceeded)
+		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
 	case isLimit:
 		return failure{
 			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
@@ -227,13 +199,13 @@ func explainEnd(err error) failure {
 func tooMuch(err error) *mcp.Error {
 	switch {
 	case errors.Is(err, errBusy):
-		return tooMany("DB-LIMIT-CONCURRENCY", time.Second)
+		return noPlace(err, "DB-LIMIT-CONCURRENCY", "calls", "limits.concurrency", time.Second)
 	case errors.Is(err, errServerFull):
 		return serverFull(mcp.CodeLimited, "DB-LIMIT-SERVER")
 	case errors.Is(err, errServerCrowded):
 		return serverFull(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER")
 	case errors.Is(err, errSubscriptions):
-		return tooMany("DB-LIMIT-SUBSCRIPTIONS", streamsRetry)
+		return noPlace(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
 	case errors.Is(err, fairqueue.ErrUser):
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many of your large requests wait as may: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTenant):
@@ -274,13 +246,6 @@ func unheld(err *registry.RoomError) failure {
 	}
 	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
 		"The call was made, and its answer cannot be passed on: "+why+". Ask for less at once, or for less at the same time")}
-}
-
-func tooMany(code string, retryAfter time.Duration) *mcp.Error {
-	if retryAfter <= 0 {
-		return mcp.Stable(mcp.CodeLimited, code, "This is more than its limit ever allows")
-	}
-	return mcp.Stable(mcp.CodeLimited, code, "Too many requests: try again later").After(retryAfter)
 }
 
 // serverFull returns what the client is told when too many calls wait for a server. The text is for a model: calls to

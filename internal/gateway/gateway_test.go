@@ -258,11 +258,13 @@ func TestLimitsAreKeptApart(t *testing.T) {
 		name   string
 		limits Limits
 		stable string
+		words  string // that name the limit, and whose it is
 	}{
-		{"calls of the tenant", Limits{Calls: &one, UserCalls: &many}, "DB-LIMIT-TENANT"},
-		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER"},
-		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL"},
-		{"calls at once", Limits{Concurrency: &none}, "DB-LIMIT-CONCURRENCY"},
+		{"calls of the tenant", Limits{Calls: &one, UserCalls: &many}, "DB-LIMIT-TENANT", "This tenant makes more requests than limits.calls allows: try again in 1000 s"},
+		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER", "You make more requests than limits.user_calls allows one user: try again in 1000 s"},
+		{"share of the user", Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many}, "DB-LIMIT-USER", "This is more than your share of limits.calls, because others need some, too: try again in 667 s"},
+		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL", "This tool is called more often than limits.tools allows: try again in 1000 s"},
+		{"calls at once", Limits{Concurrency: &none}, "DB-LIMIT-CONCURRENCY", "at once as one user may, which is half of what the tenant may, by limits.concurrency: end some, or try again in 1 s"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,6 +275,8 @@ func TestLimitsAreKeptApart(t *testing.T) {
 			}
 			if failure == nil || failure.Code != mcp.CodeLimited || failure.StableCode() != test.stable || failure.RetryAfter <= 0 {
 				t.Errorf("second call: %+v, want %s with a time to come back", failure, test.stable)
+			} else if !strings.HasSuffix(failure.Message, test.words) {
+				t.Errorf("got %q, want it to say %q", failure.Message, test.words)
 			}
 		})
 	}

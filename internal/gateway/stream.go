@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // streamsRetry is how long a caller is told to wait if all places for streams are taken.
@@ -13,9 +11,9 @@ const streamsRetry = 5 * time.Second
 // of the stream in metrics: get, post, listen or sse. closed gives the place back and is called once. The error is an
 // *mcp.Error.
 func (g *Gateway) OpenStream(c Caller, kind string) (closed func(), err error) {
-	leave, ok := enter(g.streams, c, c.Tenant.streams)
-	if !ok {
-		return nil, mcp.Stable(mcp.CodeLimited, "DB-LIMIT-STREAMS", "Too many event streams are open").After(streamsRetry)
+	leave, err := enter(g.streams, c, c.Tenant.streams)
+	if err != nil {
+		return nil, noPlace(err, "DB-LIMIT-STREAMS", "event streams", "limits.streams", streamsRetry)
 	}
 	gone := g.config.Metrics.StreamOpened(c.Tenant.ID, kind)
 	return func() { gone(); leave() }, nil

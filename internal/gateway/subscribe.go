@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -50,9 +51,9 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 
 // subscribe opens the subscription of a call, within the call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	leave, ok := enter(g.subscriptions, s.caller, maxSubscriptions)
-	if !ok {
-		return nil, errSubscriptions
+	leave, err := enter(g.subscriptions, s.caller, maxSubscriptions)
+	if err != nil {
+		return nil, errors.Join(errSubscriptions, err)
 	}
 	// The subscription lives longer than the request that opens it. Until it is open, it ends together with the
 	// request.

@@ -197,7 +197,7 @@ func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
 	bucket.N, bucket.Sharer = n, c.userKey()
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
-		return explain(limitError{err, []string{codeTenantLimit}}).told
+		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
 	}
 	return nil
 }

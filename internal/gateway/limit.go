@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+// Stable codes of rates: of a tenant, of one user, and of a tool.
+const (
+	codeTenantLimit = "DB-LIMIT-TENANT"
+	codeUserLimit   = "DB-LIMIT-USER"
+	codeToolLimit   = "DB-LIMIT-TOOL"
+)
+
+// Errors of enter: who has as many places as it may.
+var (
+	errUserPlaces   = errors.New("the user has as many places as one user may")
+	errTenantPlaces = errors.New("the tenant has as many places as it may")
+)
+
+// rate is one bucket that was asked: the stable code when it is empty, and its setting under limits of the tenant.
+type rate struct{ code, setting string }
+
+// limitError is an error of the limiter, together with the rates of the buckets that were asked, in their order. The
+// last rate stands for all further buckets.
+type limitError struct {
+	error
+	rates []rate
+}
+
+func (e limitError) Unwrap() error { return e.error }
+
+// told returns what the client is told of what was exceeded: whose limit it is, its setting, and when to come back. What
+// one user may take of the tenant's is a limit of the user.
+func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
+	r := e.rates[min(exceeded.Bucket, len(e.rates)-1)]
+	setting := "limits." + r.setting
+	if exceeded.Share && r.code == codeTenantLimit {
+		r.code = codeUserLimit
+	}
+	if exceeded.RetryAfter <= 0 {
+		return mcp.Stable(mcp.CodeLimited, r.code, "This is more than "+setting+" of the tenant ever allows: only a higher limit would help")
+	}
+	what := "This tenant makes more requests than " + setting + " allows"
+	switch {
+	case exceeded.Share:
+		what = "This is more than your share of " + setting + ", because others need some, too"
+	case r.code == codeUserLimit:
+		what = "You make more requests than " + setting + " allows one user"
+	case r.code == codeToolLimit:
+		what = "This tool is called more often than " + setting + " allows"
+	}
+	return mcp.Stable(mcp.CodeLimited, r.code, what+": try again in "+inSeconds(exceeded.RetryAfter)).After(exceeded.RetryAfter)
+}
+
+// noPlace returns what the client is told when enter found no place: whose places are taken, and by which setting there
+// are no more. err is the error of enter, or wraps it.
+func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
+	whose := "This tenant has as many " + what + " at once as it may, by " + setting
+	if errors.Is(err, errUserPlaces) {
+		whose = "You have as many " + what + " at once as one user may, which is half of what the tenant may, by " + setting
+	}
+	return mcp.Stable(mcp.CodeLimited, code, whose+": end some, or try again in "+inSeconds(retry)).After(retry)
+}
+
+// inSeconds writes a time to wait, rounded up to whole seconds like the header Retry-After.
+func inSeconds(d time.Duration) string { return fmt.Sprintf("%d s", (d+time.Second-1)/time.Second) }

@@ -28,12 +28,23 @@ type QuarantineError struct {
 func (e *QuarantineError) Error() string {
 	places := make([]string, len(e.Found))
 	for i, f := range e.Found {
-		places[i] = fmt.Sprintf("%s (%s)", f.Place, f.Kind)
+		places[i] = fmt.Sprintf("%s (%s)", f.Place, describe(f))
 	}
 	if more := e.Places - len(e.Found); more > 0 {
 		places = append(places, fmt.Sprintf("%d more", more))
 	}
 	return "hidden text in " + strings.Join(places, ", ")
+}
+
+// describe says what is hidden, for somebody who cannot see it.
+func describe(f sanitize.Finding) string {
+	what := map[sanitize.Kind]string{
+		sanitize.Hidden: "an invisible character", sanitize.Control: "a control character", sanitize.Escape: "a terminal escape sequence",
+	}[f.Kind]
+	if f.First == 0 {
+		return what
+	}
+	return fmt.Sprintf("%s, %U", what, f.First)
 }
 
 // Cure says how the operator lets the definition in.

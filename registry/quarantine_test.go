@@ -25,14 +25,14 @@ func held(t testing.TB, definition string, released ...string) *registry.Quarant
 
 func TestHiddenTextQuarantinesADefinition(t *testing.T) {
 	why := held(t, hiding)
-	if got, want := why.Error(), "hidden text in inputSchema.properties.x.enum[1] (hidden)"; got != want {
+	if got, want := why.Error(), "hidden text in inputSchema.properties.x.enum[1] (an invisible character, U+200B)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := why.Cure(); !strings.Contains(got, `released: ["`+why.Digest+`"]`) {
 		t.Errorf("got the cure %q, want one to paste", got)
 	}
 	why = held(t, `{"name":"t","_meta":{"a":"\u0007","b":"\u001b[2J","c":"\u202e","d":"\u200b","e":"\u200b"}}`)
-	if got, want := why.Error(), "hidden text in _meta.a (control), _meta.b (escape), _meta.c (hidden), 2 more"; got != want {
+	if got, want := why.Error(), "hidden text in _meta.a (a control character, U+0007), _meta.b (a terminal escape sequence, U+001B), _meta.c (an invisible character, U+202E), 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

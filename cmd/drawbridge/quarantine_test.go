@@ -90,7 +90,7 @@ func TestQuarantineIsSpeltHarmlessly(t *testing.T) {
 	f.note(t.Context(), upstream.Status{Server: "art", Up: true, Refused: []registry.Refusal{heldTool("a\u200b\x1b[2J", "sha256:1")}, Idle: []string{"sha256:2"}})
 	want := []string{
 		"server art: released sha256:2 lets nothing in; it may go or, if it is meant, acknowledge unused-release there",
-		`server art: tool 'a\u200b\x1b[2J' is quarantined: hidden text in name (hidden); if it is meant, released: ["sha256:1"] at the server lets it in`,
+		`server art: tool 'a\u200b\x1b[2J' is quarantined: hidden text in name (an invisible character); if it is meant, released: ["sha256:1"] at the server lets it in`,
 	}
 	if got := f.warnings(); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -13,6 +14,7 @@ import (
 type Finding struct {
 	Place string // from the root of the definition, as in inputSchema.properties.x.enum[2], spelt with Spell
 	Kind  Kind   // Hidden, Control or Escape
+	First rune   // the first character that is hidden text, or begins it; zero: cleaning would change another way
 }
 
 // maxPlace bounds the Place of a Finding, in bytes.
@@ -90,28 +92,43 @@ func (s *seeker) judge(raw []byte) {
 	if _, sight := scan(raw, 0); sight.marks&(escaped|beyond|carriage) == 0 {
 		return
 	}
-	kind := s.conceals(s.decode(raw))
+	kind, first := s.conceals(s.decode(raw))
 	if kind == "" {
 		return
 	}
 	if s.all++; s.all <= s.limit {
-		s.first = append(s.first, Finding{Place: s.place(), Kind: kind})
+		s.first = append(s.first, Finding{Place: s.place(), Kind: kind, First: first})
 	}
 }
 
-// conceals returns the kind of what is hidden in text, "" if nothing is.
-func (s *seeker) conceals(text []byte) Kind {
+// conceals returns the kind of what is hidden in text, "" if nothing is, and the first character that cleaning removes.
+func (s *seeker) conceals(text []byte) (Kind, rune) {
 	original := string(text) // repair may use the memory of text
 	s.counts = counts{}
-	switch s.repair(text); {
+	cleaned, _ := s.repair(text)
+	first := firstRemoved(original, cleaned)
+	switch {
 	case s.escape > 0:
-		return Escape
+		return Escape, first
 	case s.hidden > 0:
-		return Hidden
+		return Hidden, first
 	case s.control > 0 || coversLine(original):
-		return Control
+		return Control, first
 	}
-	return ""
+	return "", 0
+}
+
+// firstRemoved returns the character of original at which cleaned differs from it, zero if they are the same.
+func firstRemoved(original string, cleaned []byte) rune {
+	for i, r := range original {
+		if i >= len(cleaned) {
+			return r
+		}
+		if same, _ := utf8.DecodeRune(cleaned[i:]); same != r {
+			return r
+		}
+	}
+	return 0
 }
 
 // coversLine tells whether text has a carriage return or form feed between other characters of one line.

@@ -238,15 +238,15 @@ func TestConcealedNamesPlaces(t *testing.T) {
 		`"`+strings.Repeat("long", 99)+`":"\u200b"}`)
 	found, all := sanitize.Concealed(definition, 3)
 	want := []sanitize.Finding{
-		{Place: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden},
-		{Place: `inputSchema.properties.x\u200b.enum[2]`, Kind: sanitize.Hidden},
-		{Place: `inputSchema.y`, Kind: sanitize.Escape},
+		{Place: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden, First: '\u200b'},
+		{Place: `inputSchema.properties.x\u200b.enum[2]`, Kind: sanitize.Hidden, First: '\u202e'},
+		{Place: `inputSchema.y`, Kind: sanitize.Escape, First: '\x1b'},
 	}
 	if !slices.Equal(found, want) || all != 5 {
 		t.Errorf("got %v of %d, want %v of 5", found, all, want)
 	}
 	found, _ = sanitize.Concealed(definition, 9)
-	if got := found[3]; got != (sanitize.Finding{Place: "_meta.k", Kind: sanitize.Control}) {
+	if got := found[3]; got != (sanitize.Finding{Place: "_meta.k", Kind: sanitize.Control, First: '\a'}) {
 		t.Errorf("got %v, want a control in _meta.k", got)
 	}
 	if got := found[4].Place; len(got) > 200 || !strings.HasSuffix(got, "…") {

@@ -111,6 +111,12 @@ func complaint(t *testing.T, cfg upstream.Config, words string) upstream.Status 
 	return r.last()
 }
 
+// nodeFails returns what Node.js writes when a module is missing, with so many lines of stack.
+func nodeFails(frames int) string {
+	return "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError [ERR_X]: Cannot find module 'swordfish'\n" +
+		strings.Repeat("    at f (x.js:1:2)\n", frames) + "  code: 'X'\n}\nNode.js v22.1.0\n"
+}
+
 // TestLastWordsOfAFailingChildAreHidden starts children that say why they fail and then exit, and finds that in the status
 // beside the exit status.
 func TestLastWordsOfAFailingChildAreHidden(t *testing.T) {
@@ -128,6 +134,8 @@ func TestLastWordsOfAFailingChildAreHidden(t *testing.T) {
 		"escapes":                 {"\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07and\u202e more\xff", "red and more\uFFFD"},
 		"a value with escapes in": {"sword\x1b[1mfish", "[REDACTED:--auth-token]"},
 		"many lines":              {strings.Repeat("x\n", 50) + "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "1|2|3|4|5|6|7|8|9|10"},
+		"an error before a stack": {nodeFails(12), "Error [ERR_X]: Cannot find module '[REDACTED:--auth-token]'|" + strings.Repeat("at f (x.js:1:2)|", 7) + "code: 'X'|}|Node.js v22.1.0"},
+		"an error long ago":       {nodeFails(300), strings.Repeat("at f (x.js:1:2)|", 7) + "code: 'X'|}|Node.js v22.1.0"},
 		"a long line":             {strings.Repeat("é", 200) + "\nthe end", strings.Repeat("é", 150) + "…|the end"},
 		"a secret on the cut":     {strings.Repeat("x", 295) + "battery staple", strings.Repeat("x", 295) + "[REDA…"},
 	} {
@@ -156,7 +164,7 @@ func TestTenMegabytesOfLastWordsAreBounded(t *testing.T) {
 		for _, line := range got.Said {
 			size += len(line)
 		}
-		if n := len(got.Said); n == 0 || n > 10 || size > 10*310 || got.Said[n-1] != "API_KEY is required" {
+		if n := len(got.Said); n == 0 || n > 11 || size > 11*310 || got.Said[n-1] != "API_KEY is required" {
 			t.Errorf("%s: got %d lines of %d bytes, want at most 10 of 300 with the last one: %.400q", name, n, size, got.Said)
 		}
 	}

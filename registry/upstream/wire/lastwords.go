@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,14 +18,23 @@ const (
 	maxKeptLine  = 8 << 10 // bytes of a line that is kept: a secret is found before a cut halves it
 	maxShownLine = 300     // bytes of a line that is shown
 	minSecret    = 4       // bytes of the shortest value that counts as a secret
+	maxCauseAge  = 200     // how many lines after it a line that names an error is still shown
 )
 
+// namesError matches the line in which the common runtimes name what ends a program, such as "TypeError: x is not a
+// function", "panic: no such table", "fatal error: out of memory" or "thread 'main' panicked at src/main.rs:2:5:".
+var namesError = regexp.MustCompile(`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \[\w+\])?:|^Exception in thread |^(panic|fatal error|error|fatal): |^thread '.*' panicked at `)
+
 // LastWords are the last lines that a child wrote to its standard error, kept as the child wrote them and cleaned when
-// they are shown. The zero value has none. It is safe for concurrent use.
+// they are shown. Of the lines shortly before them, the newest that names an error is kept, too: Node.js and others
+// print the error first and then a stack that is longer than what is kept. The zero value has none. It is safe for
+// concurrent use.
 type LastWords struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
 	next  int               // how many lines were added; line n is at n % maxLastLines
+	cause []byte            // the newest line that names an error and is no longer in lines
+	since int               // what next was when cause left lines; zero: there is no cause
 	hide  *strings.Replacer // replaces what the child was given in confidence; nil: there was no child, hence no line
 }
 
@@ -32,7 +42,7 @@ type LastWords struct {
 func (w *LastWords) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.next, w.hide = 0, hide
+	w.next, w.since, w.hide = 0, 0, hide
 }
 
 // add keeps a copy of a line, in the memory of the line whose place it takes.
@@ -40,6 +50,9 @@ func (w *LastWords) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	place := &w.lines[w.next%maxLastLines]
+	if w.next >= maxLastLines && namesError.Match(*place) {
+		w.cause, *place, w.since = *place, w.cause, w.next
+	}
 	*place = append((*place)[:0], line[:min(len(line), maxKeptLine)]...)
 	w.next++
 }
@@ -49,6 +62,11 @@ func (w *LastWords) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
+	if w.since > 0 && w.next-w.since < maxCauseAge {
+		if line := readable(w.cause, w.hide, maxShownLine); line != "" {
+			out = append(out, line)
+		}
+	}
 	for i := max(0, w.next-maxLastLines); i < w.next; i++ {
 		if line := readable(w.lines[i%maxLastLines], w.hide, maxShownLine); line != "" {
 			out = append(out, line)

@@ -24,7 +24,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			go k.write()
-			time.Sleep(tailLimit - time.Nanosecond)
+			time.Sleep(endLimit - time.Nanosecond)
 			if ends {
 				close(k.exited)
 				synctest.Wait()

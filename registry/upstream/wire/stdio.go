@@ -24,6 +24,7 @@ const (
 	eofGrace   = time.Second            // from the end of a child's input until it is told to end
 	termGrace  = 2 * time.Second        // from there until it is killed
 	tailLimit  = 500 * time.Millisecond // for reading the rest of what a dead child wrote
+	endLimit   = 5 * time.Second        // from the end of a child's output until it must have ended, on a busy machine too
 
 	maxErrorLine = 1 << 10 // bytes of a line on standard error that are logged
 	maxErrors    = 20      // such lines that are logged in a second
@@ -150,7 +151,7 @@ func (k *Child) write() {
 				_, err = k.stdin.Write(line)
 			}
 			if err != nil {
-				if errors.Is(err, os.ErrDeadlineExceeded) || !k.ended(tailLimit) {
+				if errors.Is(err, os.ErrDeadlineExceeded) || !k.ended(endLimit) {
 					k.lost(fmt.Errorf("write to child: %w", err))
 				}
 				return
@@ -166,7 +167,7 @@ func (k *Child) write() {
 func (k *Child) readOutput(ctx context.Context) {
 	err := k.receive(ctx)
 	close(k.drained)
-	if !k.ended(tailLimit) {
+	if !k.ended(endLimit) {
 		k.lost(fmt.Errorf("read from child: %w", err))
 	}
 }

@@ -641,6 +641,30 @@ func TestSyncing(t *testing.T) {
 	})
 }
 
+// TestFailedSyncIsTriedAgainWithoutAWrite lets a sync in the background fail while nobody writes: the next interval
+// syncs what is there.
+func TestFailedSyncIsTriedAgainWithoutAWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		d.badSyncs = 1
+		l := logOn(t, Config{Interval: 10 * time.Second}, d)
+		if err := l.Write(record(0)); err != nil {
+			t.Fatal(err)
+		}
+		for interval, want := range []int{1, 2, 2} {
+			time.Sleep(10100 * time.Millisecond)
+			synctest.Wait()
+			if got := d.count(&d.syncs); got != want {
+				t.Errorf("after interval %d: %d syncs, want %d", interval+1, got, want)
+			}
+		}
+		if err := l.Write(record(1)); err != nil || d.count(&d.syncs) != 2 {
+			t.Errorf("the next write: got error %v after %d syncs, want none and 2", err, d.count(&d.syncs))
+		}
+	})
+}
+
 // TestFailedSyncIsNotForgotten shows that after a sync in the background failed, no record counts as written until one
 // succeeds.
 func TestFailedSyncIsNotForgotten(t *testing.T) {

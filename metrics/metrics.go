@@ -65,6 +65,8 @@ type Metrics struct {
 	buildInfo       *prometheus.GaugeVec
 
 	failures *failures
+
+	tenants atomic.Pointer[map[string]bool] // that have series; nil: all
 }
 
 // New registers all metrics with registerer, and with them those of the Go runtime and of the process. It panics if
@@ -306,6 +308,7 @@ func statusClass(status int) string {
 // if the catalogue does not know the item, since then its name is the client's choice.
 func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tenant, server, item, outcome).Inc()
+	m.tidy(tenant)
 	m.callSeconds.WithLabelValues(server, item).Observe(took.Seconds())
 }
 
@@ -313,6 +316,7 @@ func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration)
 func (m *Metrics) CallStarted(tenant string) (done func()) {
 	gauge := m.callsInFlight.WithLabelValues(tenant)
 	gauge.Inc()
+	m.tidy(tenant)
 	return gauge.Dec
 }
 
@@ -327,6 +331,7 @@ func (m *Metrics) ServerCall(server string) (done func()) {
 // …) and reason is one word for the detail. tenant is "" while it is not known who calls.
 func (m *Metrics) Refused(kind, tenant, reason string) {
 	m.refusals.WithLabelValues(kind, tenant, reason).Inc()
+	m.tidy(tenant)
 }
 
 // LoginFailed counts a refused token by reason. It also counts it for the client's address, for the gauge of noisy
@@ -341,6 +346,7 @@ func (m *Metrics) LoginFailed(reason string, addr netip.Addr) {
 // resources that were left out.
 func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
+	m.tidy(tenant)
 }
 
 // StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen or sse. closed takes it off
@@ -348,6 +354,7 @@ func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 	gauge := m.streams.WithLabelValues(tenant, kind)
 	gauge.Inc()
+	m.tidy(tenant)
 	return gauge.Dec
 }
 
@@ -355,6 +362,7 @@ func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 func (m *Metrics) SessionOpened(tenant string) (ended func()) {
 	gauge := m.sessions.WithLabelValues(tenant)
 	gauge.Inc()
+	m.tidy(tenant)
 	return gauge.Dec
 }
 
@@ -376,6 +384,7 @@ func (m *Metrics) ConnectionClosed(bound string) { m.connsClosed.WithLabelValues
 // been exceeded: sessions or user_sessions.
 func (m *Metrics) SessionEvicted(tenant, limit string) {
 	m.evictions.WithLabelValues(tenant, limit).Inc()
+	m.tidy(tenant)
 }
 
 // UpstreamUp records whether an upstream answers and how many tools it offers. The series stay until UpstreamRemoved.

@@ -194,6 +194,36 @@ func TestGaugesGoDown(t *testing.T) {
 	}
 }
 
+// TestATenantThatLeftHasNoSeries lets a tenant leave while it still has a call, which ends later.
+func TestATenantThatLeftHasNoSeries(t *testing.T) {
+	t.Parallel()
+	m, handler := newMetrics()
+	m.ServeTenants([]string{"acme", "globex"})
+	for _, tenant := range []string{"acme", "globex", ""} {
+		m.Refused("limited", tenant, "tenant")
+		m.StreamOpened(tenant, "get")
+		m.SessionOpened(tenant)
+		m.SessionEvicted(tenant, "sessions")
+		m.Repaired(tenant, "files", "ansi", 1)
+	}
+	ended := m.CallStarted("acme")
+	m.ServeTenants([]string{"globex"})
+	ended()
+	m.Call("acme", "files", "read", "cancelled", time.Second)
+	got := strings.Join(scrape(t, handler), "\n")
+	if strings.Contains(got, `tenant="acme"`) {
+		t.Errorf("a tenant that left has series:\n%s", got)
+	}
+	if strings.Count(got, `tenant="globex"`) != 5 || !strings.Contains(got, `drawbridge_refusals_total{kind="limited",reason="tenant",tenant=""} 1`) {
+		t.Errorf("others lost series:\n%s", got)
+	}
+	m.ServeTenants([]string{"acme"})
+	m.Call("acme", "files", "read", "ok", time.Second)
+	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got, `drawbridge_calls_total{item="read",outcome="ok",server="files",tenant="acme"} 1`) {
+		t.Errorf("a tenant that came back has no series:\n%s", got)
+	}
+}
+
 func TestUpstreamRemoved(t *testing.T) {
 	t.Parallel()
 	m, handler := newMetrics()

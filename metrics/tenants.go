@@ -1,0 +1,36 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// ServeTenants says which tenants there are from now on, and drops the series of those that were there before and are
+// not any more. What such a tenant still does, as calls do that end later, leaves no series either. It is called at the
+// start and after each reload, by one goroutine at a time.
+func (m *Metrics) ServeTenants(ids []string) {
+	now := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		now[id] = true
+	}
+	before := m.tenants.Swap(&now)
+	if before == nil {
+		return
+	}
+	for id := range *before {
+		m.tidy(id)
+	}
+}
+
+// tidy drops the series of a tenant that is not there. Whoever has added to one of them calls it afterwards: so it makes
+// no difference whether ServeTenants comes before or between. The empty tenant stands for strangers and stays.
+func (m *Metrics) tidy(tenant string) {
+	there := m.tenants.Load()
+	if there == nil || tenant == "" || (*there)[tenant] {
+		return
+	}
+	gone := prometheus.Labels{"tenant": tenant}
+	for _, vec := range []*prometheus.CounterVec{m.calls, m.refusals, m.repairs, m.evictions} {
+		vec.DeletePartialMatch(gone)
+	}
+	for _, vec := range []*prometheus.GaugeVec{m.callsInFlight, m.streams, m.sessions} {
+		vec.DeletePartialMatch(gone)
+	}
+}

@@ -139,6 +139,9 @@ func (t *trial) text(l listeners) string {
 	for i := range t.config.Servers {
 		row("tools", "%s", describe(&t.config.Servers[i]))
 	}
+	for _, p := range t.found.Missing {
+		row("missing", "%s", p)
+	}
 	for _, p := range t.found.Skipped {
 		row("skipped", "%s", p)
 	}

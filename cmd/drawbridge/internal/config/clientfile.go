@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // Imported is what the JSON file says in which a client, an editor for example, lists its MCP servers. The servers are
@@ -14,6 +16,7 @@ import (
 type Imported struct {
 	Servers []Server
 	Skipped []Problem // why servers cannot run here, at least one reason for each, in the order of the file
+	Missing []Problem // commands of Servers that are not there now; each may come while the gateway runs
 	Ignored []Problem // what else in the file has no effect
 }
 
@@ -62,9 +65,22 @@ func importServers(file string, data []byte, taken []string, env Environment) (I
 		s.Name = freeName(m.name, taken)
 		s.Prefix = s.Name
 		taken = append(taken, s.Name)
+		f.checkCommand(s, m)
 		f.Servers = append(f.Servers, s)
 	}
 	return f.Imported, nil
+}
+
+// checkCommand reports a command that is no program here, at its place.
+func (f *clientFile) checkCommand(s Server, m member) {
+	at := m.value.member("command")
+	if at == nil || upstream.CheckCommand(s.Command, s.Dir) == nil {
+		return
+	}
+	f.Missing = append(f.Missing, Problem{
+		f.file, at.line, at.col,
+		fmt.Sprintf("%q: %q is no program that can be started here: install it, or correct the name or PATH", m.name, at.raw), "",
+	})
 }
 
 // listed returns the servers of the file with their names. Other members at the top of the file are settings of the

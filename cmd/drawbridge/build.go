@@ -107,6 +107,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		return nil, err
 	}
+	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.settings.Store(settingsOf(cfg, p.address))
 	p.server = server.New(p.serverConfig(cfg, ring))
 	p.status = newStatus(p)

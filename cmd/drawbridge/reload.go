@@ -94,11 +94,21 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 		p.settings.Store(before)
 		return err
 	}
+	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.issuers.replace(work, cfg.Issuers, verifier)
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
 	p.fleet.apply(work, cfg.Servers)
 	return nil
+}
+
+// tenantIDs returns the ids of the config's tenants.
+func tenantIDs(cfg *config.Config) []string {
+	ids := make([]string, len(cfg.Tenants))
+	for i := range cfg.Tenants {
+		ids[i] = cfg.Tenants[i].ID
+	}
+	return ids
 }
 
 // restartNeeded names the settings in which next differs from started, the config of the process, and which only a

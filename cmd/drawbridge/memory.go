@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"runtime/debug"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/cgroup"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server"
@@ -61,13 +64,19 @@ func budgetFor(l config.Limits, plan memoryPlan) *share.Budget {
 	return share.New(plan.budget - min(covered, plan.budget/2))
 }
 
-// tellMemory logs the plan, and warns if a single request may be larger than the share of its user ever is.
-func tellMemory(ctx context.Context, l config.Limits, plan memoryPlan, b *share.Budget, log *slog.Logger) {
+// planHere makes the plan for this process, on this machine.
+func planHere(l config.Limits) memoryPlan {
+	return planMemory(l.Memory, cgroup.MemoryLimit(os.DirFS("/")), debug.SetMemoryLimit(-1))
+}
+
+// warnOfBody adds a warning to the config if a single request may be larger than the share of its user ever is.
+func warnOfBody(cfg *config.Config, plan memoryPlan) {
+	cfg.WarnOfBody(maxBody(cfg.Limits), budgetFor(cfg.Limits, plan).Most())
+}
+
+// tellMemory logs the plan.
+func tellMemory(ctx context.Context, plan memoryPlan, log *slog.Logger) {
 	log.InfoContext(ctx, "memory", slog.Int64("budget_bytes", plan.budget), slog.String("from", plan.source))
-	if body := maxBody(l); body > b.Most() {
-		log.WarnContext(ctx, "limits.max_body is larger than what one user may hold: raise limits.memory, give the container more, or lower limits.max_body",
-			slog.Int64("max_body", body), slog.Int64("user_bytes", b.Most()))
-	}
 }
 
 func maxBody(l config.Limits) int64 { return cmp.Or(l.MaxBody, server.DefaultMaxBody) }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -56,13 +54,28 @@ func TestPlacesAreTakenFromTheBudget(t *testing.T) {
 	}
 }
 
-func TestABodyLargerThanAShareIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	for size, want := range map[int64]bool{600 << 20: false, 8 << 20: true} {
-		var out bytes.Buffer
-		tellMemory(t.Context(), config.Limits{}, memoryPlan{budget: size, source: "limits.memory"}, share.New(size), slog.New(slog.NewTextHandler(&out, nil)))
-		if got := strings.Contains(out.String(), "limits.max_body"); got != want || !strings.Contains(out.String(), "from=limits.memory") {
-			t.Errorf("budget %d: got %s, want a warning: %v", size, &out, want)
+// TestABodyLargerThanAShareIsAWarning asks validate about bodies that never fit into what one user may hold.
+func TestABodyLargerThanAShareIsAWarning(t *testing.T) {
+	for limits, want := range map[string]string{
+		"":                        "",
+		"limits: {memory: 64MiB}": "",
+		"limits: {memory: 8MiB}":  "1:18: warning: a body of 4 MiB, the largest that limits.max_body allows, never fits into what one user may hold, 1032 KiB; ",
+		"limits: {memory: 8MiB, max_body: 512KiB}":          "",
+		"limits: {memory: 64MiB, max_body: 50MiB}":          "1:35: warning: a body of 50 MiB, ",
+		"limits: {memory: 8MiB}\nacknowledge: [large-body]": "",
+	} {
+		cfg := parse(t, limits+"\n"+minimal)
+		warnOfBody(cfg, planHere(cfg.Limits))
+		found := findings{File: "x.yaml"}
+		found.judge(t.Context(), cfg, false)
+		got := ""
+		for _, w := range found.Warnings {
+			if w.Code == "large-body" {
+				got += w.String()
+			}
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q", limits, got, want)
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/internal/cgroup"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -97,10 +96,11 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	log := newLogger(buffer, level, cfg.LogFormat)
 	flushing := startTask(context.WithoutCancel(ctx), buffer.Run)
 	defer flushing.stopWithin(logPatience)
-	plan := planMemory(cfg.Limits.Memory, cgroup.MemoryLimit(os.DirFS("/")), debug.SetMemoryLimit(-1))
+	plan := planHere(cfg.Limits)
 	if plan.ceiling > 0 {
 		debug.SetMemoryLimit(plan.ceiling)
 	}
+	warnOfBody(cfg, plan)
 	p, err := build(cfg, plan, log, level, l)
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))
@@ -110,7 +110,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.LogFormat)
 	}
 	p.metrics.LogLost(buffer.lost.Load)
-	tellMemory(ctx, cfg.Limits, plan, p.memory, log)
+	tellMemory(ctx, plan, log)
 	p.doors.tell(ctx, log)
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))

@@ -22,6 +22,7 @@ import (
 const (
 	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
+	codeLargeBody      = "large-body"         // a body may be larger than one user's share of the memory
 	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
 	codeNoCommand      = "no-command"         // a server's command is no program
 	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
@@ -38,7 +39,7 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved,
+		codeForeignSubject, codeLargeBody, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved,
 		CodeUnusedRelease, codeUnused,
 	}
 }
@@ -112,6 +113,7 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
+	r.watchBody(cfg)
 	serving := make(map[string][]string) // the issuers of each tenant
 	for _, iss := range cfg.Issuers {
 		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
@@ -210,6 +212,38 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 
 // release is one digest in released of a server.
 type release struct{ server, digest string }
+
+// watchBody notes where the warning about the largest body belongs, and whether it is acknowledged. Whether it is given
+// follows from the memory of the machine, which is not known here, so the acknowledgement counts as needed.
+func (r *reader) watchBody(cfg *Config) {
+	limits := r.root.child("limits")
+	at := cmp.Or(limits.member("max_body"), limits.member("memory"), r.root)
+	cfg.bodyPlace = Problem{File: at.file, Line: at.line, Column: at.col}
+	for _, item := range acknowledgements(codeLargeBody, r.root) {
+		cfg.largeBodies, r.needed[item] = true, true
+	}
+}
+
+// WarnOfBody adds a warning if the largest body is larger than most, which is what one user can ever hold of the memory;
+// both are in bytes. The caller knows how much memory there is. It asks once, before anybody else sees the config.
+func (c *Config) WarnOfBody(largest, most int64) {
+	if largest <= most || c.largeBodies {
+		return
+	}
+	warning := Warning{c.bodyPlace, codeLargeBody}
+	warning.Text = fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user may hold, %s; "+
+		"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest), roundSize(most))
+	c.Warnings = append(c.Warnings, warning)
+	sortWarnings(c.Warnings)
+}
+
+// roundSize writes a count of bytes in whole MiB or, where that would say little, in whole KiB.
+func roundSize(n int64) string {
+	if n < 10<<20 && n%(1<<20) != 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
 
 // watchReleases notes where each release of a server stands, so that a later warning can name its place, and whether
 // that warning is acknowledged. Nobody knows here whether it is needed, so the acknowledgement counts as such.

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -32,35 +35,76 @@ var concealments = map[string]string{
 	"cleared screen":     "\fgood",
 }
 
-// TestHiddenTextInADefinitionIsCleanedOrFound puts hidden text into every string of definitions with all members that
-// the revisions have, all keywords of schemas and members that nobody knows, and into the name of every member.
+// TestHiddenTextInADefinitionIsCleanedOrFound puts hidden text of every kind into every string of definitions with all
+// members that the revisions have, all keywords of schemas and members that nobody knows, and into the name of a member
+// of every object. All places of a definition hold it at once, so that the whole product is quick; what becomes of each
+// place is compared by its name.
 func TestHiddenTextInADefinitionIsCleanedOrFound(t *testing.T) {
 	cleaned, found := 0, 0
 	for name, definition := range wholeDefinitions(t) {
-		for place, put := range stringsOf(definition) {
-			for kind, hidden := range concealments {
-				dirty := object(t, string(encoded(t, put("word"+hidden+"word"))))
-				result, _ := sanitize.Definition(dirty)
-				findings, all := sanitize.Concealed(dirty, 10)
-				switch {
-				case all == 0 && !conceals(result.JSON(), hidden):
-					cleaned++
-					if !isText(place) {
-						t.Errorf("%s: %s: %s was edited", name, place, kind)
-					}
-				case all == 1 && len(findings) == 1 && findings[0].Place != "":
+		for kind, hidden := range concealments {
+			text := "word" + hidden + "word"
+			data := encoded(t, everywhere(definition, text))
+			dirty := object(t, string(data))
+			result, _ := sanitize.Definition(dirty)
+			findings, _ := sanitize.Concealed(dirty, math.MaxInt)
+			left := textsOf(decoded(t, result.JSON()))
+			var want []string
+			for place := range textsOf(decoded(t, data)) {
+				switch spelt := strings.ReplaceAll(place, text, sanitize.Spell(text)); {
+				case !isText(place):
 					found++
-					if isText(place) {
-						t.Errorf("%s: %s: %s was not cleaned", name, place, kind)
-					}
+					want = append(want, strings.Trim(spelt, ".@"))
+				case strings.Contains(left[place], hidden):
+					t.Errorf("%s: %s: %s was not cleaned", name, spelt, kind)
 				default:
-					t.Errorf("%s: %s: %s passed: found %v (%d), cleaned to %+q", name, place, kind, findings, all, result.JSON())
+					cleaned++
 				}
+				if !isText(place) && !strings.Contains(left[place], hidden) {
+					t.Errorf("%s: %s: %s was edited", name, place, kind)
+				}
+			}
+			var got []string
+			for _, finding := range findings {
+				got = append(got, finding.Place)
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s: places that were found (-want +got):\n%s", name, kind, diff)
 			}
 		}
 	}
 	if cleaned < 1000 || found < 5000 {
 		t.Errorf("only %d cleaned and %d found: what generates them is broken", cleaned, found)
+	}
+}
+
+// TestHiddenTextAloneIsCleanedOrFound puts hidden text into one place of a definition at a time, the kinds by turns: it is
+// noticed without any other, and nothing else is.
+func TestHiddenTextAloneIsCleanedOrFound(t *testing.T) {
+	kinds, turn := slices.Sorted(maps.Keys(concealments)), 0
+	for name, definition := range wholeDefinitions(t) {
+		for place, put := range stringsOf(definition) {
+			kind := kinds[turn%len(kinds)]
+			hidden := concealments[kind]
+			turn++
+			dirty := object(t, string(encoded(t, put("word"+hidden+"word"))))
+			result, _ := sanitize.Definition(dirty)
+			findings, all := sanitize.Concealed(dirty, 10)
+			switch {
+			case all == 0 && !conceals(decoded(t, result.JSON()), hidden):
+				if !isText(place) {
+					t.Errorf("%s: %s: %s was edited", name, place, kind)
+				}
+			case all == 1 && len(findings) == 1 && findings[0].Place != "":
+				if isText(place) {
+					t.Errorf("%s: %s: %s was not cleaned", name, place, kind)
+				}
+			default:
+				t.Errorf("%s: %s: %s passed: found %v (%d), cleaned to %+q", name, place, kind, findings, all, result.JSON())
+			}
+		}
 	}
 }
 
@@ -75,12 +119,14 @@ func isText(place string) bool {
 	return last == "title" || last == "description" || strings.HasSuffix(place, ".enumNames[0]")
 }
 
-func conceals(data []byte, hidden string) bool {
-	var value any
+func conceals(value any, hidden string) bool { return strings.Contains(fmt.Sprint(value), hidden) }
+
+func decoded(t testing.TB, data []byte) (value any) {
+	t.Helper()
 	if err := json.Unmarshal(data, &value); err != nil {
-		return true
+		t.Fatal(err)
 	}
-	return strings.Contains(fmt.Sprint(value), hidden)
+	return value
 }
 
 func encoded(t testing.TB, value any) []byte {
@@ -179,7 +225,7 @@ func smallSchema() map[string]any {
 }
 
 // stringsOf returns, for each string in a value, a function that returns the value with another string in its place.
-// That of a member's name has @ at the end of its place, and adds a member of the new name.
+// That of the name of a member has @ at the end of its place, and adds a member of the new name to its object.
 func stringsOf(value any) map[string]func(string) any {
 	all := make(map[string]func(string) any)
 	switch v := value.(type) {
@@ -204,10 +250,58 @@ func stringsOf(value any) map[string]func(string) any {
 					return other
 				}
 			}
-			all["."+name+"@"] = func(text string) any {
-				other := maps.Clone(v)
-				other[text] = true
-				return other
+		}
+		all["@"] = func(text string) any {
+			other := maps.Clone(v)
+			other[text] = true
+			return other
+		}
+	}
+	return all
+}
+
+// everywhere returns a value with a text in the place of each string, and with a member of that name in each object.
+func everywhere(value any, text string) any {
+	switch v := value.(type) {
+	case string:
+		return text
+	case []any:
+		var other []any
+		for _, element := range v {
+			other = append(other, everywhere(element, text))
+		}
+		return other
+	case map[string]any:
+		other := map[string]any{text: true}
+		for name, member := range v {
+			other[name] = everywhere(member, text)
+		}
+		return other
+	}
+	return value
+}
+
+// textsOf returns the strings in a value by their places. Those that everywhere gives as names of members have @ at the
+// end of their places.
+func textsOf(value any) map[string]string {
+	all := make(map[string]string)
+	add := func(step string, within any) {
+		for place, text := range textsOf(within) {
+			all[step+place] = text
+		}
+	}
+	switch v := value.(type) {
+	case string:
+		all[""] = v
+	case []any:
+		for i, element := range v {
+			add(fmt.Sprintf("[%d]", i), element)
+		}
+	case map[string]any:
+		for name, member := range v {
+			add("."+name, member)
+			if strings.HasPrefix(name, "word") && len(name) > len("word") {
+				all["."+name+"@"] = name
 			}
 		}
 	}

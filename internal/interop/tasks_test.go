@@ -10,11 +10,13 @@ import (
 // TestTasksOfARealServer runs a tool that works as a task only, with the SDK's own client of tasks. Over HTTP the task
 // asks its user something.
 func TestTasksOfARealServer(t *testing.T) {
+	t.Parallel()
 	binary, _ := node(t)
 	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
 		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
 	for server, asked := range map[string]bool{"web": true, "every": false} {
 		t.Run(server, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp", g.token(t), server+"__simulate-research-query")
 			told := follow(t, cmd, func() {})
 			related, answer := "nothing", "technical"

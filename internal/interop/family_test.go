@@ -17,6 +17,7 @@ var offspring = map[string]string{
 	"in its group":             `sleep 1000 &`,
 	"in a session of its own":  `setsid sleep 1000 &`,
 	"an orphan":                `(setsid sleep 1000 &)`,
+	"born one by one":          `(for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.04; sleep 1000 & done; wait) &`,
 	"deaf to kind signals":     `setsid sh -c 'trap "" TERM INT HUP; sleep 1000; sleep 1000' &`,
 	"in sessions, one in each": `setsid sh -c 'setsid sh -c "setsid sleep 1000 & sleep 1000" & sleep 1000' &`,
 }
@@ -50,6 +51,35 @@ func (h *household) members(t *testing.T) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// descends tells whether a process is one of the others, or one that they started, now or later: orphans become children of
+// the keeper.
+func descends(pid int, from []int) bool {
+	for ; pid > 1; pid = parent(pid) {
+		if slices.Contains(from, pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// parent returns the parent of a process, 0 when it has ended.
+func parent(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name: the state, then the parent
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0
+	}
+	number, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return number
 }
 
 // server returns the server among the processes: the one that is this test binary.
@@ -111,7 +141,7 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 			})
 		}
 		confess("acme")
-		own := slices.DeleteFunc(h.members(t), func(pid int) bool { return slices.Contains(before, pid) })
+		own := slices.DeleteFunc(h.members(t), func(pid int) bool { return descends(pid, before) })
 		if len(own) < 3 {
 			t.Fatalf("the session of a tenant has processes %v, want a keeper, a server and what it started", own)
 		}

@@ -44,7 +44,7 @@ func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logg
 // open makes a session for a caller, and its id. If the tenant or the user has as many sessions as it may have, the one
 // that has been idle longest ends for it; if none is idle, the new one is refused.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, capabilities mcp.Object) (l *live, id string, refused *refusal, err error) {
-	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: capabilities}
+	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: encodeCapabilities(capabilities)}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
@@ -57,7 +57,7 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, 
 func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
-		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, capabilities: t.capabilities, used: time.Now(),
+		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
 		principal: p,
 	}
 	if shared {
@@ -95,6 +95,7 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 // session is not found: the id may be forged, unknown, of somebody else or of another instance, or the session may have
 // ended or expired. Only the log tells.
 func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
+	owner := c.Principal.Owner().Digest() // worked out for every id, so that the time does not tell a foreign one from a forged one
 	plain, err := ss.ring.Open(purpose, id)
 	if err != nil {
 		return nil, miss(ctx, lostUnreadable)
@@ -104,7 +105,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 	switch {
 	case !ok:
 		return nil, miss(ctx, lostUnreadable)
-	case t.owner != c.Principal.Owner().Digest():
+	case t.owner != owner:
 		return nil, miss(ctx, lostForeign)
 	case !shared && t.generation != ss.generation:
 		return nil, miss(ctx, lostRestart)

@@ -28,9 +28,9 @@ type ticket struct {
 	generation   [generationSize]byte // of the process that opened the session
 	key          sessionKey
 	owner        [sha256.Size]byte
-	opened       time.Time  // in seconds
-	revision     string     // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
-	capabilities mcp.Object // what the client can be asked; means nothing over HTTP+SSE
+	opened       time.Time // in seconds
+	revision     string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
+	capabilities byte      // what the client can be asked, see encodeCapabilities; means nothing over HTTP+SSE
 }
 
 type sessionKey [keySize]byte
@@ -51,7 +51,7 @@ func (t *ticket) encode() []byte {
 	out = append(out, t.owner[:]...)
 	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
 	out = append(out, t.revision...)
-	return append(out, encodeCapabilities(t.capabilities))
+	return append(out, t.capabilities)
 }
 
 // decodeTicket reads what encode wrote.
@@ -65,7 +65,7 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	rest = rest[copy(t.owner[:], rest):]
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
 	last := len(rest) - 1
-	t.revision, t.capabilities = string(rest[8:last]), decodeCapabilities(rest[last])
+	t.revision, t.capabilities = string(rest[8:last]), rest[last]
 	return t, mcp.EraOf(t.revision) == mcp.Legacy
 }
 

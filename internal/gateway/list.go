@@ -119,8 +119,9 @@ func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, la
 // and is never valid.
 func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
 	token, _ := cursor.Text()
+	user := mark(c.Principal.User().Key()) // worked out for every cursor, so that the time does not tell a foreign one from a forged one
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
-	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(mark(c.Principal.User().Key())) {
+	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(user) {
 		return 0, false
 	}
 	sought := string(plain[markSize : 2*markSize])

@@ -106,8 +106,8 @@ func everywhere() []string { return append(mcp.Revisions(), "over HTTP+SSE") }
 // cross lets every person use every id of every other person in every way, in rounds with new ids, until it was tried
 // at least n times. What comes back must be what comes back for an id that nobody was given, byte for byte but for the
 // id itself and that of the request.
-func (w *world) cross(n int, revisions []string) (*crossing, error) {
-	c := &crossing{tally: newTally(), kinds: make(map[string]bool)}
+func (w *world) cross(n int, revisions []string, say teller) (*crossing, error) {
+	c := &crossing{tally: newTally(say), kinds: make(map[string]bool)}
 	for c.all() < n {
 		for _, revision := range revisions {
 			if err := w.round(c, revision); err != nil {

@@ -35,6 +35,7 @@ func main() {
 type settings struct {
 	inputs, crossings int
 	seed              uint64
+	pairs             int
 	fuzz              time.Duration
 	tests             bool
 	page              string
@@ -46,6 +47,7 @@ func read(args []string) (settings, error) {
 	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
 	flags.IntVar(&s.crossings, "crossings", 100_000, "uses of another's id to try")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the inputs: the same seed makes the same ones")
+	flags.IntVar(&s.pairs, "pairs", 20_000, "pairs of requests to time for each thing that may be unknown or forbidden; 0: none")
 	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second, "how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
 	flags.StringVar(&s.page, "out", "", "page to write the report into, between its marks; the standard output alone when empty")
@@ -62,17 +64,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := &board{seed: s.seed, commit: commit(ctx, root)}
-	started := time.Now()
-	if err := b.attack(s, out); err != nil {
+	b, started := &board{seed: s.seed, commit: commit(ctx, root)}, time.Now()
+	say := func(format string, values ...any) {
+		// What cannot be written here cannot be written at the end either, and is said there.
+		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
+	}
+	if err := b.attack(s, say); err != nil {
 		return err
 	}
 	if s.tests {
-		if err := b.ask(ctx, root, out); err != nil {
+		if err := b.ask(ctx, root, say); err != nil {
 			return err
 		}
 	}
-	if err := b.count(ctx, root, s.fuzz); err != nil {
+	if err := b.count(ctx, root, s.fuzz, say); err != nil {
 		return err
 	}
 	b.took = time.Since(started)
@@ -91,36 +96,40 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// attack tries what this program tries itself, and shows what went wrong.
-func (b *board) attack(s settings, out io.Writer) error {
+// attack tries what this program tries itself, and says what went wrong.
+func (b *board) attack(s settings, say teller) error {
 	w, err := newWorld()
 	if err != nil {
 		return err
 	}
 	defer w.close()
+	say("bad inputs")
 	// Of a hundred inputs some are good: with a tenth more, the bad ones are enough.
-	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed); err != nil {
+	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed, say); err != nil {
 		return err
 	}
 	b.addInputs(s.inputs)
-	if b.crossed, err = w.cross(s.crossings, everywhere()); err != nil {
+	say("ids of others")
+	if b.crossed, err = w.cross(s.crossings, everywhere(), say); err != nil {
 		return err
 	}
 	b.addCrossing(s.crossings)
 	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
-		if _, err := fmt.Fprintln(out, example); err != nil {
+		say("%s", example)
+	}
+	if s.pairs > 0 {
+		if b.timed, err = w.tell(s.pairs, s.seed, say); err != nil {
 			return err
 		}
+		b.addTimes(s.pairs)
 	}
 	return nil
 }
 
 // ask runs the tests.
-func (b *board) ask(ctx context.Context, root string, out io.Writer) error {
+func (b *board) ask(ctx context.Context, root string, say teller) error {
 	for _, g := range groups() {
-		if _, err := fmt.Fprintln(out, g.command()); err != nil {
-			return err
-		}
+		say("%s", g.command())
 		r, err := g.measure(ctx, root)
 		if err != nil {
 			return err
@@ -131,15 +140,15 @@ func (b *board) ask(ctx context.Context, root string, out io.Writer) error {
 }
 
 // count adds the fuzz targets and the advisories.
-func (b *board) count(ctx context.Context, root string, each time.Duration) error {
+func (b *board) count(ctx context.Context, root string, each time.Duration, say teller) error {
 	all, err := targets(root)
 	if err != nil {
 		return err
 	}
 	b.add(len(all) >= 15, "fuzz targets", "≥ 15", fmt.Sprint(len(all)), "`make fuzz`")
 	if each > 0 {
-		found := fuzz(ctx, root, all, each)
-		b.add(len(found) == 0, "fuzz targets that found something, "+each.String()+" each", "0", strings.TrimSpace(fmt.Sprint(len(found), " ", strings.Join(found, ", "))), "`make fuzz`")
+		b.fuzzed = fuzz(ctx, root, all, each, say)
+		b.addFuzz(each)
 	}
 	tested, without, err := advisories(root)
 	if err != nil {

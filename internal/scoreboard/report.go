@@ -22,6 +22,8 @@ type board struct {
 	took    time.Duration
 	inputs  *tally
 	crossed *crossing
+	timed   []timed
+	fuzzed  []fuzzed
 	rows    []row
 }
 
@@ -69,6 +71,35 @@ func (b *board) addCrossing(least int) {
 	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0", grouped(len(c.vain)), here)
 }
 
+// addTimes adds whether the time of answers tells what their words do not.
+func (b *board) addTimes(pairs int) {
+	var told []string
+	for _, t := range b.timed {
+		if t.isTold() {
+			told = append(told, t.what)
+		}
+	}
+	b.add(len(told) == 0, fmt.Sprintf("things whose refusals differ by time when forbidden and when unknown, of %d, each with %s pairs of requests", len(b.timed), grouped(pairs)), "0",
+		strings.TrimSpace(fmt.Sprint(len(told), " ", strings.Join(told, "; "))), here)
+}
+
+// addFuzz adds what the fuzz targets found.
+func (b *board) addFuzz(each time.Duration) {
+	executions, idle := 0, 0
+	var found []string
+	for _, f := range b.fuzzed {
+		executions += f.executions
+		if f.executions == 0 {
+			idle++
+		}
+		if f.found != "" {
+			found = append(found, f.folder+" "+f.name)
+		}
+	}
+	b.add(len(found) == 0 && idle == 0, "fuzz targets that found something, "+each.String()+" each", "0",
+		strings.TrimSpace(fmt.Sprintf("%d in %s executions; %d did not run %s", len(found), grouped(executions), idle, strings.Join(found, ", "))), "`make fuzz`")
+}
+
 func (b *board) addGroup(g group, r ran) {
 	measured := fmt.Sprintf("%d tests passed, %d failed", r.passed, r.failed)
 	if r.skipped > 0 {
@@ -110,11 +141,43 @@ func (b *board) text(command string) string {
 	for _, class := range b.inputs.classes() {
 		fmt.Fprintf(&s, "| %s | %s |\n", class, grouped(b.inputs.tried[class]))
 	}
+	b.writeTimes(&s)
+	b.writeFuzz(&s)
 	s.WriteString("\nA message that differs from its schema must be refused, except in these places:\n\n| place | why |\n|---|---|\n")
 	for _, one := range leniencies() {
 		fmt.Fprintf(&s, "| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
 	}
 	return s.String()
+}
+
+// writeTimes writes the table of what was timed, if anything was.
+func (b *board) writeTimes(s *strings.Builder) {
+	if len(b.timed) == 0 {
+		return
+	}
+	fmt.Fprintf(s, "\nHow long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is "+
+		"forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.\n\n", mostTold, mostApart)
+	s.WriteString("| thing | unknown, median | forbidden, median | between quartiles | told |\n|---|---|---|---|---|\n")
+	for _, t := range b.timed {
+		fmt.Fprintf(s, "| %s | %.1f µs | %.1f µs | %.1f µs | %.3f |\n", t.what, micros(t.unknown), micros(t.forbidden), micros(t.spread), t.auc)
+	}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// writeFuzz writes the table of fuzz targets, if they ran.
+func (b *board) writeFuzz(s *strings.Builder) {
+	if len(b.fuzzed) == 0 {
+		return
+	}
+	s.WriteString("\n| fuzz target | package | time | executions | found |\n|---|---|---|---|---|\n")
+	for _, f := range b.fuzzed {
+		found := "nothing"
+		if f.found != "" {
+			found = "**a fault**"
+		}
+		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took, grouped(f.executions), found)
+	}
 }
 
 // Where the report stands in a page.

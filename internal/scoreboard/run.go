@@ -22,9 +22,22 @@ type tally struct {
 	tried    map[string]int
 	wrong    map[verdict]int
 	examples []string // of what went wrong, the first ones
+	count    int      // how many were tried
+	say      teller
 }
 
-func newTally() *tally { return &tally{tried: make(map[string]int), wrong: make(map[verdict]int)} }
+func newTally(say teller) *tally {
+	return &tally{tried: make(map[string]int), wrong: make(map[verdict]int), say: say}
+}
+
+// teller tells whoever waits how far the program is.
+type teller func(format string, values ...any)
+
+// quietly tells nobody.
+func quietly(string, ...any) {}
+
+// step is after how many inputs there is something to tell.
+const step = 50_000
 
 // most examples of what went wrong.
 const mostExamples = 40
@@ -33,6 +46,9 @@ func (t *tally) add(class string, v verdict, example func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tried[class]++
+	if t.count++; t.count%step == 0 {
+		t.say("%s tried, %d of them wrong", grouped(t.count), t.badLocked())
+	}
 	if v == fine {
 		return
 	}
@@ -52,7 +68,13 @@ func (t *tally) all() (n int) {
 func (t *tally) classes() []string { return slices.Sorted(maps.Keys(t.tried)) }
 
 // bad tells how many answers were wrong in any way.
-func (t *tally) bad() (n int) {
+func (t *tally) bad() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.badLocked()
+}
+
+func (t *tally) badLocked() (n int) {
 	for _, of := range t.wrong {
 		n += of
 	}
@@ -77,8 +99,8 @@ var kinds = []struct {
 }
 
 // tryInputs sends n inputs.
-func (w *world) tryInputs(n int, seed uint64) (*tally, error) {
-	t, texts := newTally(), newTexts()
+func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
+	t, texts := newTally(say), newTexts()
 	speeches := make(map[string]*speech)
 	for _, revision := range mcp.Revisions() {
 		s, err := newSpeech(revision, texts.strings)

@@ -21,7 +21,7 @@ func open(t *testing.T) *world {
 // TestNoInputHurts is the short form of what the program does with a million inputs.
 func TestNoInputHurts(t *testing.T) {
 	const tried = 20_000
-	got, err := open(t).tryInputs(tried, 7)
+	got, err := open(t).tryInputs(tried, 7, quietly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestNoInputHurts(t *testing.T) {
 
 // TestNobodyUsesWhatIsAnothers is the short form of what the program does a hundred thousand times.
 func TestNobodyUsesWhatIsAnothers(t *testing.T) {
-	got, err := open(t).cross(1, []string{mcp.Revision2511, mcp.Revision2607})
+	got, err := open(t).cross(1, []string{mcp.Revision2511, mcp.Revision2607}, quietly)
 	if err != nil {
 		t.Fatal(err)
 	}

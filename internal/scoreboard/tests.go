@@ -154,25 +154,49 @@ func eachTestFile(root string, do func(file string, text []byte)) error {
 	})
 }
 
-// fuzz runs each target for a time, and returns those that found something.
-func fuzz(ctx context.Context, root string, all []target, each time.Duration) (found []string) {
-	for _, one := range all {
-		quiet := one.quiet(ctx, root, each)
-		if !quiet { // its time may have ended in the middle of an input, which go test calls a failure
-			quiet = one.quiet(ctx, root, each)
-		}
-		if !quiet {
-			found = append(found, one.folder+" "+one.name)
-		}
-	}
-	return found
+// fuzzed is what came of a target.
+type fuzzed struct {
+	target
+
+	took       time.Duration // as the go command counts it, from the first input on
+	executions int
+	found      string // what it said when it found something; "": it found nothing
 }
 
-// quiet tells whether a target found nothing.
-func (t target) quiet(ctx context.Context, root string, each time.Duration) bool {
+var elapsed = regexp.MustCompile(`fuzz: elapsed: (\w+), execs: (\d+)`)
+
+// fuzz runs each target for a time.
+func fuzz(ctx context.Context, root string, all []target, each time.Duration, say teller) (came []fuzzed) {
+	for _, one := range all {
+		f := one.fuzz(ctx, root, each)
+		if strings.Contains(f.found, "context deadline exceeded") && !strings.Contains(f.found, "Failing input") {
+			f = one.fuzz(ctx, root, each) // its time ended in the middle of an input, which go test calls a failure
+		}
+		say("fuzz %s %s: %s executions %s", one.folder, one.name, grouped(f.executions), f.found)
+		came = append(came, f)
+	}
+	return came
+}
+
+// fuzz runs the target for a time.
+func (t target) fuzz(ctx context.Context, root string, each time.Duration) fuzzed {
 	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), t.folder) //nolint:gosec // G204: names from this repository
 	command.Dir = root
-	return command.Run() == nil
+	out, err := command.CombinedOutput()
+	return t.read(string(out), err)
+}
+
+// read reads what a run of the target said.
+func (t target) read(out string, err error) fuzzed {
+	f := fuzzed{target: t}
+	for _, line := range elapsed.FindAllStringSubmatch(out, -1) { // the last one counts
+		f.took, _ = time.ParseDuration(line[1]) // zero when the go command writes it in another way
+		f.executions, _ = strconv.Atoi(line[2]) // digits; zero when there are too many
+	}
+	if err != nil {
+		f.found = strings.TrimSpace(out + " " + err.Error())
+	}
+	return f
 }
 
 // advisory is one of docs/advisories.md.

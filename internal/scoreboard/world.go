@@ -189,7 +189,7 @@ func (w *world) sources() []registry.Source {
 	box := registry.Source{
 		Name: "box", Prefix: "box", Reads: true, Completes: true, Timeout: time.Minute, Use: w.use,
 		Prompts:   []mcp.Object{object(`{"name":"greet"}`), object(`{"name":"second"}`), object(`{"name":"third"}`), object(`{"name":"evil"}`)},
-		Resources: []mcp.Object{object(`{"uri":"file:///open/a","name":"a"}`), object(`{"uri":"file:///open/b","name":"b"}`), object(`{"uri":"file:///open/c","name":"c"}`)},
+		Resources: []mcp.Object{object(`{"uri":"file:///open/a","name":"a"}`), object(`{"uri":"file:///open/b","name":"b"}`), object(`{"uri":"file:///open/c","name":"c"}`), object(`{"uri":"file:///secret/k","name":"k"}`)},
 		Templates: []mcp.Object{object(`{"uriTemplate":"file:///open/{a}","name":"t"}`), object(`{"uriTemplate":"file:///x/{a}","name":"u"}`), object(`{"uriTemplate":"file:///y/{a}","name":"v"}`)},
 		Subscribe: func(context.Context, string, string, func(string)) error { return nil },
 	}

@@ -108,6 +108,8 @@ func (b *board) attack(s settings, say teller) error {
 	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed, say); err != nil {
 		return err
 	}
+	say("forged tokens")
+	w.tryForgeries(b.inputs)
 	b.addInputs(s.inputs)
 	say("ids of others")
 	if b.crossed, err = w.cross(s.crossings, everywhere(), say); err != nil {

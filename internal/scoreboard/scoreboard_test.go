@@ -20,7 +20,7 @@ func open(t *testing.T) *world {
 
 // TestNoInputHurts is the short form of what the program does with a million inputs.
 func TestNoInputHurts(t *testing.T) {
-	const tried = 20_000
+	const tried = 10_000
 	got, err := open(t).tryInputs(tried, 7, quietly)
 	if err != nil {
 		t.Fatal(err)

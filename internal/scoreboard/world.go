@@ -147,6 +147,12 @@ func newVerifier() (*auth.Verifier, error) {
 			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
 		})
 	}
+	for _, s := range signers() {
+		issuers = append(issuers, auth.Issuer{
+			Issuer: s.issuer(), Algorithms: []string{s.algorithm}, Audiences: []string{audience}, Keys: []auth.Key{s.key()},
+			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
+		})
+	}
 	return auth.New(auth.Config{Issuers: issuers})
 }
 

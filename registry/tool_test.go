@@ -137,7 +137,9 @@ func TestWhatWouldBeTooLargeIsNotInlined(t *testing.T) {
 }
 
 func TestRealToolSchemasAreAccepted(t *testing.T) {
-	for name, data := range corpus.Tools(t) {
+	tools := corpus.Tools(t)
+	t.Attr("schemas", fmt.Sprint(len(tools)))
+	for name, data := range tools {
 		definition, err := mcp.ParseObject(data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -2,6 +2,7 @@ package strictjson_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -146,8 +147,9 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	classes := make(map[string]bool)
-	for _, vector := range corpus.Vectors(t, data) {
+	classes, vectors := make(map[string]bool), corpus.Vectors(t, data)
+	t.Attr("texts", fmt.Sprint(len(vectors)))
+	for _, vector := range vectors {
 		classes[vector.Class] = true
 		if wrong := judge(vector.Class, []byte(vector.Text)); wrong != "" {
 			t.Errorf("%s: %s: %s", vector.Class, vector.Name, wrong)

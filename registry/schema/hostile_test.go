@@ -195,6 +195,7 @@ func TestT36HostileSchemas(t *testing.T) {
 	if len(cases) < 61 {
 		t.Errorf("only %d cases", len(cases))
 	}
+	t.Attr("schemas", fmt.Sprint(len(cases)))
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			defer checkNoHang(t, time.Now())

@@ -60,7 +60,7 @@ func (b *board) addInputs(least int) {
 	} {
 		b.add(t.wrong[one.v] == 0, one.figure, "0", grouped(t.wrong[one.v]), here)
 	}
-	const leastForged = 1_000
+	const leastForged = 6_000
 	b.add(t.tried[forgedTokens] >= leastForged, fmt.Sprintf("of these, tokens forged for each of %d algorithms", len(signers())), "≥ "+grouped(leastForged), grouped(t.tried[forgedTokens]), here)
 	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0", fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], grouped(good)), here)
 }

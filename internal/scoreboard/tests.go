@@ -170,8 +170,9 @@ var elapsed = regexp.MustCompile(`fuzz: elapsed: (\w+), execs: (\d+)`)
 func fuzz(ctx context.Context, root string, all []target, each time.Duration, say teller) (came []fuzzed) {
 	for _, one := range all {
 		f := one.fuzz(ctx, root, each)
-		if strings.Contains(f.found, "context deadline exceeded") && !strings.Contains(f.found, "Failing input") {
-			f = one.fuzz(ctx, root, each) // its time ended in the middle of an input, which go test calls a failure
+		cut := strings.Contains(f.found, "context deadline exceeded") && !strings.Contains(f.found, "Failing input")
+		if cut || f.found == "" && f.executions == 0 { // its time ended in the middle of an input, or before the first one
+			f = one.fuzz(ctx, root, each)
 		}
 		say("fuzz %s %s: %s executions %s", one.folder, one.name, grouped(f.executions), f.found)
 		came = append(came, f)

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -27,12 +28,16 @@ func (w *world) tryForgeries(t *tally) {
 		a := one.do(&in)
 		t.add(class, judge(&in, &a), func() string { return fmt.Sprintf("%s: %.300s: %d %.200s", f.what, f.token, a.status, a.body) })
 	}
+	var all sync.WaitGroup
 	for _, s := range signers() {
-		try("messages as they should be", serve, forgery{s.algorithm, s.token(s.header(), s.claims())})
-		for _, f := range s.forgeries() {
-			try(forgedTokens, deny, forgery{s.algorithm + ": " + f.what, f.token})
-		}
+		all.Go(func() {
+			try("messages as they should be", serve, forgery{s.algorithm, s.token(s.header(), s.claims())})
+			for _, f := range s.forgeries() {
+				try(forgedTokens, deny, forgery{s.algorithm + ": " + f.what, f.token})
+			}
+		})
 	}
+	all.Wait()
 }
 
 // forgeries are all that are tried under one algorithm.

@@ -90,7 +90,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
-	p.fleet.memory = p.memory
+	p.fleet.memory, p.fleet.turns = p.memory, p.turns
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
 		Limiter:  ratelimit.NewMemory(0),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -47,7 +48,8 @@ type fleet struct {
 	catalogue *registry.Registry
 	metrics   *metrics.Metrics
 	log       *slog.Logger
-	memory    *share.Budget // as upstream.Config.Memory; set before apply
+	memory    *share.Budget    // as upstream.Config.Memory; set before apply
+	turns     *fairqueue.Queue // as upstream.Config.Turns; set before apply
 
 	changing sync.Mutex               // guards running; held while servers start and stop, so that there is one change at a time
 	running  map[string]runningServer // by the servers' names, as are the maps below
@@ -162,7 +164,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
-	cfg.Memory = f.memory
+	cfg.Memory, cfg.Turns = f.memory, f.turns
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
 	u := upstream.New(cfg, f.catalogue)

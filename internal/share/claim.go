@@ -102,6 +102,16 @@ func (c *Claim) give() (held Lease, size int64) {
 	return held, size
 }
 
+// User returns who holds the claim. It is the zero User if c is nil or was released.
+func (c *Claim) User() User {
+	if c == nil {
+		return User{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lease.user
+}
+
 // Size returns how many bytes there are, as it was last said.
 func (c *Claim) Size() int64 {
 	if c == nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
@@ -73,6 +74,8 @@ type Config struct {
 
 	// Memory holds what the server sends, for the callers that it answers and for itself. nil: nothing is counted.
 	Memory *share.Budget
+	// Turns is where large messages of the server wait to be read. nil: they are read at once.
+	Turns *fairqueue.Queue
 
 	// Status is called whenever the upstream goes up or down or one of its lists changes; this package logs none of
 	// that. nil: nobody is told.
@@ -101,14 +104,14 @@ func (c *Config) openLimit() time.Duration {
 
 // site returns where a server over HTTP is, for its transports.
 func (c *Config) site() wire.Site {
-	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter, Memory: c.memory()}
+	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns}
 }
 
 // program returns what a child runs. said takes what the child writes to standard error.
 func (c *Config) program(said *wire.LastWords) wire.Program {
 	return wire.Program{
 		Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper,
-		Said: said, Logger: c.Logger, Chatter: c.chatter, Memory: c.memory(),
+		Said: said, Logger: c.Logger, Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,
 	}
 }
 

@@ -16,7 +16,7 @@ func TestDeafChildIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs, ours := net.Pipe()
 		defer theirs.Close()
-		k := &Child{duplex: newDuplex(&notebook{}, nil, Memory{}), stdin: ours, queue: make(chan []byte, queueMax)}
+		k := &Child{duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte, queueMax)}
 		go k.write()
 		for range 2 {
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {

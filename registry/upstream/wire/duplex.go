@@ -29,8 +29,8 @@ type duplex struct {
 	cause error
 }
 
-func newDuplex(up Events, chatter *Chatter, memory Memory) duplex {
-	return duplex{up: up, read: reader{up.Count, chatter}, memory: memory, waiting: newPending(), gone: make(chan struct{})}
+func newDuplex(up Events, read reader, memory Memory) duplex {
+	return duplex{up: up, read: read, memory: memory, waiting: newPending(), gone: make(chan struct{})}
 }
 
 // lost records why the connection ended and wakes all who wait. Only the first cause counts, since later ones follow
@@ -148,10 +148,8 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 		d.read.pace(d.hurry, len(text))
 		return
 	}
-	messages, err := d.read.messages(text)
-	if err != nil {
-		d.up.Count(Garbage, 1)
-		d.badAnswer(text, err)
+	messages, readable := d.messages(ctx, text)
+	if !readable {
 		return
 	}
 	if !holdAnswer(messages) {
@@ -160,6 +158,21 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 	for _, m := range messages {
 		d.dispatch(ctx, m, cap(text))
 	}
+}
+
+// messages reads a text in its turn. readable is false if it holds no message, or if the connection is being closed.
+func (d *duplex) messages(ctx context.Context, text []byte) (messages []*mcp.Message, readable bool) {
+	leave, err := d.read.turn(ctx, d.memory.Server, len(text))
+	if err != nil {
+		return nil, false
+	}
+	defer leave()
+	if messages, err = d.read.messages(text); err != nil {
+		d.up.Count(Garbage, 1)
+		d.badAnswer(text, err)
+		return nil, false
+	}
+	return messages, true
 }
 
 // badAnswer ends the request that an invalid text answers, as far as its id can be read: an error now is better for the

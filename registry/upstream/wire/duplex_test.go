@@ -29,7 +29,7 @@ func (n *notebook) Count(Anomaly, int) {}
 func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
-	link := newDuplex(up, nil, Memory{})
+	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	link.waiting.add(&Request{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }})
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
@@ -43,7 +43,7 @@ func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
-	link := newDuplex(up, nil, Memory{})
+	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	link.Begin("", mcp.LatestLegacy)
 	say := func() {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
@@ -64,7 +64,7 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 func TestOnlyModernServersEndRequests(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
-	link := newDuplex(up, nil, Memory{})
+	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}), link.waiting.add(&Request{ID: "8"})
 	for _, id := range []string{"7", "8"} {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))

@@ -67,7 +67,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		up: up, client: at.Client, target: target, base: baseHeader(at),
-		read: reader{up.Count, at.Chatter}, memory: at.Memory, asides: newAsides(up.Count),
+		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up.Count),
 	}, nil
 }
 
@@ -173,8 +173,11 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room 
 	case err != nil:
 		return mcp.Object{}, unavailable(true, err)
 	}
-	messages, err := l.read.messages(body)
-	if err != nil {
+	messages, err := l.read.inTurn(ctx, room.User(), body)
+	switch {
+	case ctx.Err() != nil:
+		return mcp.Object{}, ctx.Err()
+	case err != nil:
 		return mcp.Object{}, protocol("read answer: %w", err)
 	}
 	for _, m := range messages {

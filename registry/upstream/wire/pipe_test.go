@@ -17,7 +17,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			theirs, ours := net.Pipe()
 			_ = theirs.Close() // in memory, where that cannot fail
 			k := &Child{
-				duplex: newDuplex(&notebook{}, nil, Memory{}), stdin: ours, queue: make(chan []byte, queueMax),
+				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte, queueMax),
 				exited: make(chan struct{}),
 			}
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {

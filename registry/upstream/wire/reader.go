@@ -2,10 +2,14 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -19,7 +23,11 @@ const (
 type reader struct {
 	count   func(Anomaly, int)
 	chatter *Chatter
+	turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
+
+// parseTime is about how long it takes to read one byte of a message strictly.
+const parseTime = 4 * time.Nanosecond
 
 // holdAnswer tells whether one of the messages is an answer.
 func holdAnswer(messages []*mcp.Message) bool {
@@ -42,6 +50,22 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 		r.count(Mended, n)
 	}
 	return m, err
+}
+
+// turn waits until a text of that many bytes, which the user holds, may be read. leave ends the turn. The error is why
+// ctx has ended before.
+func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave func(), err error) {
+	return r.turns.Finish(ctx, holder, time.Duration(bytes)*parseTime)
+}
+
+// inTurn is messages in its turn. When ctx ends before, the error is why.
+func (r reader) inTurn(ctx context.Context, holder share.User, data []byte) ([]*mcp.Message, error) {
+	leave, err := r.turn(ctx, holder, len(data))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return r.messages(data)
 }
 
 // messages reads a text of one message, or of an array of messages as servers of 2025-03-26 may send.

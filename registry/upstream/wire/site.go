@@ -3,6 +3,7 @@ package wire
 import (
 	"net/http"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -14,6 +15,7 @@ type Site struct {
 	Version string            // of the gateway, for User-Agent
 	Chatter *Chatter          // of the server; nil: what it sends is read as fast as it comes
 	Memory  Memory
+	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
 // baseHeader returns the headers of messages: the operator's and our own. Those of the protocol cannot be the

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
@@ -71,12 +72,13 @@ type Program struct {
 	Logger  *slog.Logger
 	Chatter *Chatter // of the server; nil: what it sends is read as fast as it comes
 	Memory  Memory
+	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
 // Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
-		duplex: newDuplex(up, of.Chatter, of.Memory), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
+		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited

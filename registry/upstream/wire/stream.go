@@ -46,7 +46,7 @@ func (r reader) stream(
 		if len(event.Data) == 0 || event.Type != "" && event.Type != "message" {
 			continue
 		}
-		messages, err := r.messages(owned(event.Data))
+		messages, err := r.inTurn(ctx, room.User(), owned(event.Data))
 		if err != nil {
 			return protocol("read event: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,17 @@ import (
 const (
 	maxRefusal = 64 << 10              // bytes read of a refusal, and of what follows an answer
 	drainLimit = 20 * time.Millisecond // how long to wait for the end of a stream after its answer
+)
+
+// Bounds of bodies that are being read.
+const (
+	trusted  = 1 << 20 // bytes that are allocated on a server's word
+	believed = 4       // times what has come, which are allocated on its word beyond that: so little is copied
+
+	// oneRead is how many bytes are read at once. In between others go on: a server that sends faster than it is read
+	// would keep a processor for as long as the scheduler lets it, and with many such servers at every step of a small
+	// call, all of them would be waited for.
+	oneRead = 256 << 10
 )
 
 // response is a server's answer to one HTTP request. Whoever gets it reads or discards it, or its connection is lost.
@@ -82,15 +94,14 @@ func mediaType(header http.Header) media {
 // read reads the body to its end, so that its connection can be used again, and closes it. room holds what has come, or
 // the error is a *RoomError. A body of more than limit bytes is ErrTooLarge, whatever length was announced.
 func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
-	const trusted = 1 << 20 // bytes that are allocated on a server's word
 	defer r.discard()
 	length := int(r.ContentLength) // negative: not announced
 	if length > limit {
 		return nil, ErrTooLarge
 	}
-	first, most := share.Covered, limit+1 // one byte shows that there are too many
+	first := share.Covered
 	if length >= 0 {
-		first, most = min(length, trusted), length
+		first = min(length, trusted)
 	}
 	if first > share.Covered {
 		if err := holds(room, first); err != nil {
@@ -104,11 +115,14 @@ func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 		}
 		if len(body) == cap(body) {
 			var err error
-			if body, err = enlarged(body, most, room); err != nil {
+			if body, err = enlarged(body, more(cap(body), length, limit), room); err != nil {
 				return nil, err
 			}
 		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
+		n, err := r.Body.Read(body[len(body):min(cap(body), len(body)+oneRead)])
+		if len(body) > share.Step {
+			runtime.Gosched() // as oneRead says
+		}
 		body = body[:len(body)+n]
 		switch {
 		case errors.Is(err, io.EOF) && length < 0:
@@ -120,6 +134,14 @@ func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 		}
 	}
 	return body, nil
+}
+
+// more returns how many bytes to make room for when all of that much room is used.
+func more(used, length, limit int) int {
+	if length >= 0 {
+		return min(used*believed, length)
+	}
+	return min(max(used*3/2, share.Step), limit+1) // one byte shows that there are too many
 }
 
 // drain reads what follows the answer, so that the connection can be used again, and closes the body. It returns false

@@ -32,9 +32,8 @@ func holds(room *share.Claim, bytes int) error {
 	return nil
 }
 
-// enlarged returns data with room for half as much again, but for most bytes at most, after the claim holds that much.
-func enlarged(data []byte, most int, room *share.Claim) ([]byte, error) {
-	size := min(max(cap(data)*3/2, share.Step), most)
+// enlarged returns data with room for size bytes, after the claim holds that much.
+func enlarged(data []byte, size int, room *share.Claim) ([]byte, error) {
 	if err := holds(room, size); err != nil {
 		return nil, err
 	}

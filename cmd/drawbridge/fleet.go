@@ -433,7 +433,9 @@ func leftOut(r registry.Refusal) string {
 // startOpenAPI offers the operations of an HTTP API's document as tools. It does not connect to the API, which has no
 // request that is sure to be harmless; whether the API answers shows at each call.
 func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
-	loaded, err := openapi.Load(s.OpenAPIConfig())
+	cfg := s.OpenAPIConfig()
+	cfg.Turns = f.turns
+	loaded, err := openapi.Load(cfg)
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}

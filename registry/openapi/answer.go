@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -24,6 +25,10 @@ const (
 	maxExcerpt = 2_000    // of an error: as much is told the model
 )
 
+// resultTime is about how long it takes to make a result of one byte of an answer: it is checked, written without
+// spaces, and quoted.
+const resultTime = 15 * time.Nanosecond
+
 // answer makes the result of a call from the answer of the API. What the API says, also that it refuses, is a result:
 // the model can read it and do better. An error is only returned when the answer breaks off, or when room, which holds
 // what the answer takes in memory, cannot hold it.
@@ -36,23 +41,33 @@ func (c *caller) answer(ctx context.Context, response *http.Response, room *shar
 		return c.refused(status, response), nil
 	}
 	data, err := read(response.Body, maxAnswer+1, room)
-	if err == nil {
-		err = holds(room, resultSize(data))
-	}
-	var full *noRoomError
 	switch {
-	case errors.As(err, &full):
-		return mcp.Object{}, &registry.RoomError{Server: c.server, Err: full.err}
 	case err != nil:
-		return mcp.Object{}, c.unavailable(ctx, true, err)
+		return mcp.Object{}, c.unread(ctx, err)
 	case len(data) > maxAnswer:
 		return mcp.ToolError(fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status, maxAnswer>>20)), nil
 	case len(data) == 0:
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
+	leave, err := c.turns.Finish(ctx, room.User(), time.Duration(len(data))*resultTime)
+	if err != nil {
+		return mcp.Object{}, c.unread(ctx, err)
+	}
+	defer leave()
+	if err := holds(room, resultSize(data)); err != nil {
+		return mcp.Object{}, c.unread(ctx, err)
+	}
 	result := c.resultOf(status, response.Header, c.redact(data))
 	room.Shrink(int64(result.Size()))
 	return result, nil
+}
+
+// unread returns the error for an answer that could not be read, or not be held.
+func (c *caller) unread(ctx context.Context, err error) error {
+	if full, ok := errors.AsType[*noRoomError](err); ok {
+		return &registry.RoomError{Server: c.server, Err: full.err}
+	}
+	return c.unavailable(ctx, true, err)
 }
 
 // resultOf returns the result of a call that succeeded, with the data of the answer.

@@ -30,6 +30,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -60,6 +61,8 @@ type Config struct {
 	// only checks that its CheckRedirect is set.
 	Client  *http.Client
 	Timeout time.Duration // limit of one call; zero: 30 s
+	// Turns is where large answers wait to be made results. nil: they are made at once.
+	Turns *fairqueue.Queue
 	// Released are digests of tools with hidden text in strings that are never edited. The operator lets these in
 	// nevertheless; see registry.Admit. The digest is that of the definition which Load makes, before it is cleaned.
 	Released []string
@@ -102,7 +105,7 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	}
 	target := &target{
 		server: cfg.Name, base: base, client: cfg.Client,
-		header: make(http.Header, len(cfg.Headers)), secrets: secretsOf(cfg.Headers),
+		turns: cfg.Turns, header: make(http.Header, len(cfg.Headers)), secrets: secretsOf(cfg.Headers),
 	}
 	for name, value := range cfg.Headers {
 		target.header.Set(name, value)

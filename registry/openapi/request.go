@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -21,10 +22,11 @@ import (
 // target is the API that all tools of one server call. It is immutable and shared.
 type target struct {
 	server  string
-	base    *url.URL     // without a slash at its end
-	header  http.Header  // the operator's, with credentials
-	secrets []string     // credentials that no answer may repeat to the model
-	client  *http.Client // follows no redirect
+	base    *url.URL         // without a slash at its end
+	header  http.Header      // the operator's, with credentials
+	secrets []string         // credentials that no answer may repeat to the model
+	client  *http.Client     // follows no redirect
+	turns   *fairqueue.Queue // at making large answers results; nil: nobody waits
 }
 
 // caller serves the calls of one operation. It is immutable and safe for concurrent use.

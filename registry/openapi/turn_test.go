@@ -1,0 +1,69 @@
+package openapi_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
+)
+
+// oneAnswer is an API of which every request gets the same answer.
+type oneAnswer string
+
+func (o oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(string(o))),
+	}, nil
+}
+
+// TestLargeAnswersBecomeResultsInTurn keeps the one slot busy: a large answer waits for it, a small one does not. Large
+// ones once became results in as many goroutines as there were calls, and whoever called meanwhile waited behind them.
+func TestLargeAnswersBecomeResultsInTurn(t *testing.T) {
+	t.Parallel()
+	document := issues(t)
+	for size, waits := range map[int]bool{100: false, 1 << 20: true} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := fairqueue.New(1)
+			client := &http.Client{
+				Transport:     oneAnswer(`["` + strings.Repeat("x", size) + `"]`),
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			}
+			tools, _ := load(t, openapi.Config{
+				Name: "issues", Document: document, BaseURL: "http://api.invalid", Include: []string{"issues/get"}, Client: client, Turns: turns,
+			})
+			leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answered := false
+			go func() {
+				result, err := tools["issues_get"].Call(t.Context(), &registry.Call{
+					Method: mcp.MethodToolsCall,
+					Params: mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`)}),
+				})
+				if err != nil || len(result.Value("structuredContent")) != size+4 {
+					t.Errorf("%d bytes: got %.300s and error %v", size, result.JSON(), err)
+				}
+				answered = true
+			}()
+			synctest.Wait()
+			if answered == waits {
+				t.Errorf("%d bytes, while the slot is held: answered is %t", size, answered)
+			}
+			leave()
+			synctest.Wait()
+			if !answered || turns.Busy() != 0 {
+				t.Errorf("%d bytes, afterwards: answered is %t, and %d slots are held", size, answered, turns.Busy())
+			}
+		})
+	}
+}

@@ -22,9 +22,9 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		out := &relay{send: func(n mcp.Notification) error {
 			// It may run on a goroutine of the upstream or the relay, where nobody else would stop a panic.
 			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
-				params, ok := g.cleanParams(c, n.Params)
-				if !ok {
-					return mcp.Object{}, nil
+				params, ok, err := g.cleanNote(ctx, c, n.Params)
+				if err != nil || !ok {
+					return mcp.Object{}, err
 				}
 				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
 			})
@@ -49,7 +49,7 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		}
 		result, err := next(ctx, c)
 		if err != nil {
-			return mcp.Object{}, g.cleanError(c, err)
+			return mcp.Object{}, g.cleanError(ctx, c, err)
 		}
 		if c.leftOut > 0 {
 			g.count(c, sanitize.Report{leftOut: c.leftOut})
@@ -59,6 +59,18 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		}
 		return g.cleaned(ctx, c, result)
 	}
+}
+
+// cleanNote is cleanParams for a notification of the call, which waits for its turn if it is large. The error says that
+// the call has ended meanwhile.
+func (g *Gateway) cleanNote(ctx context.Context, c *call, params mcp.Object) (cleaned mcp.Object, ok bool, err error) {
+	leave, err := g.turnToClean(ctx, c, params.Size())
+	if err != nil {
+		return mcp.Object{}, false, err
+	}
+	defer leave()
+	cleaned, ok = g.cleanParams(c, params)
+	return cleaned, ok, nil
 }
 
 // cleanParams cleans the params of a notification. ok is false when they hide text where it cannot be removed, which is
@@ -112,16 +124,21 @@ type logs struct{ messages, bytes atomic.Int64 }
 
 // admit tells whether one more message may pass. After the first message beyond a bound, none passes any more.
 func (l *logs) admit(params mcp.Object) bool {
-	return l.messages.Add(1) <= maxLogs && l.bytes.Add(int64(len(params.JSON()))) <= maxLogBytes
+	return l.messages.Add(1) <= maxLogs && l.bytes.Add(int64(params.Size())) <= maxLogBytes
 }
 
-// cleanError cleans an error whose text an upstream chose. Errors of our own need no cleaning and are returned as they
-// are.
-func (g *Gateway) cleanError(c *call, err error) error {
+// cleanError cleans an error whose text an upstream chose; a large one waits for its turn. Errors of our own need no
+// cleaning and are returned as they are.
+func (g *Gateway) cleanError(ctx context.Context, c *call, err error) error {
 	var worded *mcp.Error
 	if !errors.As(err, &worded) {
 		return err
 	}
+	leave, ended := g.turnToClean(ctx, c, len(worded.Message)+len(worded.Data))
+	if ended != nil {
+		return ended
+	}
+	defer leave()
 	cleaned, report := c.caller.Tenant.output.Error(worded)
 	g.count(c, report)
 	return &upstreamError{cleaned}

@@ -56,11 +56,11 @@ func (r *relay) progress(n mcp.Notification) error {
 	if r.latest == nil && wait <= 0 {
 		return r.sendLocked(n)
 	}
-	params := n.Params.JSON() // a copy: what waits must not keep the text in memory in which it came
-	if len(params) > maxProgress {
+	if n.Params.Size() > maxProgress {
 		r.left++
 		return nil
 	}
+	params := n.Params.JSON() // a copy: what waits must not keep the text in memory in which it came
 	if r.latest != nil {
 		r.left++
 	} else {

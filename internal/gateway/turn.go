@@ -45,13 +45,19 @@ func (g *Gateway) check(ctx context.Context, c *call) error {
 	return c.method.check(c, schema.Means{Memory: lease.Resize, Turn: turn})
 }
 
+// turnToClean waits until so many bytes that a server sent for the call may be cleaned. leave ends the turn. The error
+// is why ctx has ended before.
+func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave func(), err error) {
+	return g.config.Turns.Finish(ctx, share.User(c.caller.Principal.User()), time.Duration(bytes)*cleanTime)
+}
+
 // cleaned cleans a result by policy. That of a large one waits for its turn, however long: the call has been made.
 func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
-	turn, leave := turnBy(ctx, c, g.config.Turns.Finish)
-	defer leave()
-	if err := turn(time.Duration(result.Size()) * cleanTime); err != nil {
+	leave, err := g.turnToClean(ctx, c, result.Size())
+	if err != nil {
 		return mcp.Object{}, err
 	}
+	defer leave()
 	policy := c.caller.Tenant.output
 	clean := policy.Result
 	if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {

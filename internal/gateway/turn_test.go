@@ -94,3 +94,60 @@ func TestAnAnswerThatCannotBeCleanedInTimeIsATimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatServersSayDuringACallIsCleanedInTurn holds the only slot while a server sends a large log message or answers
+// with a large error. Both were once cleaned at once, whoever else had work waiting.
+func TestWhatServersSayDuringACallIsCleanedInTurn(t *testing.T) {
+	t.Parallel()
+	said := func(size int) mcp.RawJSON { return mcp.String(strings.Repeat("a", size)) }
+	for name, say := range map[string]func(context.Context, *registry.Call, mcp.RawJSON) error{
+		"log message": func(ctx context.Context, c *registry.Call, data mcp.RawJSON) error {
+			return c.Notify(ctx, mcp.Notification{Method: mcp.NotifyMessage, Params: mcp.NewObject(
+				mcp.Member{Name: "level", Value: mcp.String("error")}, mcp.Member{Name: "data", Value: data},
+			)})
+		},
+		"error": func(_ context.Context, _ *registry.Call, data mcp.RawJSON) error {
+			return &mcp.Error{Code: -32000, Message: "no", Data: data}
+		},
+	} {
+		for size, waits := range map[int]bool{100: false, 100_000: true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+				b.config.Turns = fairqueue.New(1)
+				b.registry.Replace(registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
+					Definition: mcp.NewObject(mcp.Member{Name: "name", Value: mcp.String("do")}, mcp.Member{Name: "inputSchema", Value: mcp.RawJSON(`{"type":"object"}`)}),
+					Timeout:    time.Hour,
+					Call: func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+						return texts("done"), say(ctx, c, said(size))
+					},
+				}}})
+				free, err := b.config.Turns.Enter(t.Context(), share.User{TenantID: "other"}, time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				told, ended := 0, make(chan struct{})
+				go func() {
+					defer close(ended)
+					r := request("heavy__do", `{}`)
+					r.LogLevel, _ = mcp.LevelOf("debug")
+					r.Notify = func(_ context.Context, n mcp.Notification) error {
+						told += n.Params.Size()
+						return nil
+					}
+					if _, err := b.Handle(t.Context(), b.caller(t, alice), r); err != nil {
+						told += len(err.(*mcp.Error).Data) //nolint:errorlint // Handle returns no other
+					}
+				}()
+				synctest.Wait()
+				if got := b.config.Turns.Waiting()["acme"] == 1; got != waits {
+					t.Errorf("%s of %d bytes waits: %t, want %t", name, size, got, waits)
+				}
+				free()
+				<-ended
+				if told < size || b.config.Turns.Busy() != 0 {
+					t.Errorf("%s of %d bytes: %d bytes were told, and %d slots are held", name, size, told, b.config.Turns.Busy())
+				}
+			})
+		}
+	}
+}

@@ -26,6 +26,7 @@ func BenchmarkResult(b *testing.B) {
 		{"Echo", "The quick brown fox jumps over the lazy dog, and so on"},
 		{"Prose1KB", fill(prose, 1024)},
 		{"Prose1MB", fill(prose, 1<<20)},
+		{"Prose15MB", fill(prose, 15<<20)}, // of which 1 MiB is kept
 		{"Source1KB", fill(source, 1024)},
 		{"Chinese1KB", fill("敏捷的棕色狐狸跳过了懒狗，就这样。", 1024)},
 		{"Persian1KB", fill("نمی\u200cخواهم کتاب\u200cها را ببرم، می\u200cدانم. ", 1024)},

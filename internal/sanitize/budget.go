@@ -31,8 +31,10 @@ func (w *walker) counted(i, end int, s sight) {
 		w.room -= size
 		return
 	}
-	text := w.decode(w.data[i:end])
-	cleaned, changed := w.repair(text)
+	cleaned, changed := w.decode(w.data[i:end]), false
+	if s.marks&w.watch != 0 {
+		cleaned, changed = w.repair(cleaned)
+	}
 	body := withoutMarker(cleaned)
 	if len(body) <= w.room {
 		w.room -= len(body)

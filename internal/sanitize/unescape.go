@@ -2,6 +2,7 @@ package sanitize
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -13,6 +14,7 @@ func unescape(dst, inside []byte) []byte {
 	if i < 0 {
 		return inside
 	}
+	dst = slices.Grow(dst, len(inside)) // no escape stands for more bytes than it has
 	for i >= 0 {
 		dst = append(dst, inside[:i]...)
 		var size int

@@ -99,6 +99,9 @@ func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, change
 
 // replace puts text, as a JSON string, in the place of data[i:end].
 func (w *walker) replace(i, end int, text []byte) {
+	if w.out == nil {
+		w.out = make([]byte, 0, len(w.data)-(end-i)+len(text)+64) // a text that is cut may be most of what there is
+	}
 	w.copyUntil(i)
 	w.out = strictjson.AppendQuote(w.out, string(text))
 	w.kept = end

@@ -95,7 +95,10 @@ func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found boo
 			object, found = withoutPath(object, t.Headers[i].Path), true
 		}
 	}
-	return object.JSON(), found
+	if !found {
+		return nil, false
+	}
+	return object.JSON(), true
 }
 
 // withoutPath returns object without the value that path leads to, which must exist.

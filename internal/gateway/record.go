@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"runtime"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -30,10 +31,23 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 		r.Item, r.CallID = c.task.tool, c.task.callID
 	}
 	if arguments := c.params.Value("arguments"); arguments != nil {
-		digest := sha256.Sum256(arguments)
-		r.Arguments = "sha256:" + hex.EncodeToString(digest[:])
+		r.Arguments = "sha256:" + hex.EncodeToString(sumOf(arguments))
 	}
 	return r
+}
+
+// sumOf returns the digest of a text. A call is recorded whoever else has work, so this waits for no turn; in a long text
+// it lets others go on again and again.
+func sumOf(text []byte) []byte {
+	const step = 128 << 10 // bytes; they take less time than fairqueue.Small
+	sum := sha256.New()
+	for len(text) > step {
+		_, _ = sum.Write(text[:step]) // it cannot fail
+		text = text[step:]
+		runtime.Gosched()
+	}
+	_, _ = sum.Write(text) // as above
+	return sum.Sum(nil)
 }
 
 // kind returns how the call ended, in the one word that audit and metrics use.

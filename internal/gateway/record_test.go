@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -94,4 +97,18 @@ func closedLog(t *testing.T, dropped func(int)) *audit.Log {
 		t.Fatal(err)
 	}
 	return record
+}
+
+// TestDigestOfLongArguments shows that the digest on record is that of the whole arguments, however many pieces it is
+// made in.
+func TestDigestOfLongArguments(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 128 << 10, 128<<10 + 1, 900_000} {
+		b := newBench(t)
+		arguments := `{"message":"` + strings.Repeat("x", size) + `"}`
+		b.run(t, "box__echo", arguments)
+		if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(arguments))); !strings.Contains(b.records(t), want) {
+			t.Errorf("%d bytes: %s is not in %.500s", size, want, b.records(t))
+		}
+	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -17,6 +18,9 @@ const (
 
 // errNoRoom is the error for a body that one user could not hold even if nobody held anything.
 var errNoRoom = errors.New("the body never fits into the share of a user")
+
+// oneRead is how many bytes of a body are read before others go on.
+const oneRead = 256 << 10
 
 // receive reads a body to its end, length being what its header declares, negative if it does not. Memory is allocated
 // for what has arrived and not for what was announced, and leased before it is allocated: a client that announces much
@@ -34,8 +38,11 @@ func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 			deadline = next
 			_ = x.control.SetReadDeadline(deadline) // a recorder has no deadlines
 		}
-		n, err := from.Read(data[len(data):cap(data)])
+		n, err := from.Read(data[len(data):min(cap(data), len(data)+oneRead)])
 		data = data[:len(data)+n]
+		if len(data) > share.Step {
+			runtime.Gosched() // or a client that sends faster than this reads would keep a processor for as long as it may
+		}
 		if errors.Is(err, io.EOF) {
 			return data, nil
 		}
@@ -60,14 +67,18 @@ func (x *exchange) patience(begun time.Time, came int) time.Time {
 	return atRate
 }
 
-// enlarge returns data with room for half as much again, or for the whole body or all that a user can hold if that is
-// less.
+// enlarge returns data with room for half as much again, or for twice as much if the header declared a length, so that
+// less is copied; or for the whole body or all that a user can hold if that is less.
 func (x *exchange) enlarge(data []byte, length int64) ([]byte, error) {
 	most := x.server.roomForBody
 	if int64(cap(data)) >= most {
 		return nil, errNoRoom
 	}
-	room := min(max(int64(cap(data))*3/2, share.Step), most)
+	grown := int64(cap(data)) * 3 / 2
+	if length >= 0 {
+		grown = int64(cap(data)) * 2
+	}
+	room := min(max(grown, share.Step), most)
 	if length > int64(len(data)) {
 		room = min(room, length+1) // the last byte is for the end to be seen
 	}

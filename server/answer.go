@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"time"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -12,6 +15,18 @@ type answer struct {
 	err    *mcp.Error
 	silent bool
 	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
+}
+
+// bytesEncoded is about how many bytes of an answer are encoded in a nanosecond: they are copied, into memory that is new.
+const bytesEncoded = 2
+
+// message is the message of a, which is made in its turn if it is large.
+func (s *Server) message(ctx context.Context, a *answer, requestID string) []byte {
+	leave, err := s.config.Turns.Finish(ctx, a.room.User(), time.Duration(a.result.Size()/bytesEncoded))
+	if err == nil { // otherwise the client has left, and nobody waits for what is made
+		defer leave()
+	}
+	return a.message(requestID)
 }
 
 // message returns the response, and forgets the result, so that its memory is free while a slow client reads. An error

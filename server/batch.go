@@ -111,7 +111,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 	var messages [][]byte
 	for i := range answers {
 		if !answers[i].silent {
-			messages = append(messages, answers[i].message(x.id))
+			messages = append(messages, s.message(ctx, &answers[i], x.id))
 		}
 	}
 	if len(messages) == 0 {

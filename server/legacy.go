@@ -97,7 +97,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.answerError(a.id, a.err, status)
 		return
 	}
-	p.finish(ctx, status, a.message(x.id), func() []byte { return a.unkept(x.id) })
+	p.finish(ctx, status, s.message(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
 }
 
 // beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, its caller

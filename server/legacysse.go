@@ -148,7 +148,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := push(ctx, a.message(x.id))
+	err := push(ctx, s.message(ctx, &a, x.id))
 	if ofMemory(err) != nil {
 		s.log.WarnContext(ctx, "answer not kept", "error", err)
 		err = push(ctx, a.unkept(x.id))

@@ -53,7 +53,7 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		a = answer{id: m.ID, err: errGone}
 	}
 	x.outcome = a.word()
-	t.finish(&a)
+	t.finish(ctx, &a)
 }
 
 // tasksOf returns the form of tasks that a modern client declares to know.

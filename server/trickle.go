@@ -71,7 +71,7 @@ func (t *trickle) openLocked() bool {
 }
 
 // finish sends the result or the error, in the form that the answer has by now.
-func (t *trickle) finish(a *answer) {
+func (t *trickle) finish(ctx context.Context, a *answer) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
@@ -83,12 +83,12 @@ func (t *trickle) finish(a *answer) {
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.send(sse.Event{Data: a.message(t.x.id)}) // the client may be gone
+		_ = t.out.send(sse.Event{Data: t.server.message(ctx, a, t.x.id)}) // the client may be gone
 		t.out.close()
 		t.place.leave()
 	case a.err != nil:
 		t.x.answerError(a.id, a.err, statusOf(a.err.Code, mcp.Modern))
 	default:
-		t.x.writeJSON(http.StatusOK, a.message(t.x.id))
+		t.x.writeJSON(http.StatusOK, t.server.message(ctx, a, t.x.id))
 	}
 }

@@ -1,15 +1,19 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -98,4 +102,39 @@ func TestALargeRequestThatWaitsForLongIsRefused(t *testing.T) {
 			t.Errorf("got %d %s, want 503 DB-OVERLOAD-WORK", got.Code, got.Body)
 		}
 	}, oneSlot)
+}
+
+// TestLargeAnswersAreWrittenInTurn keeps the one slot busy: a large answer waits to be encoded, a small one does not. It
+// was once encoded at once, which keeps a processor while megabytes are copied.
+func TestLargeAnswersAreWrittenInTurn(t *testing.T) {
+	for _, size := range []int{100, 1 << 20} {
+		for _, era := range []string{"modern", "legacy"} {
+			bubble(t, func(t *testing.T, w *world) {
+				w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+					return textResult(strings.Repeat("x", size)).With("resultType", mcp.String("complete")), nil
+				}})
+				h, m := w.Handler(), modernCall("echo")
+				if era == "legacy" {
+					m = legacyCall(w.open(t, "alice", mcp.Revision2511), "echo")
+				}
+				free := occupied(t, w)
+				answered := false
+				go func() {
+					if got := record(h, m.request(t.Context(), "")); got.Code != http.StatusOK || got.Body.Len() < size {
+						t.Errorf("%s, %d bytes: got %d and %d bytes", era, size, got.Code, got.Body.Len())
+					}
+					answered = true
+				}()
+				synctest.Wait()
+				if small := size < 1000; answered != small {
+					t.Errorf("%s, %d bytes, while the slot is held: answered is %t", era, size, answered)
+				}
+				free()
+				synctest.Wait()
+				if !answered || w.config.Turns.Busy() != 0 {
+					t.Errorf("%s, %d bytes, afterwards: answered is %t, and %d slots are held", era, size, answered, w.config.Turns.Busy())
+				}
+			}, oneSlot)
+		}
+	}
 }

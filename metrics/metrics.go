@@ -240,7 +240,7 @@ func (m *Metrics) held() {
 		Name: "drawbridge_memory_limit_bytes", Help: "Memory that all requests together may hold beyond what their places cover.",
 	})
 	m.work = newWork(prometheus.Opts{
-		Name: "drawbridge_work_slots", Help: "Slots for work that keeps a processor busy: parsing, checking and cleaning what is large.",
+		Name: "drawbridge_work_slots", Help: "Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
 	}, prometheus.Opts{
 		Name: "drawbridge_work_slots_busy", Help: "Slots that are in use.",
 	}, prometheus.Opts{

@@ -10,6 +10,10 @@
 //     refused;
 //  2. the connection that has been idle for longest.
 //
+// Everybody is a stranger until its first request has been read, and a flood of connections that were accepted together
+// could push out those beside it before that. So in all, not the oldest goes but, of some of the oldest, the one whose
+// address has the most connections; those of addresses with fewer lose their turn.
+//
 // A connection with a request of somebody known in work is never closed. If there are only such, the newcomer is
 // refused. The same holds among the connections of one address at the bound for addresses, so that an address with too
 // many connections loses its own.
@@ -90,6 +94,30 @@ func (q *queues) first() *conn {
 		}
 	}
 	return nil
+}
+
+// compared is how many strangers are looked at to find the one that goes.
+const compared = 16
+
+// crowdedLocked returns, of the strangers that have waited for longest, the first of those whose address has the most
+// connections, nil if there is no stranger. Those of addresses with fewer become the last in the queue, so that the next
+// newcomer meets others: were they to stay in front, as many of them would hide the address with the most.
+func (l *Limiter) crowdedLocked() *conn {
+	var most *conn
+	looked := make([]*conn, 0, compared)
+	for e := l.all.strangers.Front(); e != nil && len(looked) < compared; e = e.Next() {
+		c := e.Value.(*conn)
+		looked = append(looked, c)
+		if most == nil || c.home.open > most.home.open {
+			most = c
+		}
+	}
+	for _, c := range looked {
+		if c.home.open < most.home.open {
+			l.all.strangers.MoveToBack(c.inAll)
+		}
+	}
+	return most
 }
 
 // remove takes out what is in one of the queues.

@@ -200,6 +200,32 @@ func TestAStrangerCannotStayByUsingItsConnection(t *testing.T) {
 	})
 }
 
+// TestAFloodPushedOutWhoeverHadJustCome: many connections that are accepted together close others of their kind, not the
+// one of an address that has few, although no request was read on it yet.
+func TestAFloodPushedOutWhoeverHadJustCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, connlimit.Config{Total: 40, Address: 20})
+		flood := func() {
+			for i := range 80 {
+				w.connect(fmt.Sprintf("10.6.6.%d", i%3))
+			}
+		}
+		flood()
+		few := map[string]*client{}
+		for i := range 20 { // more than are compared
+			few[fmt.Sprint(i)] = w.connect(fmt.Sprintf("10.0.0.%d", i))
+		}
+		flood()
+		check(t, few)
+		for name, c := range few {
+			if !c.use("/known").open() {
+				t.Errorf("%s: its first request was not answered", name)
+			}
+		}
+	})
+}
+
 func TestAnAddressLosesItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string][2]string{

@@ -74,7 +74,9 @@ func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause,
 	case home != nil && home.open >= l.cfg.Address:
 		cause, out = Address, home.first()
 	case l.open >= l.cfg.Total:
-		cause, out = Total, l.all.first()
+		if cause, out = Total, l.crowdedLocked(); out == nil {
+			out = l.all.first()
+		}
 	}
 	if cause != "" && out == nil {
 		return nil, cause, false

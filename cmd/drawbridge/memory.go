@@ -16,12 +16,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// How much of the memory that the process may have is for what. The rest is for the program itself, for stacks and
-// connections, and for garbage that is not collected yet.
+// How much of the container's memory Go's memory limit leaves to others: the pages of the program's file, what the
+// kernel keeps for connections, and what Go takes beyond its limit before it has collected. All this does not shrink
+// with the container, so a small one leaves a larger part.
 const (
-	ceilingPercent = 90 // of the container's limit: where Go's collector begins to work harder
-	budgetPercent  = 60 // of the same: what requests hold
+	reservePart  = 10       // one in so many bytes of the container
+	reserveLeast = 24 << 20 // but so many bytes at least
+	reserveMost  = 4        // and one in so many at most
 )
+
+// budgetOf returns what requests may hold under a memory limit of Go: two thirds. The rest is for the program itself,
+// for stacks and connections, and for garbage that is not collected yet.
+func budgetOf(limit int64) int64 { return limit / 3 * 2 }
+
+// ceilingOf returns Go's memory limit, where its collector begins to work harder, for a container's limit.
+func ceilingOf(container int64) int64 {
+	return container - max(container/reservePart, min(reserveLeast, container/reserveMost))
+}
 
 // memoryPlan is how the memory of the process is used. All sizes are in bytes.
 type memoryPlan struct {
@@ -41,7 +52,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 		limited, plan.source = runtime, "GOMEMLIMIT"
 	}
 	if container > 0 {
-		if ceiling := container / 100 * ceilingPercent; ceiling < limited {
+		if ceiling := ceilingOf(container); ceiling < limited {
 			limited, plan.source = ceiling, "the container's limit"
 		}
 		if runtime == math.MaxInt64 {
@@ -49,7 +60,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 		}
 	}
 	if limited < math.MaxInt64 {
-		plan.limit, plan.budget = limited, limited/ceilingPercent*budgetPercent
+		plan.limit, plan.budget = limited, budgetOf(limited)
 	}
 	if setting > 0 {
 		plan.budget, plan.source = setting, "limits.memory"

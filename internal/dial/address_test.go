@@ -87,13 +87,13 @@ func control(private bool, address string) error {
 	if strings.Contains(address, ":") {
 		network = "tcp6"
 	}
-	return dialer(private, nil).ControlContext(context.Background(), network, net.JoinHostPort(address, "443"), nil)
+	return newDialer(private, nil).inner.ControlContext(context.Background(), network, net.JoinHostPort(address, "443"), nil)
 }
 
 func TestT7OtherNetworksAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"unix", "udp4", "ip4"} {
-		if err := dialer(true, nil).ControlContext(t.Context(), network, "127.0.0.1:53", nil); !errors.Is(err, ErrProhibited) {
+		if err := newDialer(true, nil).inner.ControlContext(t.Context(), network, "127.0.0.1:53", nil); !errors.Is(err, ErrProhibited) {
 			t.Errorf("%s: got error %v, want %v", network, err, ErrProhibited)
 		}
 	}
@@ -123,14 +123,14 @@ func TestT47Rebinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: newTransport(dialer(false, resolver))}
+	client := &http.Client{Transport: newTransport(newDialer(false, resolver))}
 	if response, err := client.Do(request); !errors.Is(err, ErrProhibited) {
 		t.Errorf("got response %v and error %v, want %v", response, err, ErrProhibited)
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("the server on the loopback address was reached %d times", n)
 	}
-	client.Transport = newTransport(dialer(true, resolver))
+	client.Transport = newTransport(newDialer(true, resolver))
 	if _, err := client.Do(request); err != nil || reached.Load() != 1 {
 		t.Errorf("with private addresses: reached %d times, error %v, want 1 and none", reached.Load(), err)
 	}

@@ -32,6 +32,11 @@ const (
 	idleTimeout      = 90 * time.Second // after which an idle connection is closed
 	maxHeader        = 64 << 10         // bytes of a response's header, informational responses before it included
 	maxIdle          = 256              // idle connections that are kept for one host
+
+	// receiveBuffer is how much of what was not read yet the kernel keeps for one connection, in bytes; Linux counts twice
+	// as much for its own overhead. By itself Linux lets that grow to 6 MiB for a server that sends fast, which a container
+	// is charged for, and a gateway that waits for room for an answer would hold it there.
+	receiveBuffer = 128 << 10
 )
 
 // ErrProhibited is wrapped in the error of a request that needed a connection to an address which is not allowed.
@@ -50,7 +55,7 @@ type Config struct {
 // ends with its context. It is safe for concurrent use.
 func Client(cfg Config) *http.Client {
 	return &http.Client{
-		Transport: newTransport(dialer(cfg.PrivateAddresses, nil)),
+		Transport: newTransport(newDialer(cfg.PrivateAddresses, nil)),
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
@@ -72,7 +77,7 @@ func (c Config) Check(address netip.Addr) error {
 
 // newRest returns the transport of net/http for the requests that are not plain. Every field that it does not set is at
 // its zero value, which among others means that there is no proxy.
-func newRest(d *net.Dialer) *http.Transport {
+func newRest(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
@@ -86,18 +91,30 @@ func newRest(d *net.Dialer) *http.Transport {
 	}
 }
 
-// dialer returns a dialer that resolves names with resolver; nil means that of the system. ControlContext is called for
-// each address that a name resolves to, right before the connection to it. A check before that could be deceived by a
+// dialer opens connections to addresses that are allowed.
+type dialer struct{ inner net.Dialer }
+
+// newDialer returns a dialer that resolves names with resolver; nil means that of the system. ControlContext is called
+// for each address that a name resolves to, right before the connection to it. A check before that could be deceived by a
 // name that resolves to one address when it is checked and to another when it is connected to (DNS rebinding).
-func dialer(private bool, resolver *net.Resolver) *net.Dialer {
+func newDialer(private bool, resolver *net.Resolver) *dialer {
 	guard, relaxed := guardian(private), guardian(true)
-	return &net.Dialer{
+	return &dialer{inner: net.Dialer{
 		Timeout:  connectTimeout,
 		Resolver: resolver,
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			return check(guard, relaxed, network, address)
 		},
+	}}
+}
+
+// DialContext opens a connection for which the kernel keeps little.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.inner.DialContext(ctx, network, address)
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(receiveBuffer) // without it the connection works too, and may take more memory
 	}
+	return c, err
 }
 
 // check returns an error unless guard lets a connection to the address through. relaxed is the guard that allows

@@ -62,7 +62,7 @@ func TestCancelWhileDialing(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	client := &http.Client{Transport: newTransport(dialer(true, resolver))}
+	client := &http.Client{Transport: newTransport(newDialer(true, resolver))}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-asked
@@ -82,7 +82,7 @@ func TestCancelWhileDialing(t *testing.T) {
 // no outside matter.
 func TestRest(t *testing.T) {
 	t.Parallel()
-	rest := newTransport(dialer(false, nil)).rest
+	rest := newTransport(newDialer(false, nil)).rest
 	if rest.Proxy != nil {
 		t.Error("it looks for a proxy")
 	}

@@ -38,7 +38,7 @@ func TestT7SpecialAddressesInEverySpelling(t *testing.T) {
 		"198.18.0.1", "224.0.0.1", "255.255.255.255", "168.63.129.16",
 	} {
 		address := netip.MustParseAddr(text)
-		client := &http.Client{Transport: newTransport(dialer(false, resolverOf(func() netip.Addr { return address })))}
+		client := &http.Client{Transport: newTransport(newDialer(false, resolverOf(func() netip.Addr { return address })))}
 		for _, host := range spelt(address) {
 			tried++
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+":9/", http.NoBody)

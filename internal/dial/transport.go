@@ -32,12 +32,12 @@ const maxSent = 64 << 10
 // effect. So it looks whether an idle connection is alive before it uses one.
 type transport struct {
 	rest   *http.Transport // for requests that are not plain
-	dialer *net.Dialer     // checks addresses; rest has the same
+	dialer *dialer         // checks addresses; rest has the same
 	idle   pool            // of own connections
 }
 
 // newTransport returns a transport that connects with d.
-func newTransport(d *net.Dialer) *transport {
+func newTransport(d *dialer) *transport {
 	return &transport{rest: newRest(d), dialer: d, idle: pool{most: maxIdle, conns: make(map[string][]*conn)}}
 }
 

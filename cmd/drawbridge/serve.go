@@ -127,7 +127,8 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	operator's listener                   drain, only if ctx ended (see there)
 //	verifiers of the issuers' tokens      clients' listener
 //	servers of the fleet                  work ends: it is cancelled for all that has it
-//	server and gateway (housekeeping)     verifiers, then servers of the fleet
+//	server and gateway (housekeeping),    verifiers, then servers of the fleet
+//	thrift
 //	clients' listener                     operator's listener
 //	reloads                               wait for the goroutines of the group, close the audit log
 //
@@ -149,6 +150,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	p.fleet.apply(work, p.started.Servers)
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
+	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })
 	group.Go(func() error { return serveHTTP(clients, p.doors.clients.Listener(l.clients)) })
 	if o.hangups != nil {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.env) })

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	thriftEvery = 5 * time.Second // so often thrift looks, and so often it acts at most
+	thriftLeast = 8 << 20         // bytes that are worth a collection
+	thriftPart  = 8               // nor is less than one in so many of the bytes in use worth one
+	thriftCalm  = 4               // the gateway is calm while it allocates less than one in so many of what is too much
+)
+
+// thrift gives memory back to the system when a time of much work is over. Go by itself collects garbage only when the
+// heap has grown to its goal, which is high after such a time, or after two minutes, and keeps as much as the goal for
+// later. So a gateway that has become quiet would look as if it still needed all that it once did, and a container beside
+// it would have to do without.
+//
+// A collection costs time in proportion to what is in use, so there is none without need: the gateway must be calm, since
+// a busy one collects by itself and would ask the system for the same memory again at once; and what can be given back
+// must be worth it. No call waits for it. Use it from one goroutine.
+type thrift struct {
+	use  func() memoryInUse
+	held func() int64 // what is held for clients, in bytes
+	free func()       // collects garbage and gives back what is free
+	log  *slog.Logger
+
+	// What was in use after the last time, besides what was held for clients. Zero before the first time, which is soon
+	// after the start: to read a large config takes much memory, once.
+	own       int64
+	allocated int64 // as it was at the last look
+}
+
+// memoryInUse is what Go's runtime has from the system, in bytes.
+type memoryInUse struct {
+	resident  int64 // all that was not given back: objects, garbage, stacks, what is free
+	free      int64 // of that, what nothing is in
+	allocated int64 // in objects, since the start of the process
+}
+
+// newThrift returns a thrift for this process.
+func newThrift(held func() int64, log *slog.Logger) *thrift {
+	return &thrift{use: readMemoryInUse, held: held, free: debug.FreeOSMemory, log: log}
+}
+
+// Run looks again and again until ctx ends.
+func (t *thrift) Run(ctx context.Context) error {
+	ticker := time.NewTicker(thriftEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			t.look(ctx)
+		}
+	}
+}
+
+// look gives memory back if that is worth it now. What is held for clients is no garbage. All else above what was in use
+// after the last time may be garbage, and what is free already is too much at any time.
+func (t *thrift) look(ctx context.Context) {
+	now := t.use()
+	since := now.allocated - t.allocated
+	t.allocated = now.allocated
+	excess := max(now.resident-t.held()-t.own, now.free)
+	if excess < max(thriftLeast, now.resident/thriftPart) || since >= excess/thriftCalm {
+		return
+	}
+	t.free()
+	after := t.use()
+	t.own = after.resident - t.held()
+	t.log.DebugContext(ctx, "memory given back", slog.Int64("before_bytes", now.resident), slog.Int64("after_bytes", after.resident))
+}
+
+// readMemoryInUse asks the runtime, which stops nothing for it.
+func readMemoryInUse() memoryInUse {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	n := func(i int) int64 { return int64(samples[i].Value.Uint64()) } //nolint:gosec // no process has 2^63 bytes
+	return memoryInUse{resident: n(0) - n(1), free: n(2), allocated: n(3)}
+}

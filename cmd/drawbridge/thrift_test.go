@@ -1,0 +1,91 @@
+package main
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// thriftOn returns a thrift whose figures the test chooses, in MiB. Giving back leaves the least resident memory.
+func thriftOn(now *memoryInUse, held *int64, least int64) (t *thrift, times *int) {
+	times = new(int)
+	return &thrift{
+		use: func() memoryInUse {
+			return memoryInUse{resident: now.resident << 20, free: now.free << 20, allocated: now.allocated << 20}
+		},
+		held: func() int64 { return *held << 20 },
+		free: func() { *times++; now.resident, now.free = min(now.resident, least+*held), 0 },
+		log:  slog.New(slog.DiscardHandler),
+	}, times
+}
+
+// TestMemoryIsGivenBackOnlyWhenItIsWorthIt looks at a gateway again and again that works, becomes quiet, and lets go of
+// what it held for clients.
+func TestMemoryIsGivenBackOnlyWhenItIsWorthIt(t *testing.T) {
+	t.Parallel()
+	var now memoryInUse
+	var held int64
+	thrift, times := thriftOn(&now, &held, 20)
+	for _, step := range []struct {
+		name  string
+		now   memoryInUse
+		held  int64
+		times int // since the start
+	}{
+		{"just started, with what the config took", memoryInUse{resident: 40, allocated: 100}, 0, 0},
+		{"started", memoryInUse{resident: 40, allocated: 101}, 0, 1},
+		{"nothing more", memoryInUse{resident: 20, allocated: 102}, 0, 1},
+		{"too little", memoryInUse{resident: 27, allocated: 103}, 0, 1},
+		{"much work", memoryInUse{resident: 110, allocated: 5000}, 40, 1},
+		{"the last of the work", memoryInUse{resident: 110, allocated: 5020}, 40, 1},
+		{"quiet, and what is held is no garbage", memoryInUse{resident: 110, allocated: 5022}, 40, 2},
+		{"still held", memoryInUse{resident: 60, allocated: 5023}, 40, 2},
+		{"let go", memoryInUse{resident: 60, allocated: 5024}, 0, 3},
+		{"collected by Go itself, and kept", memoryInUse{resident: 20, free: 9, allocated: 5025}, 0, 4},
+	} {
+		now, held = step.now, step.held
+		thrift.look(t.Context())
+		if *times != step.times {
+			t.Errorf("%s: given back %d times, want %d", step.name, *times, step.times)
+		}
+	}
+}
+
+func TestALargeHeapIsNotCollectedForLittle(t *testing.T) {
+	t.Parallel()
+	now, held := memoryInUse{resident: 4000}, int64(0)
+	thrift, times := thriftOn(&now, &held, 4000)
+	thrift.look(t.Context())
+	for resident, want := range map[int64]int{4400: 1, 4700: 2} {
+		*times, now.resident = 1, resident
+		thrift.look(t.Context())
+		if *times != want {
+			t.Errorf("%d MiB besides 4000: given back %d times, want %d", resident-4000, *times-1, want-1)
+		}
+	}
+}
+
+// TestAQuietGatewayKeepsTheMemoryOfItsBusyTime is about Go's runtime as it is: without thrift it keeps the memory of
+// garbage for minutes.
+func TestAQuietGatewayKeepsTheMemoryOfItsBusyTime(t *testing.T) {
+	const much = 128 << 20
+	thrift := newThrift(func() int64 { return 0 }, slog.New(slog.DiscardHandler))
+	thrift.own = thrift.use().resident
+	block := make([]byte, much)
+	for i := 0; i < much; i += 4096 {
+		block[i] = 1
+	}
+	busy := thrift.use().resident
+	if busy < much {
+		t.Fatalf("%d bytes are resident with %d in use", busy, much)
+	}
+	thrift.look(t.Context()) // it sees that much was allocated
+	if got := thrift.use().resident; got < busy-much/2 || block[much-4096] != 1 {
+		t.Errorf("what is in use was given back: %d bytes are left of %d", got, busy)
+	}
+	for begun := time.Now(); thrift.use().resident > busy-much/2; thrift.look(t.Context()) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d bytes are resident although nothing is in use", thrift.use().resident)
+		}
+	}
+}

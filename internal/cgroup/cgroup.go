@@ -1,6 +1,7 @@
-// Package cgroup answers: how much memory may the process have before the kernel of Linux ends it? It reads that from
-// the files of the control group that the process runs in, of version 1 and 2, and from those above it. It does not know
-// what the answer is used for. Elsewhere than on Linux there are no such files, and so no limit.
+// Package cgroup answers: how much memory may the process have before the kernel of Linux ends it, or slows it down so
+// much that it might as well? It reads that from the files of the control group that the process runs in, of version 1
+// and 2, and from those above it. It does not know what the answer is used for. Elsewhere than on Linux there are no such
+// files, and so no limit.
 package cgroup
 
 import (
@@ -51,8 +52,17 @@ func lower(a, b int64) int64 {
 type mount struct {
 	root  string // the group that is at the mount's place
 	place string
-	file  string // that holds the limit of a group
+	files []string // that hold the limits of a group
 }
+
+// second tells whether the mount is of version 2.
+func (m *mount) second() bool { return m.files[0] == maxFile }
+
+const (
+	maxFile  = "memory.max"  // beyond it, the kernel ends processes
+	highFile = "memory.high" // beyond it, the kernel lets them wait at each step, longer and longer
+	oldFile  = "memory.limit_in_bytes"
+)
 
 // mountOf reads one line of mountinfo. ok is false if the line is not about control groups that may limit memory.
 // https://www.kernel.org/doc/html/latest/filesystems/proc.html#proc-pid-mountinfo-information-about-mounts
@@ -65,11 +75,11 @@ func mountOf(line string) (m mount, ok bool) {
 	m = mount{root: path.Clean(fields[3]), place: path.Clean(fields[4])}
 	switch {
 	case kind[0] == "cgroup2":
-		m.file = "memory.max"
+		m.files = []string{maxFile, highFile}
 	case kind[0] == "cgroup" && slices.Contains(strings.Split(kind[2], ","), "memory"):
-		m.file = "memory.limit_in_bytes"
+		m.files = []string{oldFile}
 	}
-	return m, m.file != ""
+	return m, m.files != nil
 }
 
 // groupIn finds the group of the process in the hierarchy of the mount. groups is the content of /proc/self/cgroup, with
@@ -81,7 +91,7 @@ func (m *mount) groupIn(groups string) (group string, ok bool) {
 			continue
 		}
 		second := fields[0] == "0" && fields[1] == ""
-		if m.file == "memory.max" && second || m.file != "memory.max" && slices.Contains(strings.Split(fields[1], ","), "memory") {
+		if m.second() && second || !m.second() && slices.Contains(strings.Split(fields[1], ","), "memory") {
 			return path.Clean(fields[2]), true
 		}
 	}
@@ -100,7 +110,9 @@ func (m *mount) limit(root fs.FS, group string) int64 {
 	}
 	lowest := int64(0)
 	for {
-		lowest = lower(lowest, limitIn(root, path.Join(m.place, group, m.file)))
+		for _, file := range m.files {
+			lowest = lower(lowest, limitIn(root, path.Join(m.place, group, file)))
+		}
 		if group == "/" {
 			return lowest
 		}

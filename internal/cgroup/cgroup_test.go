@@ -1,7 +1,9 @@
 package cgroup_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -33,6 +35,17 @@ func TestMemoryLimit(t *testing.T) {
 		{
 			"version 2, the group itself is tighter", "0::/a/b\n", mount2,
 			map[string]string{"a/memory.max": "536870912\n", "a/b/memory.max": "134217728\n"},
+			128 << 20,
+		},
+		{
+			"version 2, slowed down before the limit", "0::/a\n", mount2,
+			map[string]string{"a/memory.max": "536870912\n", "a/memory.high": "402653184\n"},
+			384 << 20,
+		},
+		{"version 2, slowed down alone", "0::/a\n", mount2, map[string]string{"a/memory.max": "max\n", "a/memory.high": "134217728\n"}, 128 << 20},
+		{
+			"version 2, a group above is slowed down", "0::/a/b\n", mount2,
+			map[string]string{"a/memory.high": "134217728\n", "a/memory.max": "max\n", "a/b/memory.max": "536870912\n", "a/b/memory.high": "max\n"},
 			128 << 20,
 		},
 		{"version 2, a group beside", "0::/a\n", mount2, map[string]string{"a/memory.max": "max\n", "b/memory.max": "1\n"}, 0},
@@ -75,16 +88,24 @@ func TestMemoryLimit(t *testing.T) {
 		{"nonsense", "x\n0:\n::::\n", "a b c - cgroup2\n - \n1 2 3 / - cgroup2 a b\n" + mount2, map[string]string{"memory.max": "-7\n"}, 0},
 		{"no control groups", "", "", nil, 0},
 	} {
-		root := fstest.MapFS{
-			"proc/self/cgroup":    {Data: []byte(test.groups)},
-			"proc/self/mountinfo": {Data: []byte(test.mounts)},
-		}
+		root := t.TempDir()
+		write(t, root, "proc/self/cgroup", test.groups)
+		write(t, root, "proc/self/mountinfo", test.mounts)
 		for name, text := range test.files {
-			root["sys/fs/cgroup/"+name] = &fstest.MapFile{Data: []byte(text)}
+			write(t, root, "sys/fs/cgroup/"+name, text)
 		}
-		if got := cgroup.MemoryLimit(root); got != test.want {
+		if got := cgroup.MemoryLimit(os.DirFS(root)); got != test.want {
 			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
 		}
+	}
+}
+
+// write makes a file below root, and the directories above it.
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	name = filepath.Join(root, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -44,7 +45,14 @@ type memoryInUse struct {
 
 // newThrift returns a thrift for this process.
 func newThrift(held func() int64, log *slog.Logger) *thrift {
-	return &thrift{use: readMemoryInUse, held: held, free: debug.FreeOSMemory, log: log}
+	return &thrift{use: readMemoryInUse, held: held, free: freeMemory, log: log}
+}
+
+// freeMemory collects twice, since what is in a pool of package sync, such as the buffers of connections that are closed,
+// survives one collection.
+func freeMemory() {
+	runtime.GC()
+	debug.FreeOSMemory()
 }
 
 // Run looks again and again until ctx ends.

@@ -28,7 +28,7 @@ type cage struct {
 // newCage makes a control group with a limit in bytes and without swap. Without the right to do so the error is
 // errNoCage.
 func newCage(limit int64) (*cage, error) {
-	parent, second, err := parentGroup()
+	parent, second, err := parentGroup("/")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoCage, err)
 	}
@@ -43,14 +43,14 @@ func newCage(limit int64) (*cage, error) {
 	return c, nil
 }
 
-const groups = "/sys/fs/cgroup" // where systems have them
-
-// parentGroup returns the directory of the control group below which a cage can be made.
-func parentGroup() (dir string, second bool, err error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
+// parentGroup returns the directory of the control group below which a cage can be made. root is where the file system
+// is.
+func parentGroup(root string) (dir string, second bool, err error) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) //nolint:gosec // a file of the kernel
 	if err != nil {
 		return "", false, err
 	}
+	groups := filepath.Join(root, "sys/fs/cgroup") // where systems have them
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
@@ -70,18 +70,40 @@ func parentGroup() (dir string, second bool, err error) {
 	return "", false, errors.New("no control group above this process hands memory on")
 }
 
+// bound sets the limit. With version 1 the kernel counts what sockets hold apart from all else, and only if that has a
+// limit of its own; with version 2 it is part of the whole.
 func (c *cage) bound(limit int64) error {
-	files, swap, none := "memory.max", "memory.swap.max", "0"
+	bytes := strconv.FormatInt(limit, 10)
+	file, others := "memory.max", map[string]string{"memory.swap.max": "0"}
 	if !c.second {
-		files, swap, none = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", strconv.FormatInt(limit, 10)
+		file, others = "memory.limit_in_bytes", map[string]string{"memory.memsw.limit_in_bytes": bytes, "memory.kmem.tcp.limit_in_bytes": bytes}
 	}
-	if err := c.write(files, strconv.FormatInt(limit, 10)); err != nil {
+	if err := c.write(file, bytes); err != nil {
 		return err
 	}
-	if err := c.write(swap, none); err != nil && !errors.Is(err, os.ErrNotExist) { // kernels without swap have no such file
-		return err
+	for file, text := range others {
+		if err := c.write(file, text); err != nil && !errors.Is(err, os.ErrNotExist) { // kernels without swap have no such file
+			return err
+		}
 	}
 	return nil
+}
+
+// charged returns the most that the kernel ever charged to the cage, in bytes: memory of processes, of files that they
+// read, of connections and, counted by itself with version 1, of sockets. Kernels before 5.19 do not tell with version 2;
+// then both are zero.
+func (c *cage) charged() (most, sockets int64) {
+	if c.second {
+		return c.number("memory.peak"), 0
+	}
+	return c.number("memory.max_usage_in_bytes"), c.number("memory.kmem.tcp.max_usage_in_bytes")
+}
+
+// number reads a file with a number, zero if there is none.
+func (c *cage) number(file string) int64 {
+	text, _ := os.ReadFile(filepath.Join(c.dir, file))                // without it there is no number
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // as above
+	return n
 }
 
 func (c *cage) write(file, text string) error {

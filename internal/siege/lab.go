@@ -52,12 +52,13 @@ log: {level: info, format: json}
 
 // lab is the program of the gateway, its servers, and who knows which token.
 type lab struct {
-	dir     string
-	binary  string
-	addr    string // of the gateway
-	text    string // its config, with a place for what differs from reload to reload
-	tokens  map[string][]string
-	servers []*httptest.Server
+	dir    string
+	binary string
+	addr   string // of the gateway
+	text   string // its config, with a place for what differs from reload to reload
+	tokens map[string][]string
+	storm  *httptest.Server // of the attackers
+	quiet  *bystander
 }
 
 // newLab builds the gateway and starts its servers. Sessions and what is kept for resuming last for lapse. Everything it
@@ -86,11 +87,12 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 			return err
 		}
 	}
-	handler := raid.NewServer()
-	for range 2 {
-		l.servers = append(l.servers, httptest.NewServer(handler))
+	l.storm = httptest.NewServer(raid.NewServer())
+	var err error
+	if l.quiet, err = startBystander(ctx); err != nil {
+		return err
 	}
-	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.servers[0].Listener.Addr(), l.servers[1].Listener.Addr(), lapse, 1)
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.quiet.server, l.storm.Listener.Addr(), lapse, 1)
 	secret := []byte("siege-7c61f0a2d94be853-hmac-secret")
 	return errors.Join(l.sign(secret), l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600))
 }
@@ -130,9 +132,12 @@ func (l *lab) call(tenant, server string, user int) []byte {
 }
 
 func (l *lab) close() {
-	for _, server := range l.servers {
-		server.CloseClientConnections()
-		server.Close()
+	if l.quiet != nil {
+		l.quiet.end()
+	}
+	if l.storm != nil {
+		l.storm.CloseClientConnections()
+		l.storm.Close()
 	}
 	_ = os.RemoveAll(l.dir) // temporary anyway
 }

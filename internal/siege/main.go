@@ -27,7 +27,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:], os.Stdout)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "siege:", err)
@@ -47,8 +47,11 @@ func main() {
 // errBroken means that the siege took place and a promise did not hold.
 var errBroken = errors.New("a promise was broken")
 
-// run is the whole program.
-func run(ctx context.Context, args []string, out io.Writer) error {
+// run is the whole program. in is read by the part that is the quiet tenant alone.
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if slices.Equal(args, []string{quietPart}) {
+		return beQuiet(ctx, in, out)
+	}
 	flags := flag.NewFlagSet("siege", flag.ContinueOnError)
 	minutes := flags.Float64("minutes", 10, "how long each siege lasts")
 	memory := flags.String("memory", "512MiB,128MiB", "how much memory the gateway may have, one siege for each")

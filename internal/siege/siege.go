@@ -104,17 +104,26 @@ func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Du
 type outcome struct {
 	limit   int64 // of the memory, in bytes
 	planned []raid.Attack
+	begun   time.Time
 	lasted  time.Duration
 	alive   bool
 	kills   int   // processes that the kernel ended for want of memory
 	start   int64 // resident memory before, in bytes
 	most    int64 // at its highest
+	charged int64 // the most that the kernel charged to the control group, in bytes; zero: it does not tell
+	sockets int64 // the most that sockets held, where that is not a part of charged
 	end     int64 // some time after
 	rested  time.Duration
 	reloads int
 	quiet   *notes
 	attacks map[string]*raid.Tally
 	words   string // the last that the gateway said, if it has ended
+}
+
+// quantile returns the latency that so much of the quiet tenant's calls did not exceed, of those during the siege that
+// were answered.
+func (o *outcome) quantile(part float64) time.Duration {
+	return o.quiet.quantile(part, o.begun, o.lasted).Round(time.Millisecond)
 }
 
 // plan is what a siege is to be.
@@ -147,15 +156,18 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 
 	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
 	o = &outcome{limit: p.limit, planned: p.attacks}
-	o.quiet = p.beside(ctx, l, random, func(ctx context.Context) {
+	if o.quiet, err = p.beside(ctx, l, random, func(ctx context.Context) {
 		o.start, _ = gateway.resident()
 		p.attack(ctx, l, gateway, random, o)
 		o.rested = p.afterwards(ctx, gateway, o)
-	})
+	}); err != nil {
+		return nil, err
+	}
 	o.alive = gateway.alive()
 	if o.kills, err = c.kills(); err != nil {
 		return nil, err
 	}
+	o.charged, o.sockets = c.charged()
 	if !o.alive {
 		o.words = gateway.words.String()
 	}
@@ -164,21 +176,23 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 }
 
 // beside does something while the quiet tenant makes its calls, with a few of them before.
-func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(context.Context)) *notes {
-	calls, stop := context.WithCancel(ctx)
-	quiet := rand.New(rand.NewPCG(random.Uint64(), random.Uint64())) //nolint:gosec // no secret
-	seen := make(chan *notes, 1)
-	go func() { seen <- l.callUntil(calls, quiet) }()
+func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(context.Context)) (*notes, error) {
+	o := orders{Addr: l.addr, Seed: random.Uint64()}
+	for user := range usersOfTenant {
+		o.Calls = append(o.Calls, string(l.call("quiet", "calm", user)))
+	}
+	if err := l.quiet.begin(o); err != nil {
+		return nil, err
+	}
 	pause(ctx, warmth)
 	do(ctx)
-	stop()
-	return <-seen
+	return l.quiet.stop()
 }
 
 // attack lets all attackers loose at once, and has the config loaded again and again meanwhile. It ends early with the
 // gateway.
 func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *rand.Rand, o *outcome) {
-	begun := time.Now()
+	o.begun = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.lasts)
 	defer cancel()
 	g := &ledger{tallies: map[string]*raid.Tally{}}
@@ -186,7 +200,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 	for _, a := range l.attackers(p.attacks, random) {
 		wg.Go(func() { a.besiege(ctx, p.lasts, g) })
 	}
-	for due := begun.Add(reloadEvery); gateway.alive() && pause(ctx, sampleEvery); {
+	for due := o.begun.Add(reloadEvery); gateway.alive() && pause(ctx, sampleEvery); {
 		_, most := gateway.resident()
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
@@ -196,7 +210,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 			}
 		}
 	}
-	o.lasted = time.Since(begun)
+	o.lasted = time.Since(o.begun)
 	cancel()
 	wg.Wait()
 	o.attacks = g.tallies

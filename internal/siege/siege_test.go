@@ -14,7 +14,7 @@ import (
 func kept() *outcome {
 	return &outcome{
 		limit: 128 << 20, lasted: thorough, alive: true, planned: attacksNamed("big bodies"), start: 30 << 20, most: 100 << 20, end: 50 << 20, reloads: 1,
-		quiet:   &notes{latency: []time.Duration{time.Millisecond}, instead: map[string]int{}},
+		quiet:   &notes{Answered: []answer{{Nanos: 1e6}}, Instead: map[string]int{}},
 		attacks: map[string]*raid.Tally{"big bodies": {Attempts: 1, Answered: 1}},
 	}
 }
@@ -28,13 +28,13 @@ func TestVerdict(t *testing.T) {
 		"the kernel ended 1":         func(o *outcome) { o.kills = 1 },
 		"and 51 MiB after":           func(o *outcome) { o.end = 51 << 20 },
 		"and 121 MiB after":          func(o *outcome) { o.start, o.end = 100<<20, 121<<20 },
-		"2 calls of the quiet":       func(o *outcome) { o.quiet.instead["503 DB-OVERLOAD"]++ },
-		"0 calls of the quiet":       func(o *outcome) { o.quiet.latency = nil },
+		"2 calls of the quiet":       func(o *outcome) { o.quiet.Instead["503 DB-OVERLOAD"]++ },
+		"0 calls of the quiet":       func(o *outcome) { o.quiet.Answered = nil },
 		"never loaded again":         func(o *outcome) { o.reloads = 0 },
 		"big bodies did not take":    func(o *outcome) { o.attacks["big bodies"] = &raid.Tally{Attempts: 1, Broken: 1} },
 		"big bodies did not take pl": func(o *outcome) { o.lasted, o.attacks["big bodies"] = time.Second, &raid.Tally{} },
 		"big bodies was not begun":   func(o *outcome) { o.attacks = nil },
-		"instead came 2 × 503 DB-X":  func(o *outcome) { o.quiet.instead["503 DB-X"] = 2 },
+		"instead came 2 × 503 DB-X":  func(o *outcome) { o.quiet.Instead["503 DB-X"] = 2 },
 	} {
 		o := kept()
 		breaks(o)
@@ -46,7 +46,7 @@ func TestVerdict(t *testing.T) {
 
 func TestReportTellsWhatCameInstead(t *testing.T) {
 	o := kept()
-	o.quiet.instead["503 DB-OVERLOAD"] = 2
+	o.quiet.Instead["503 DB-OVERLOAD"] = 2
 	o.attacks["big bodies"].Instead = map[string]int64{"429 DB-LIMIT-MEMORY": 3, "connection closed": 7}
 	text := describe([]*outcome{o}, "siege -x")
 	for _, want := range []string{"| 3, 1 (2 × 503 DB-OVERLOAD) |", "| 7 × connection closed, 3 × 429 DB-LIMIT-MEMORY |", "**broken**", "`siege -x`"} {
@@ -73,7 +73,7 @@ func TestAttacksBite(t *testing.T) {
 
 func TestWrongFlags(t *testing.T) {
 	for _, args := range []string{"-minutes 0", "-memory 512", "-memory x", "-memory -1MiB", "-only nothing-of-the-kind", "-storm"} {
-		if err := run(t.Context(), strings.Fields(args), io.Discard); err == nil || errors.Is(err, errNoCage) || errors.Is(err, errBroken) {
+		if err := run(t.Context(), strings.Fields(args), strings.NewReader(""), io.Discard); err == nil || errors.Is(err, errNoCage) || errors.Is(err, errBroken) {
 			t.Errorf("%s: got %v", args, err)
 		}
 	}

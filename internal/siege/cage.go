@@ -101,13 +101,13 @@ func (c *cage) charged() (most, sockets int64) {
 
 // number reads a file with a number, zero if there is none.
 func (c *cage) number(file string) int64 {
-	text, _ := os.ReadFile(filepath.Join(c.dir, file))                // without it there is no number
+	text, _ := os.ReadFile(filepath.Join(c.dir, file))                //nolint:gosec // a file of the kernel; without it there is no number
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // as above
 	return n
 }
 
 func (c *cage) write(file, text string) error {
-	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY, 0) //nolint:gosec // as above
+	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // as above
 	if err != nil {
 		return err
 	}

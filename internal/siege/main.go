@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
 	seed := flags.Uint64("seed", 1, "of the order of attacks")
 	only := flags.String("only", "", "carry out only the attacks whose names contain one of these, separated by commas")
-	restMost := flags.Duration("rest", 5*time.Minute, "how long the memory may take after the siege to come back")
+	restMost := flags.Duration("rest", 6*time.Minute, "how long the memory may take after the siege to come back")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

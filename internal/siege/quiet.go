@@ -84,7 +84,7 @@ func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
 	told := bufio.NewReader(in)
 	line, err := told.ReadBytes('\n')
 	if err != nil {
-		return nil //nolint:nilerr // nobody wants to know anything
+		return nil // nobody wants to know anything
 	}
 	var o orders
 	if err := strictjson.Unmarshal(line, &o); err != nil {

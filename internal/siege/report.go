@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 // Resident memory is near its start when it exceeds it by a fifth at most, or by nearBytes.
@@ -43,14 +45,18 @@ func (o *outcome) verdict() error {
 		switch t := o.attacks[a.Name]; {
 		case !o.alive:
 		case t == nil:
-			broke("the attack %s was not begun: it needs a longer siege", a.Name)
+			broke("the attack %s was not begun", a.Name)
 		case o.lasted < thorough && t.Attempts > 0:
-		case !a.Bites(*t):
+		case !a.Bites(*t) && !answered(t):
 			broke("the attack %s did not take place: %+v", a.Name, *t)
 		}
 	}
 	return errors.Join(wrong...)
 }
+
+// answered tells whether the gateway had anything to say to an attack. A small one may refuse all of it, such as answers
+// that do not fit; then it took place, too.
+func answered(t *raid.Tally) bool { return t.Answered+t.Refused+t.Received > 0 }
 
 // String is the outcome in a line.
 func (o *outcome) String() string {
@@ -88,7 +94,8 @@ tenant in a process of their own.
 
 Limits are the default ones but for the rates of one of the two attacking tenants, which are 10,000 a second. Sessions, and
 what is kept for resuming, end after a minute (a quarter of the siege if that is less), so that soon after the siege only
-what was leaked is left; while it lasts, both stay at their bounds.
+what was leaked is left; while it lasts, both stay at their bounds. Calls that wait for an answer of their client wait for
+five minutes as always, so with what they hold it may take as long until the memory is back.
 
 Promised is: the process lives; its resident memory comes back to what it was before, within a fifth or 20 MiB; every call
 of the quiet tenant is answered; every attack takes place.
@@ -99,12 +106,13 @@ of the quiet tenant is answered; every attack takes place.
 	for _, o := range outcomes {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
 	}
-	b.WriteString("\n*Sent again* are calls on a connection that had been idle and turned out to be closed; a client sends such a call once more,\n" +
-		"on a new connection. *p50, p99* are of the calls during the siege, from when each was due, on a machine that is busy with\n" +
-		"attacking. *Charged* is\n" +
-		"what the kernel counts: no pages of the program's file, which were there before; sockets by themselves with version 1 of\n" +
-		"control groups, which would not end the process for them, and within the rest with version 2. *After* is how long after\n" +
-		"the end of the siege the memory was asked for.\n")
+	b.WriteString(`
+*Charged* is what the kernel counts for the control group, without the pages of the program's file, which were in memory
+before. Version 1 of control groups counts what sockets hold by itself, version 2 within the rest. *p50, p99* are of the
+calls that were due during the siege, each from when it was due, on a machine whose processors the attackers use, too. *Sent
+again* are calls on a connection that had been idle and turned out to be closed; a client sends such a call once more, on a
+new connection. *After* is how long after the end of the siege the memory was asked for: as soon as it was near its start.
+`)
 	for _, o := range outcomes {
 		o.describeAttacks(&b)
 	}

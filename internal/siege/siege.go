@@ -21,6 +21,7 @@ const (
 	warmth        = 2 * time.Second        // of calls of the quiet tenant before the siege
 	thorough      = 2 * time.Minute        // a siege that lasts so long lets every attack bite, on a busy machine too
 	attackMost    = 12 * time.Second       // that one attack lasts, and at least half of that
+	triedWithin   = time.Minute            // that it may last longer, until it was tried once
 )
 
 // attacker is one of those who attack, with the tokens of a tenant or without any.
@@ -69,9 +70,10 @@ func (g *ledger) add(attack string, t raid.Tally) {
 	g.tallies[attack].Add(t)
 }
 
-// besiege carries out attacks, some at once, until ctx ends, and waits until all have stopped. In a siege that lasts so
-// long all have their turn.
+// besiege carries out attacks, some at once, until the siege is over and all have had their turn, or until ctx ends. It
+// waits until all have stopped.
 func (a *attacker) besiege(ctx context.Context, lasts time.Duration, g *ledger) {
+	over := time.Now().Add(lasts)
 	turns := time.Duration(len(a.attacks)/attacksAtOnce + 1)
 	half := min(attackMost, lasts/turns*2/3) / 2 // a busy machine takes some time to begin and end each
 	attacks := slices.Clone(a.attacks)
@@ -79,24 +81,30 @@ func (a *attacker) besiege(ctx context.Context, lasts time.Duration, g *ledger) 
 	var wg sync.WaitGroup
 	for part := range min(attacksAtOnce, len(attacks)) {
 		random := rand.New(rand.NewPCG(a.random.Uint64(), a.random.Uint64())) //nolint:gosec // no secret
+		var own []*raid.Attack                                                // nobody else carries out those
+		for next := part; next < len(attacks); next += attacksAtOnce {
+			own = append(own, &attacks[next])
+		}
 		wg.Go(func() {
-			for next := part; ctx.Err() == nil; next += attacksAtOnce {
-				if next >= len(attacks) {
-					next = part // nobody else carries out the attacks of this part
-				}
-				a.carry(ctx, &attacks[next], half+time.Duration(random.Int64N(int64(half))), g)
+			for turn := 0; ctx.Err() == nil && (turn < len(own) || time.Now().Before(over)); turn++ {
+				a.carry(ctx, own[turn%len(own)], min(half+time.Duration(random.Int64N(int64(half))), time.Until(over)), g)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// carry carries out one attack for a while.
+// carry carries out one attack for a while, which may be over already, and until it was tried at least once.
 func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Duration, g *ledger) {
-	ctx, cancel := context.WithTimeout(ctx, lasts)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &raid.Counters{}
-	attack.Carry(ctx, a.mission, c)
+	var wg sync.WaitGroup
+	wg.Go(func() { attack.Carry(ctx, a.mission, c) })
+	pause(ctx, lasts)
+	_ = within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 }) // the verdict says so if it was not
+	cancel()
+	wg.Wait()
 	g.add(attack.Name, c.Tally())
 }
 
@@ -193,13 +201,17 @@ func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(co
 // gateway.
 func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *rand.Rand, o *outcome) {
 	o.begun = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, p.lasts)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &ledger{tallies: map[string]*raid.Tally{}}
 	var wg sync.WaitGroup
 	for _, a := range l.attackers(p.attacks, random) {
 		wg.Go(func() { a.besiege(ctx, p.lasts, g) })
 	}
+	go func() { // the loop below waits for it, or cancels what it waits for
+		wg.Wait()
+		cancel()
+	}()
 	for due := o.begun.Add(reloadEvery); gateway.alive() && pause(ctx, sampleEvery); {
 		_, most := gateway.resident()
 		o.most = max(o.most, most)

@@ -44,6 +44,15 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestASmallGatewayRefusedEverything: an attack took place although it did not succeed in anything.
+func TestASmallGatewayRefusedEverything(t *testing.T) {
+	o := kept()
+	o.attacks["big bodies"] = &raid.Tally{Attempts: 1, Refused: 1}
+	if err := o.verdict(); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestReportTellsWhatCameInstead(t *testing.T) {
 	o := kept()
 	o.quiet.Instead["503 DB-OVERLOAD"] = 2

@@ -17,11 +17,11 @@ import (
 )
 
 // How much of the container's memory Go's memory limit leaves to others: the pages of the program's file, what the
-// kernel keeps for connections, and what Go takes beyond its limit before it has collected. All this does not shrink
+// kernel keeps for connections and files, and what Go takes beyond its limit before it has collected. All this does not shrink
 // with the container, so a small one leaves a larger part.
 const (
 	reservePart  = 10       // one in so many bytes of the container
-	reserveLeast = 24 << 20 // but so many bytes at least
+	reserveLeast = 32 << 20 // but so many bytes at least
 	reserveMost  = 4        // and one in so many at most
 )
 

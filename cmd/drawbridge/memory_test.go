@@ -24,7 +24,7 @@ func TestPlanOfMemory(t *testing.T) {
 	}{
 		{"nothing says how much there is", 0, 0, none, 512, 0, "default"},
 		{"a container", 0, 1000 * mib, none, 600, 900, "the container's limit"},
-		{"a small container leaves more to the kernel and the program's file", 0, 120 * mib, none, 64, 96, "the container's limit"},
+		{"a small container leaves more to the kernel and the program's file", 0, 152 * mib, none, 80, 120, "the container's limit"},
 		{"a very small container is no reserve alone", 0, 64 * mib, none, 32, 48, "the container's limit"},
 		{"GOMEMLIMIT", 0, 0, 900 * mib, 600, 0, "GOMEMLIMIT"},
 		{"GOMEMLIMIT below the container's limit", 0, 1000 * mib, 450 * mib, 300, 0, "GOMEMLIMIT"},

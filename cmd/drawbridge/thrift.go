@@ -11,8 +11,8 @@ import (
 
 const (
 	thriftEvery = 5 * time.Second // so often thrift looks, and so often it acts at most
-	thriftLeast = 8 << 20         // bytes that are worth a collection
-	thriftPart  = 8               // nor is less than one in so many of the bytes in use worth one
+	thriftLeast = 4 << 20         // bytes that are worth a collection
+	thriftPart  = 16              // nor is less than one in so many of the bytes in use worth one
 	thriftCalm  = 4               // the gateway is calm while it allocates less than one in so many of what is too much
 )
 

@@ -36,7 +36,7 @@ func TestMemoryIsGivenBackOnlyWhenItIsWorthIt(t *testing.T) {
 		{"just started, with what the config took", memoryInUse{resident: 40, allocated: 100}, 0, 0},
 		{"started", memoryInUse{resident: 40, allocated: 101}, 0, 1},
 		{"nothing more", memoryInUse{resident: 20, allocated: 102}, 0, 1},
-		{"too little", memoryInUse{resident: 27, allocated: 103}, 0, 1},
+		{"too little", memoryInUse{resident: 23, allocated: 102}, 0, 1},
 		{"much work", memoryInUse{resident: 110, allocated: 5000}, 40, 1},
 		{"the last of the work", memoryInUse{resident: 110, allocated: 5020}, 40, 1},
 		{"quiet, and what is held is no garbage", memoryInUse{resident: 110, allocated: 5022}, 40, 2},
@@ -57,7 +57,7 @@ func TestALargeHeapIsNotCollectedForLittle(t *testing.T) {
 	now, held := memoryInUse{resident: 4000}, int64(0)
 	thrift, times := thriftOn(&now, &held, 4000)
 	thrift.look(t.Context())
-	for resident, want := range map[int64]int{4400: 1, 4700: 2} {
+	for resident, want := range map[int64]int{4200: 1, 4300: 2} {
 		*times, now.resident = 1, resident
 		thrift.look(t.Context())
 		if *times != want {

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/raid"
 )
 
 // Resident memory is near its start when it exceeds it by a fifth at most, or by nearBytes.
@@ -46,17 +44,12 @@ func (o *outcome) verdict() error {
 		case !o.alive:
 		case t == nil:
 			broke("the attack %s was not begun", a.Name)
-		case o.lasted < thorough && t.Attempts > 0:
-		case !a.Bites(*t) && !answered(t):
+		case t.Broken >= t.Attempts:
 			broke("the attack %s did not take place: %+v", a.Name, *t)
 		}
 	}
 	return errors.Join(wrong...)
 }
-
-// answered tells whether the gateway had anything to say to an attack. A small one may refuse all of it, such as answers
-// that do not fit; then it took place, too.
-func answered(t *raid.Tally) bool { return t.Answered+t.Refused+t.Received > 0 }
 
 // String is the outcome in a line.
 func (o *outcome) String() string {

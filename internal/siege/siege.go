@@ -19,7 +19,6 @@ const (
 	sampleEvery   = 200 * time.Millisecond // of the memory
 	lapseMost     = time.Minute            // of sessions and of what is kept for resuming
 	warmth        = 2 * time.Second        // of calls of the quiet tenant before the siege
-	thorough      = 2 * time.Minute        // a siege that lasts so long lets every attack bite, on a busy machine too
 	attackMost    = 12 * time.Second       // that one attack lasts, and at least half of that
 	triedWithin   = time.Minute            // that it may last longer, until it was tried once
 )

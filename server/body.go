@@ -50,9 +50,10 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	return s.parse(x, r, data)
 }
 
-// charge takes what a body of that size costs.
+// charge takes what a body of that size costs. Who has no room for it gets the refusal late.
 func (s *Server) charge(x *exchange, r *http.Request, size int64) *refusal {
 	if err := s.admission.ChargeSize(r.Context(), x.caller, size); err != nil {
+		s.linger(x, r, err)
 		told := toldOf(err)
 		return &refusal{statusOf(told.Code, 0), told}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
@@ -41,8 +42,12 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 						t.Fatalf("body %d: got %d %s", n, got.Code, got.Body)
 					}
 				}
+				began := time.Now()
 				if got := send(size); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-USER" {
 					t.Errorf("the fourth: got %d %s, want 429 DB-LIMIT-USER", got.Code, got.Body)
+				}
+				if got := time.Since(began); got != 100*time.Millisecond { // so that who tries again and again tries seldom
+					t.Errorf("the fourth was refused after %v, want 100 ms", got)
 				}
 				if announced {
 					r := large("echo", "usual", 10).request(t.Context(), "")

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // How long a client waits for the answer that it is refused, and how many of one kind wait at once.
@@ -27,5 +30,13 @@ func (l *lingering) wait(ctx context.Context) {
 	select {
 	case <-time.After(lingerTime):
 	case <-ctx.Done():
+	}
+}
+
+// linger makes a client wait that was refused because it sends more than its tenant or user may.
+func (s *Server) linger(x *exchange, r *http.Request, err error) {
+	if toldOf(err).Code == mcp.CodeLimited {
+		s.rest(&x.held)
+		s.beyond.wait(r.Context())
 	}
 }

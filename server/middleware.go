@@ -15,7 +15,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // requestIDHeader names the id of a request in its answer, whatever that is.
@@ -210,10 +209,7 @@ func (x *exchange) record(outcome, reason string) {
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {
-		if toldOf(err).Code == mcp.CodeLimited {
-			s.rest(&x.held)
-			s.beyond.wait(r.Context())
-		}
+		s.linger(x, r, err)
 		x.refuseAdmission(err)
 		return false
 	}

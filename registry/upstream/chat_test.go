@@ -27,8 +27,11 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
 	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
-	"huge", "verbose", "murmur", "job", "crowd",
+	"huge", "verbose", "murmur", "job", "crowd", "after",
 }
+
+// secondQuestion is when the tool after has asked for the second time.
+const secondQuestion = 10 * time.Second
 
 // turn is one call as such a server serves it.
 type turn struct {
@@ -176,6 +179,11 @@ func (t *turn) serve() {
 			log("info")
 		}
 		answer(got())
+	case "after":
+		first := t.ask(t.send, "elicitation/create", elicit("a"))
+		wait(context.Background(), secondQuestion/2)
+		second := t.ask(t.send, "elicitation/create", elicit(strings.Repeat("x", 1<<20)))
+		answer(first() + second())
 	case "hang":
 		<-t.gone
 	case "answers":

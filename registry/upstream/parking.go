@@ -66,7 +66,6 @@ type dialogue struct {
 	session *pooled
 	cancel  func()        // ends the exchange with the server; set by begin
 	room    *share.Claim  // holds what has come of its answer, until a round returns that
-	kept    *share.Claim  // holds what the call keeps while it is parked, until the exchange has ended
 	params  int           // bytes of the request that began the call, which its exchange keeps
 	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
 	done    chan struct{} // closed when the exchange has ended, after result and err were set
@@ -86,7 +85,7 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
 	d := &dialogue{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(),
-		kept: c.Room.Another(), params: wire.Weight(c.Params), done: make(chan struct{}),
+		params: wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.room.Go(func(ctx context.Context) {
@@ -121,11 +120,10 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 		return mcp.Object{}, errNotParked
 	}
 	d.attach(c)
-	d.kept.Shrink(int64(parkedCost + d.params))
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
 		d.cancel()
 		<-d.done
-		d.room.Release()
+		d.release()
 		return mcp.Object{}, p.server.forCaller(ctx, err)
 	}
 	return d.round(ctx, c)
@@ -174,7 +172,7 @@ func (p *parking) shut() (finish func()) {
 	return func() {
 		for _, d := range waiting {
 			d.stopExpiry()
-			d.room.Release()
+			d.release()
 		}
 	}
 }
@@ -209,7 +207,6 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	if release != nil {
 		release()
 	}
-	d.kept.Release()
 	close(d.done)
 }
 
@@ -220,7 +217,8 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 	pass := func() {
 		for {
 			select {
-			case m := <-d.notes:
+			case m := <-d.notes.Waiting():
+				d.notes.Took(m)
 				if relay != nil {
 					relay(ctx, m)
 				}
@@ -234,7 +232,8 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 	gather.Stop()
 	for {
 		select {
-		case m := <-d.notes:
+		case m := <-d.notes.Waiting():
+			d.notes.Took(m)
 			if relay != nil {
 				relay(ctx, m)
 			}
@@ -250,6 +249,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 		case <-d.done:
 			pass()
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
+			d.notes.Close()
 			c.Room.Adopt(d.room)
 			return d.result, d.err
 		case <-ctx.Done():
@@ -258,7 +258,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			}
 			d.cancel()
 			<-d.done
-			d.room.Release()
+			d.release()
 			d.giveBack(ctx)
 			return mcp.Object{}, ctx.Err()
 		}
@@ -268,20 +268,20 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 // park ends the round with the open questions. It returns an empty result, and the round goes on, when the server has
 // withdrawn its questions or ended the call meanwhile.
 func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
-	switch err := d.kept.Resize(int64(parkedCost + d.params + d.weight())); {
+	switch err := d.keep(parkedCost + d.params); {
 	case errors.Is(err, share.ErrOver): // the exchange has ended just now
 		return mcp.Object{}, nil
 	case err != nil:
 		d.cancel()
 		<-d.done
-		d.room.Release()
+		d.release()
 		return mcp.Object{}, &registry.RoomError{Server: string(d.parking.server), Err: err}
 	}
 	state := rand.Text()
 	if !d.parking.park(state, d) {
 		d.cancel()
 		<-d.done
-		d.room.Release()
+		d.release()
 		return mcp.Object{}, d.parking.server.unavailable(true, errCrowded)
 	}
 	var release func()
@@ -318,10 +318,17 @@ func (d *dialogue) startExpiry(state string) {
 		if d.parking.claim(state, d) {
 			d.cancel()
 			<-d.done // first the server learns that the call is over
-			d.room.Release()
+			d.release()
 			d.giveBack(context.Background()) // there is no caller whose context could be used
 		}
 	})
+}
+
+// release gives back the memory of a call that has ended and whose result nobody will fetch.
+func (d *dialogue) release() {
+	d.room.Release()
+	d.notes.Close()
+	d.kept.Release()
 }
 
 // stopExpiry stops the timer of a call whose repeat has come.

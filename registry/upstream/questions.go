@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -16,7 +17,7 @@ const (
 	questionsMax = 64       // of one call
 	roundMax     = 32       // of one round
 	askedMax     = 4 << 20  // bytes of the open questions of one call
-	keptMax      = 64 << 10 // bytes of notifications that wait while a call is parked
+	toldMax      = 64 << 10 // bytes of notifications that wait while a call is parked
 )
 
 // question is a request of the server that waits for an answer.
@@ -66,14 +67,16 @@ func (q question) message() *mcp.Message {
 type questions struct {
 	owner  auth.Owner
 	news   chan struct{} // holds a signal: there is a question to ask
-	notes  wire.Notes    // notifications for the present round, or for the next one while the call is parked
+	notes  *wire.Notes   // notifications for the present round, or for the next one while the call is parked
 	count  func(Anomaly, int)
 	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
+	kept   *share.Claim // holds the open questions, and what the exchange keeps once the call was parked
 
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // what the caller of the present or latest round can be asked
 	attached     bool       // a round is going on; otherwise the call is parked
-	kept         int        // bytes of the notifications that came while the call was parked
+	cost         int        // bytes that kept holds besides the open questions
+	told         int        // bytes of the notifications that came while the call was parked
 	ended        bool
 	seen         map[mcp.ID]bool // all questions so far, answered ones too
 	open         []question      // the questions without an answer, the oldest first
@@ -84,7 +87,8 @@ type questions struct {
 // say.
 func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool, count func(Anomaly, int)) *questions {
 	q := &questions{
-		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(), count: count, seen: map[mcp.ID]bool{},
+		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(c.Room.Another()), count: count,
+		kept: c.Room.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
 	return q
@@ -94,20 +98,39 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool, count f
 func (q *questions) attach(c *registry.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.attached, q.kept, q.capabilities = true, 0, c.Capabilities
+	q.attached, q.told, q.capabilities = true, 0, c.Capabilities
 	if len(q.open) > 0 { // questions that are left from the round before
 		signal(q.news)
 	}
 }
 
-// weight returns about how many bytes the open questions have.
-func (q *questions) weight() (n int) {
+// keep makes the call hold cost bytes besides its open questions, until its exchange has ended. The error is one of
+// package share: share.ErrOver if it has ended already.
+func (q *questions) keep(cost int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.ended {
+		return share.ErrOver
+	}
+	if err := q.kept.Resize(int64(cost + q.weightLocked())); err != nil {
+		return err
+	}
+	q.cost = cost
+	return nil
+}
+
+// weightLocked returns about how many bytes the open questions have.
+func (q *questions) weightLocked() (n int) {
 	for _, one := range q.open {
 		n += len(one.request)
 	}
 	return n
+}
+
+// closeLocked removes the open questions for which over is true, and gives back what they held.
+func (q *questions) closeLocked(over func(question) bool) {
+	q.open = slices.DeleteFunc(q.open, over)
+	q.kept.Shrink(int64(q.cost + q.weightLocked()))
 }
 
 // note gives a notification to the present round, or keeps it for the next one. What finds no room is dropped and
@@ -126,8 +149,8 @@ func (q *questions) keeps(m *mcp.Message) bool {
 	if q.attached {
 		return true
 	}
-	q.kept += wire.Weight(m.Params)
-	return q.kept <= keptMax
+	q.told += wire.Weight(m.Params)
+	return q.told <= toldMax
 }
 
 // ask takes a question of the server; stray tells that it came on no call's stream. It returns nil when the question is
@@ -147,11 +170,8 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	case len(q.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
-	size := wire.Weight(params)
-	for _, other := range q.open {
-		size += len(other.request)
-	}
-	if size > askedMax {
+	size := wire.Weight(params) + q.weightLocked()
+	if size > askedMax || q.kept.Resize(int64(q.cost+size)) != nil {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	q.seen[m.ID] = true
@@ -166,7 +186,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 func (q *questions) withdraw(id mcp.ID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.open = slices.DeleteFunc(q.open, func(one question) bool { return one.id == id })
+	q.closeLocked(func(one question) bool { return one.id == id })
 }
 
 // knows tells whether a question was put to this call before.
@@ -221,7 +241,7 @@ func (q *questions) check(answers mcp.Object) error {
 func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error) (bodies [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.open = slices.DeleteFunc(q.open, func(one question) bool {
+	q.closeLocked(func(one question) bool {
 		refused := refusals[one.key]
 		answer, ok := mcp.ObjectOf(answers.Value(one.key))
 		switch {
@@ -242,8 +262,8 @@ func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error)
 func (q *questions) finish(beside bool) (left []question, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ended = true
-	q.open = slices.DeleteFunc(q.open, func(one question) bool {
+	q.ended, q.cost = true, 0
+	q.closeLocked(func(one question) bool {
 		if beside && one.stray && !q.attached {
 			return false
 		}
@@ -253,11 +273,12 @@ func (q *questions) finish(beside bool) (left []question, release func()) {
 	return left, q.release
 }
 
-// drop removes all open questions and returns them.
+// drop removes all open questions of a call that has ended, and returns them.
 func (q *questions) drop() []question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	open := q.open
 	q.open = nil
+	q.kept.Release()
 	return open
 }

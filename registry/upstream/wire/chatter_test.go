@@ -65,15 +65,15 @@ func TestTheLatestProgressIsKept(t *testing.T) {
 		return &mcp.Message{Method: method, Params: params}
 	}
 	for method, want := range map[string]int64{mcp.NotifyProgress: notesMax + 9, mcp.NotifyMessage: notesMax - 1} {
-		notes, dropped := NewNotes(), 0
+		notes, dropped := NewNotes(nil), 0
 		for n := range notesMax + 10 {
 			if !notes.Keep(note(method, n)) {
 				dropped++
 			}
 		}
-		close(notes)
+		close(notes.queue)
 		last, left := int64(-1), 0
-		for m := range notes {
+		for m := range notes.queue {
 			got, _ := m.Params.Value("progress").Int()
 			if got <= last {
 				t.Errorf("%s %d came after %d", method, got, last)

@@ -44,8 +44,8 @@ func (d *duplex) lost(cause error) {
 
 // exchange sends a request and waits for its answer. send returns as soon as the request is on its way.
 func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx context.Context, body []byte) error) (mcp.Object, error) {
-	w := d.waiting.add(out)
-	defer d.waiting.remove(out.ID)
+	w := d.waiting.add(out, d.memory)
+	defer d.waiting.remove(w, out.ID)
 	if err := send(ctx, out.Body); err != nil {
 		return mcp.Object{}, err
 	}
@@ -57,7 +57,8 @@ func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx conte
 func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
 	for {
 		select {
-		case m := <-w.notes:
+		case m := <-w.notes.Waiting():
+			w.notes.Took(m)
 			out.deliver(ctx, m)
 		case a := <-w.answer:
 			return d.finish(ctx, out, w, a)
@@ -83,7 +84,8 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-ch
 func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
 	for {
 		select {
-		case m := <-w.notes:
+		case m := <-w.notes.Waiting():
+			w.notes.Took(m)
 			out.deliver(ctx, m)
 			continue
 		default:
@@ -225,7 +227,7 @@ type pending struct {
 
 // waiter is one request that waits. The reader of the connection never blocks on it: what finds no room is dropped.
 type waiter struct {
-	notes  Notes
+	notes  *Notes             // nil: it wants none, or hear takes them
 	hear   func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
 	room   *share.Claim       // holds its answer; nil: nothing is counted
 	answer chan answer        // has room for the one answer
@@ -240,14 +242,19 @@ type answer struct {
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
-// add begins to wait for the answer to a request. It is called before the request is sent; remove ends the wait.
-func (p *pending) add(out *Request) *waiter {
+// add begins to wait for the answer to a request. It is called before the request is sent; remove ends the wait. What
+// waits to be told is held by whoever holds the answer, otherwise by the server, from memory.
+func (p *pending) add(out *Request, memory Memory) *waiter {
 	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil, room: out.Room}
 	switch {
 	case out.Hear != nil:
 		w.hear = out.Hear
 	case out.Notify != nil:
-		w.notes = NewNotes()
+		room := out.Room.Another()
+		if out.Room == nil {
+			room = memory.claim()
+		}
+		w.notes = NewNotes(room)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +266,8 @@ func (p *pending) add(out *Request) *waiter {
 }
 
 // remove ends the wait for a request, answered or not.
-func (p *pending) remove(id mcp.ID) {
+func (p *pending) remove(w *waiter, id mcp.ID) {
+	w.notes.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiters, id)

@@ -30,7 +30,7 @@ func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	link.waiting.add(&Request{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }})
+	link.waiting.add(&Request{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }}, Memory{})
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
 	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
 	if want := []string{"note hello", "question elicitation/create"}; !slices.Equal(up.lines, want) {
@@ -49,9 +49,9 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
 	}
 	say()
-	link.waiting.add(&Request{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }})
+	heard := link.waiting.add(&Request{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }}, Memory{})
 	say()
-	link.waiting.remove("7")
+	link.waiting.remove(heard, "7")
 	say()
 	const unclaimed = "notification notifications/message"
 	if want := []string{"following", unclaimed, "heard", unclaimed}; !slices.Equal(up.lines, want) {
@@ -65,7 +65,7 @@ func TestOnlyModernServersEndRequests(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}), link.waiting.add(&Request{ID: "8"})
+	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}, Memory{}), link.waiting.add(&Request{ID: "8"}, Memory{})
 	for _, id := range []string{"7", "8"} {
 		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))
 	}

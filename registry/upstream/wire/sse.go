@@ -175,8 +175,8 @@ func (l *SSE) Streams() bool { return false }
 // Exchange posts a request and waits for its answer on the stream. Some servers end the POST only after they have sent
 // the answer, so both are waited for at the same time.
 func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
-	w := l.waiting.add(out)
-	defer l.waiting.remove(out.ID)
+	w := l.waiting.add(out, l.memory)
+	defer l.waiting.remove(w, out.ID)
 	posting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	posted := make(chan error, 1)

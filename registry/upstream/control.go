@@ -3,12 +3,14 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -74,6 +76,11 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
 	}
+	text, err := roomToSend(call)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	defer text.Release()
 	result, err := c.peer.call(ctx, i, call)
 	if err != nil && c.repeats(ctx, i, call, err) {
 		result, err = c.peer.call(ctx, i, call)
@@ -87,6 +94,20 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	err = c.server.forCaller(ctx, err)
 	c.judge(err)
 	return mcp.Object{}, err
+}
+
+// roomToSend returns a claim that holds the text in which a call is sent, a second copy of its params. It is nil for what
+// is covered. The error is one of package share; then nothing was sent.
+func roomToSend(call *registry.Call) (*share.Claim, error) {
+	size := wire.Weight(call.Params)
+	if size <= share.Covered {
+		return nil, nil
+	}
+	text := call.Room.Another()
+	if err := text.Resize(int64(size)); err != nil {
+		return nil, fmt.Errorf("hold the request: %w", err)
+	}
+	return text, nil
 }
 
 // use runs one call that is not about a tool.

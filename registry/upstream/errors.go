@@ -11,8 +11,8 @@ import (
 )
 
 // The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a *registry.RoomError, an *mcp.Error
-// that the server answered, or the context's own. What Error returns of the first two is what the gateway may tell its
-// clients; the cause within is for the log alone.
+// that the server answered, the context's own, or one of package share if the caller has no room for the request itself.
+// What Error returns of the first two is what the gateway may tell its clients; the cause within is for the log alone.
 
 // Causes that are told apart.
 var (

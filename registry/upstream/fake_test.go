@@ -200,7 +200,7 @@ func (f *fake) call(m wire, line []byte) {
 	}
 	switch m.Params.Name {
 	case "echo":
-		f.reply(m.ID, `{"content":[{"type":"text","text":`+quote(string(bytes.TrimSpace(line)))+`}],"x-future":9007199254740993}`)
+		f.reply(m.ID, `{"content":[{"type":"text","text":`+quote(string(bytes.TrimSpace(line))+strings.Repeat(".", number("more")))+`}],"x-future":9007199254740993}`)
 	case "progress":
 		for i := range number("n") {
 			f.line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"x-note":"kept%s"}}`, m.Params.Meta["progressToken"], i, strings.Repeat(".", number("size")))

@@ -66,7 +66,7 @@ type dialogue struct {
 	session *pooled
 	cancel  func()        // ends the exchange with the server; set by begin
 	room    *share.Claim  // holds what has come of its answer, until a round returns that
-	params  int           // bytes of the request that began the call, which its exchange keeps
+	params  int           // bytes of the request that began the call, which its exchange keeps as it came and as it is sent
 	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
 	done    chan struct{} // closed when the exchange has ended, after result and err were set
 	result  mcp.Object
@@ -85,7 +85,7 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call w
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
 	d := &dialogue{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(),
-		params: wire.Weight(c.Params), done: make(chan struct{}),
+		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.room.Go(func(ctx context.Context) {

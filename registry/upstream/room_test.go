@@ -50,7 +50,7 @@ func transports(t *testing.T, size int) map[string]upstream.Config {
 
 // holder is a caller of the fake's echo who wants an answer of that size, with a claim of its own in the budget.
 func (r *rig) holder(tenant, user string, size int) *registry.Call {
-	c := request(r.t, `{"arguments":{"text":"`+strings.Repeat("x", size)+`"}}`, nil)
+	c := request(r.t, fmt.Sprintf(`{"arguments":{"more":%d}}`, size), nil)
 	c.Principal = auth.Principal{TenantID: tenant, Issuer: "https://issuer.test", Subject: user}
 	c.Room = r.cfg.Memory.Claim(share.User(c.Principal.User()))
 	return c
@@ -201,4 +201,41 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTheTextOfARequestIsHeldUntilItsAnswer: a call is sent in a text of its own, which nothing counted beside the body
+// that it came in.
+func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"modern", "legacy"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			const size = 1 << 20
+			cfg := command(kind)
+			cfg.Memory = share.New(8 << 20)
+			r := start(t, cfg)
+			r.untilTool("slow")
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			done := make(chan error, 1)
+			large := func() *registry.Call {
+				c := r.holder("acme", "alice", 0)
+				c.Params = mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"text":"` + strings.Repeat("x", size) + `"}`)})
+				return c
+			}
+			first := large()
+			go func() {
+				_, err := r.tool("slow").Call(ctx, first)
+				done <- err
+			}()
+			eventually(t, "its text is held", func() bool { return cfg.Memory.Held() >= size })
+			second := large()
+			if _, err := r.tool("echo").Call(t.Context(), second); !errors.Is(err, share.ErrUser) || errors.As(err, new(*registry.RoomError)) {
+				t.Errorf("a second one: got error %v, want that of the user's share, as of a call that was not made", cause(err))
+			}
+			leave()
+			await(t, done)
+			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.Held() == 0 })
+		})
+	}
 }

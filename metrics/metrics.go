@@ -381,7 +381,7 @@ func (m *Metrics) ConnectionRefused(bound string) { m.connsRefused.WithLabelValu
 func (m *Metrics) ConnectionClosed(bound string) { m.connsClosed.WithLabelValues(bound).Inc() }
 
 // SessionEvicted counts a session that was ended so that another could be opened. limit is the setting that would have
-// been exceeded: sessions or user_sessions.
+// been exceeded: sessions, user_sessions or memory.
 func (m *Metrics) SessionEvicted(tenant, limit string) {
 	m.evictions.WithLabelValues(tenant, limit).Inc()
 	m.tidy(tenant)

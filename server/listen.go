@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
@@ -39,7 +40,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		return
 	}
 	defer place.leave()
-	sub := &subscription{server: s, x: x, place: place, id: m.ID, stirred: make(chan struct{}, 1), updates: make(map[string]struct{})}
+	sub := &subscription{server: s, x: x, place: place, id: m.ID, stirred: make(chan struct{}, 1), updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())}}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
@@ -94,7 +95,7 @@ type subscription struct {
 
 	stirred chan struct{} // holds a value if there are updates to tell
 	mu      sync.Mutex    // guards the field below
-	updates map[string]struct{}
+	updates updates
 }
 
 // followed is a resource that is subscribed to.
@@ -140,6 +141,9 @@ func (sub *subscription) stop() {
 	for _, one := range sub.follows {
 		one.Stop()
 	}
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.updates.close()
 }
 
 // judge ends the subscriptions that the caller may not have any more.
@@ -157,10 +161,7 @@ func (sub *subscription) judge(caller gateway.Caller) {
 // as the same one.
 func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
-	if _, known := sub.updates[part]; !known && len(sub.updates) >= maxUpdates {
-		part = uri
-	}
-	sub.updates[part] = struct{}{}
+	sub.updates.add(uri, part)
 	sub.mu.Unlock()
 	select {
 	case sub.stirred <- struct{}{}:
@@ -172,10 +173,10 @@ func (sub *subscription) updated(uri, part string) {
 func (sub *subscription) take() (uris []string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	for uri := range sub.updates {
+	sub.updates.drop(func(uri, _ string) bool {
 		uris = append(uris, uri)
-	}
-	clear(sub.updates)
+		return true
+	})
 	slices.Sort(uris)
 	return uris
 }

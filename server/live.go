@@ -155,6 +155,7 @@ func (l *live) dissolve() {
 	}
 	watched := l.news.watched
 	l.news.watched = nil
+	l.news.updates.close()
 	l.mu.Unlock()
 	for _, w := range watched {
 		w.end()

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -12,9 +11,6 @@ import (
 // Bounds of what one session, or one request for notices, may subscribe to.
 const (
 	maxSubscriptions = 256
-	// maxUpdates is how many changed resources and parts of resources are remembered. Beyond that, a changed part is
-	// remembered as a change of the resource that the subscription names.
-	maxUpdates = 1024
 	// maxTold is how many updates are put into the log before they are sent, because the log keeps only so many events.
 	maxTold = 32
 )
@@ -37,7 +33,7 @@ type news struct {
 		told string // digest of what the client was last told of
 		owed string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	updates map[string]string // changed resources by URI, each with the stream that owes the notice; "": none does yet
+	updates updates           // changed resources
 	stirred chan struct{}     // closed at the next change of a resource; nil while nobody waits for it
 	watched map[string]*watch // subscriptions, by URI
 }
@@ -87,8 +83,8 @@ func (l *live) isUnsentLocked(owed, stream string) bool {
 func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for uri, owed := range l.news.updates {
-		if owed == "" || l.isUnsentLocked(owed, stream) {
+	for uri, one := range l.news.updates.owed {
+		if one.stream == "" || l.isUnsentLocked(one.stream, stream) {
 			uris = append(uris, uri)
 		}
 	}
@@ -96,7 +92,7 @@ func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	more = len(uris) > maxTold
 	uris = uris[:min(len(uris), maxTold)]
 	for _, uri := range uris {
-		l.news.updates[uri] = stream
+		l.news.updates.owe(uri, stream)
 	}
 	return uris, more
 }
@@ -110,7 +106,7 @@ func (l *live) sent(stream string) {
 			n.owed = ""
 		}
 	}
-	maps.DeleteFunc(l.news.updates, func(_, owed string) bool { return owed == stream })
+	l.news.updates.drop(func(_, owing string) bool { return owing == stream })
 }
 
 // updated notes that a resource, or a part of one, has changed; the subscription to uri said so. Until the client is
@@ -121,13 +117,7 @@ func (l *live) updated(uri, part string) {
 	if l.over || l.news.watched[uri] == nil {
 		return
 	}
-	if l.news.updates == nil {
-		l.news.updates = make(map[string]string)
-	}
-	if _, known := l.news.updates[part]; !known && len(l.news.updates) >= maxUpdates {
-		part = uri
-	}
-	l.news.updates[part] = ""
+	l.news.updates.add(uri, part)
 	if l.news.stirred != nil {
 		close(l.news.stirred)
 		l.news.stirred = nil
@@ -219,7 +209,7 @@ func (l *live) unsubscribe(params mcp.Object) *mcp.Error {
 	l.mu.Lock()
 	w := l.news.watched[uri]
 	delete(l.news.watched, uri)
-	delete(l.news.updates, uri)
+	l.news.updates.drop(func(changed, _ string) bool { return changed == uri })
 	l.mu.Unlock()
 	if w != nil {
 		w.end()

@@ -2,10 +2,12 @@ package server
 
 import (
 	"container/heap"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
@@ -13,6 +15,10 @@ import (
 // round trip and a little more. Without it, sessions that are opened faster than their clients can go on would evict
 // each other before their first message.
 const openingTime = 100 * time.Millisecond
+
+// sessionCost is what a session takes of the memory that all share, in bytes: itself, its entries here, and what the log
+// of events remembers of it. So the sessions of all tenants together have a bound that follows the memory of the process.
+const sessionCost = 2 << 10
 
 // roster is the sessions that live on this instance, each in the group of its tenant and in that of its user, and the
 // one place that decides which of them ends so that another can be opened:
@@ -37,6 +43,7 @@ const openingTime = 100 * time.Millisecond
 // A roster is safe for concurrent use. Its mutex is locked before that of a session, never the other way round.
 type roster struct {
 	metrics *metrics.Metrics
+	memory  *share.Budget
 	byKey   sync.Map // of *live by sessionKey: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
@@ -55,8 +62,8 @@ type seat struct {
 	gone   func()    // tells the metrics that the session has ended
 }
 
-func newRoster(m *metrics.Metrics) *roster {
-	return &roster{metrics: m, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
+func newRoster(m *metrics.Metrics, memory *share.Budget) *roster {
+	return &roster{metrics: m, memory: memory, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
 }
 
 // find returns the session with that key, nil when there is none.
@@ -74,8 +81,8 @@ func (ro *roster) each(do func(*live)) {
 	})
 }
 
-// add enters a session. It returns that session, or the one that has the same key already. If a bound is reached, the
-// session that has been idle longest is evicted for it. evicted are those that were: they are over, and the caller
+// add enters a session. It returns that session, or the one that has the same key already. If a bound is reached, or
+// there is no memory for one more, the session that has been idle longest is evicted for it. evicted are those that were: they are over, and the caller
 // dissolves them. If none is idle, the new session is refused and not entered.
 func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *refusal) {
 	ro.mu.Lock()
@@ -96,36 +103,50 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 	return l, evicted, nil
 }
 
-// makeRoomLocked evicts as many sessions as there are too many for one more. That is one, unless a reload has lowered
-// the bound.
+// makeRoomLocked evicts as many sessions as there are too many for one more, and takes memory for that. It evicts one,
+// unless a reload has lowered the bound.
 func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *refusal) {
 	if b.user == 0 || b.tenant == 0 {
 		return nil, errNoSessions
 	}
 	now := time.Now()
-	evict := func(g *group, most int) bool {
-		for g != nil && g.count >= most {
-			gone := ro.evictLocked(g, now)
-			if gone == nil {
-				return false
-			}
+	evict := func(g *group, limit string) bool {
+		gone := ro.evictLocked(g, now, limit)
+		if gone != nil {
 			evicted = append(evicted, gone)
 		}
-		return true
+		return gone != nil
 	}
-	if !evict(ro.users[l.user], b.user) { // first, because an evicted session of the user makes room in the tenant too
-		return evicted, errUserSessions
+	user, tenant := ro.users[l.user], ro.tenants[l.user.TenantID]
+	for user.isFull(b.user) { // first, because an evicted session of the user makes room in the tenant too
+		if !evict(user, "user_sessions") {
+			return evicted, errUserSessions
+		}
 	}
-	if !evict(ro.tenants[l.user.TenantID], b.tenant) {
-		return evicted, errSessions
+	for tenant.isFull(b.tenant) {
+		if !evict(tenant, "sessions") {
+			return evicted, errSessions
+		}
 	}
-	return evicted, nil
+	for {
+		err := ro.memory.Take(share.User(l.user), sessionCost)
+		if err == nil {
+			return evicted, nil
+		}
+		last := tenant // which has the sessions of the user too
+		if errors.Is(err, share.ErrUser) {
+			last = user
+		}
+		if !evict(last, "memory") {
+			return evicted, ofMemory(err)
+		}
+	}
 }
 
-// evictLocked ends the session of the group that has been idle longest, and takes it out. It returns nil if none is
-// idle.
-func (ro *roster) evictLocked(g *group, now time.Time) *live {
-	for len(g.queue) > 0 {
+// evictLocked ends the session of the group that has been idle longest, and takes it out. limit is the setting that
+// wants it. It returns nil if none is idle, or if the group is nil.
+func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
+	for g != nil && len(g.queue) > 0 {
 		l := g.queue[0]
 		since, idle := l.yield(l.seat.stamp, now)
 		switch {
@@ -137,7 +158,7 @@ func (ro *roster) evictLocked(g *group, now time.Time) *live {
 			return nil // this session, and all behind it, were opened just now
 		default:
 			ro.removeLocked(l)
-			l.evictedBy = limitOf(g.kind)
+			l.evictedBy = limit
 			ro.metrics.SessionEvicted(l.user.TenantID, l.evictedBy)
 			return l
 		}
@@ -158,6 +179,7 @@ func (ro *roster) removeLocked(l *live) {
 	unqueueLocked(l)
 	ro.byKey.Delete(l.key)
 	l.seat.gone()
+	ro.memory.Give(share.User(l.user), sessionCost)
 	for _, g := range l.seat.groups {
 		g.count--
 	}
@@ -216,20 +238,15 @@ const (
 	ofUser
 )
 
-// limitOf returns the key of the limit that bounds a group of that kind.
-func limitOf(kind int) string {
-	if kind == ofUser {
-		return "user_sessions"
-	}
-	return "sessions"
-}
-
 // group holds the sessions of one tenant or of one user.
 type group struct {
 	kind  int
 	count int     // of all of them
 	queue []*live // a heap: at the front the one with the oldest stamp; those known to be in use are not in it
 }
+
+// isFull tells whether the group has as many sessions as that or more. A nil one has none.
+func (g *group) isFull(most int) bool { return g != nil && g.count >= most }
 
 var _ heap.Interface = (*group)(nil)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -37,7 +38,7 @@ type sessions struct {
 func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logger) *sessions {
 	return &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		roster: newRoster(cfg.Metrics), departed: newDeparted(), logger: logger,
+		roster: newRoster(cfg.Metrics, cfg.Memory), departed: newDeparted(), logger: logger,
 	}
 }
 
@@ -58,7 +59,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
 		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
-		principal: p,
+		principal: p, news: news{updates: updates{memory: ss.roster.memory, user: share.User(p.User())}},
 	}
 	if shared {
 		replica := newKey()

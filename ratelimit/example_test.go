@@ -31,21 +31,3 @@ func ExampleMemory() {
 	// taken <nil>
 	// refused by tenant acme, tool search for 1h0m0s
 }
-
-// InFlight bounds how many things run at the same time under a key. Each of them that was let in leaves once, when it
-// is done.
-func ExampleInFlight() {
-	running := ratelimit.NewInFlight()
-	leave, ok := running.Enter("session 1", 1)
-	fmt.Println(ok)
-
-	_, ok = running.Enter("session 1", 1)
-	fmt.Println(ok, running.Taken("session 1"))
-
-	leave()
-	fmt.Println(running.Taken("session 1"))
-	// Output:
-	// true
-	// false 1
-	// 0
-}

@@ -81,64 +81,6 @@ func TestFullBucketsAreForgottenFirst(t *testing.T) {
 	})
 }
 
-func TestInFlight(t *testing.T) {
-	t.Parallel()
-	f := ratelimit.NewInFlight()
-	var leaves []func()
-	for i := range 3 {
-		leave, ok := f.Enter("a", 3)
-		if !ok {
-			t.Fatalf("place %d of 3 was refused", i+1)
-		}
-		leaves = append(leaves, leave)
-	}
-	if leave, ok := f.Enter("a", 3); ok || leave != nil {
-		t.Error("place 4 of 3 was given")
-	}
-	if _, ok := f.Enter("a", 4); !ok {
-		t.Error("place 4 of a raised limit was refused")
-	}
-	if _, ok := f.Enter("b", 1); !ok {
-		t.Error("another key was refused")
-	}
-	if _, ok := f.Enter("c", 0); ok {
-		t.Error("a place of none was given")
-	}
-	for _, leave := range leaves {
-		leave()
-	}
-	if n := f.Taken("a"); n != 1 {
-		t.Errorf("%d places taken after all but one left, want 1", n)
-	}
-}
-
-func TestInFlightConcurrently(t *testing.T) {
-	t.Parallel()
-	f := ratelimit.NewInFlight()
-	var inside, worst atomic.Int64
-	var group sync.WaitGroup
-	for range 16 {
-		group.Go(func() {
-			for range 500 {
-				leave, ok := f.Enter("a", 4)
-				if !ok {
-					continue
-				}
-				worst.Store(max(worst.Load(), inside.Add(1)))
-				inside.Add(-1)
-				leave()
-			}
-		})
-	}
-	group.Wait()
-	if n := worst.Load(); n > 4 || n == 0 {
-		t.Errorf("%d inside at once, want 1 to 4", n)
-	}
-	if n := f.Taken("a"); n != 0 {
-		t.Errorf("%d places taken after all left", n)
-	}
-}
-
 func BenchmarkTakeThree(b *testing.B) {
 	l := ratelimit.NewMemory(0)
 	limit := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
@@ -161,16 +103,6 @@ func BenchmarkTakeNewKeys(b *testing.B) {
 		i++
 		if err := l.Take(b.Context(), ratelimit.Bucket{Key: strconv.Itoa(i), Limit: limit}); err != nil {
 			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkInFlight(b *testing.B) {
-	f := ratelimit.NewInFlight()
-	b.ReportAllocs()
-	for b.Loop() {
-		if leave, ok := f.Enter("acme", 64); ok {
-			leave()
 		}
 	}
 }

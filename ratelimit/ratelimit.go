@@ -1,9 +1,9 @@
-// Package ratelimit answers: may one more of these happen now? It counts under keys that its callers choose, and
-// deliberately does not know what a key stands for: it has never heard of tenants, users or tools.
+// Package ratelimit answers: how often may this happen? It counts under keys that its callers choose, and deliberately
+// does not know what a key stands for: it has never heard of tenants, users or tools. How many may happen at the same
+// time is not its question; that is package share's.
 //
-// There are two questions and so two types. How often may something happen: a Limiter, which is a set of token buckets.
-// This file defines it and memory.go implements it for one process; the interface is here because a limiter that
-// several replicas share answers the same question. How many may happen at the same time: InFlight, in inflight.go.
+// A Limiter is a set of token buckets. This file defines it and memory.go implements it for one process; the interface
+// is here because a limiter that several replicas share answers the same question.
 package ratelimit
 
 import (

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -210,18 +211,17 @@ func (g *Gateway) limited(next Handler) Handler {
 func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key() }
 
 // enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
-// at most half of them. leave gives the place back. The error is errUserPlaces or errTenantPlaces if there was none.
-func enter(places *ratelimit.InFlight, c Caller, limit int) (leave func(), err error) {
-	leaveUser, ok := places.Enter(c.userKey(), ofUser(limit))
-	if !ok {
+// at most half of them. leave gives the place back and is called once. The error is errUserPlaces or errTenantPlaces if
+// there was none.
+func enter(places *share.Budget, c Caller, limit int) (leave func(), err error) {
+	user := share.User(c.Principal.User())
+	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(limit), User: int64(ofUser(limit))}); {
+	case errors.Is(err, share.ErrUser):
 		return nil, errUserPlaces
-	}
-	leaveTenant, ok := places.Enter(c.Tenant.ID, limit)
-	if !ok {
-		leaveUser()
+	case err != nil:
 		return nil, errTenantPlaces
 	}
-	return func() { leaveTenant(); leaveUser() }, nil
+	return func() { places.Give(user, 1) }, nil
 }
 
 // ofUser returns how many of that many places of a tenant one of its users may hold.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -71,10 +72,10 @@ type Gateway struct {
 	discovered    mcp.Object
 	methods       map[string]*method // of calls
 	call          Handler
-	inflight      *ratelimit.InFlight // calls
-	bulkhead      *bulkhead           // calls by server
-	streams       *ratelimit.InFlight // event streams
-	subscriptions *ratelimit.InFlight // subscriptions to resources
+	inflight      *share.Budget // places of calls; like the next two, bounded by the limits of each tenant alone
+	streams       *share.Budget // places of event streams
+	subscriptions *share.Budget // places of subscriptions to resources
+	bulkhead      *bulkhead     // calls by server
 	used          *used
 	ongoing       ongoing
 
@@ -97,10 +98,10 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		config:        cfg,
 		methods:       methods(),
-		inflight:      ratelimit.NewInFlight(),
+		inflight:      share.New(math.MaxInt64),
+		streams:       share.New(math.MaxInt64),
+		subscriptions: share.New(math.MaxInt64),
 		bulkhead:      newBulkhead(cmp.Or(cfg.Places, defaultPlaces)),
-		streams:       ratelimit.NewInFlight(),
-		subscriptions: ratelimit.NewInFlight(),
 		used:          newUsed(),
 		renewed:       make(chan struct{}, 1),
 		serverInfo:    ServerInfo(cfg.Version),

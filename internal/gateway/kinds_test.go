@@ -623,12 +623,12 @@ func TestSubscribe(t *testing.T) {
 	if records := b.records(t); !strings.Contains(records, `"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
 		t.Errorf("audit = %s, want the subscription", records)
 	}
-	if got := b.subscriptions.Taken("acme"); got != 1 {
+	if got := b.subscriptions.Held(); got != 1 {
 		t.Errorf("%d places taken, want 1", got)
 	}
 	opened.Stop()
 	opened.Stop()
-	if got := b.subscriptions.Taken("acme"); got != 0 || l.lives["file:///a.txt"].Err() == nil {
+	if got := b.subscriptions.Held(); got != 0 || l.lives["file:///a.txt"].Err() == nil {
 		t.Errorf("stopped: %d places taken, context %v; want none and ended", got, l.lives["file:///a.txt"].Err())
 	}
 	if _, err := b.Subscribe(t.Context(), c, "r2", "mcp.none+file:///a.txt", func(string) {}); stable(asError(t, err)) != "DB-RESOURCE" {
@@ -667,8 +667,8 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, ok := b.subscriptions.Enter(c.userKey(), maxSubscriptions); !ok {
-					t.Fatal("no place")
+				if _, err := enter(b.subscriptions, c, maxSubscriptions); err != nil {
+					t.Fatal(err)
 				}
 			}
 		}},
@@ -678,11 +678,12 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			b, l := newLibrary(t)
 			c := b.caller(t, alice)
 			test.spoil(b, l)
+			before := b.subscriptions.Held()
 			_, err := b.Subscribe(t.Context(), c, "r1", exposedURI("a.txt"), func(string) {})
 			if got := stable(asError(t, err)); got != test.stable {
 				t.Errorf("got %v, want %s", err, test.stable)
 			}
-			if got := b.subscriptions.Taken("acme"); got != 0 {
+			if got := b.subscriptions.Held() - before; got != 0 {
 				t.Errorf("%d places taken, want none", got)
 			}
 			if life := l.lives["file:///a.txt"]; life != nil && life.Err() == nil {
@@ -702,8 +703,8 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 		}
 		b.replace(t, s)
 		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
-		if stable(asError(t, err)) != "DB-TIMEOUT" || b.subscriptions.Taken("acme") != 0 {
-			t.Errorf("got %v and %d places taken, want a timeout", err, b.subscriptions.Taken("acme"))
+		if stable(asError(t, err)) != "DB-TIMEOUT" || b.subscriptions.Held() != 0 {
+			t.Errorf("got %v and %d places taken, want a timeout", err, b.subscriptions.Held())
 		}
 	})
 }

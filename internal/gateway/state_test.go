@@ -288,7 +288,7 @@ func TestHeldPlace(t *testing.T) {
 	}
 	taken := func(step string, want int) {
 		t.Helper()
-		if got := b.inflight.Taken("acme"); got != want {
+		if got := b.inflight.Held(); got != int64(want) {
 			t.Errorf("%s: %d places taken, want %d", step, got, want)
 		}
 		if got := b.bulkhead.held[berth{"acme", "lib"}]; got != want {
@@ -329,7 +329,7 @@ func TestPlaceIsNotHeldAfterTheCall(t *testing.T) {
 		t.Fatal(failure)
 	}
 	hold(func() {})()
-	if got := b.inflight.Taken("acme"); got != 0 {
+	if got := b.inflight.Held(); got != 0 {
 		t.Errorf("%d places taken, want none", got)
 	}
 }
@@ -471,7 +471,7 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 			t.Errorf("got %v, want DB-INTERNAL", failure)
 		}
 	}
-	if got := b.inflight.Taken("acme"); got != 0 {
+	if got := b.inflight.Held(); got != 0 {
 		t.Errorf("%d places taken, want none", got)
 	}
 }

@@ -22,7 +22,7 @@ const (
 	parkLimit    = 5 * time.Minute       // for the repeat that brings the answers to a round
 	lifeLimit    = 30 * time.Minute      // for a whole call, all its rounds together
 	parkedCost   = 16 << 10              // bytes that a parked call takes besides its params and questions, roughly
-	parkedMax    = 1000                  // calls that are parked at the same time, of one pool
+	parkedMax    = 1000                  // calls that are parked at the same time, of one pool; a tenant alone gets half
 )
 
 // parking keeps the calls of a pool whose callers can be asked. The exchange of such a call with its server runs on in
@@ -49,8 +49,9 @@ type parking struct {
 	room   *seats.Room[*pooled]
 	tasks  *tasks
 	count  func(Anomaly, int)
-	asked  atomic.Bool // a call was parked at least once, so this server can ask here
-	strict atomic.Bool // a server asked a caller something that this caller cannot be asked; see pool.lentKey
+	asked  atomic.Bool   // a call was parked at least once, so this server can ask here
+	strict atomic.Bool   // a server asked a caller something that this caller cannot be asked; see pool.lentKey
+	places *share.Budget // of the calls in waiting
 
 	mu      sync.Mutex // guards the fields below
 	ended   bool
@@ -129,12 +130,12 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 	return d.round(ctx, c)
 }
 
-// park makes a call wait for its repeat under a state. It returns false when too many calls are parked, or the pool is
-// closing.
+// park makes a call wait for its repeat under a state. It returns false when too many calls are parked, of its caller, of
+// its tenant or of all, or when the pool is closing.
 func (p *parking) park(state string, d *dialogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || len(p.waiting) >= parkedMax {
+	if p.ended || p.places.Take(d.user(), 1) != nil {
 		return false
 	}
 	p.waiting[state] = d
@@ -158,6 +159,7 @@ func (p *parking) claim(state string, d *dialogue) bool {
 		return false
 	}
 	delete(p.waiting, state)
+	p.places.Give(d.user(), 1)
 	return true
 }
 
@@ -323,6 +325,9 @@ func (d *dialogue) startExpiry(state string) {
 		}
 	})
 }
+
+// user returns whose share the call takes from.
+func (d *dialogue) user() share.User { return share.User(d.owner.User) }
 
 // release gives back the memory of a call that has ended and whose result nobody will fetch.
 func (d *dialogue) release() {

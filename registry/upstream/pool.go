@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
@@ -95,7 +96,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	if cfg.URL == "" {
 		most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
 	}
-	p.tasks = &tasks{server: c.server, byID: map[string]*task{}}
+	p.tasks = newTasks(c.server)
 	lagging := &atomic.Bool{}
 	p.room = seats.New(ctx, seats.Config[*pooled]{
 		Max: most, Opening: 2 * cfg.openLimit(), // a child may be started twice
@@ -109,7 +110,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 		Lendable: func(s *pooled, to auth.Owner) bool { return !s.calls.abandonedByOther(to) },
 	})
 	p.tasks.room = p.room
-	p.parking = &parking{server: c.server, room: p.room, tasks: p.tasks, count: c.count, waiting: map[string]*dialogue{}}
+	p.parking = &parking{server: c.server, room: p.room, tasks: p.tasks, count: c.count, places: share.New(parkedMax), waiting: map[string]*dialogue{}}
 	p.room.Go(p.sweep)
 	return p
 }

@@ -262,29 +262,39 @@ func TestTasksOfASharedSession(t *testing.T) {
 	})
 }
 
-// TestTasksHaveALimit opens as many as may be, of one user and of all.
+// TestTasksHaveALimit opens as many as one user may have, and as many as its tenant gets. The users of one tenant could
+// take all places once.
 func TestTasksHaveALimit(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
-		for n := range 1000 {
-			p := person{tenant: "a", name: fmt.Sprint(n / 100)}
-			if _, err := r.job(p, "x", "3600000"); err != nil {
-				t.Fatalf("task %d: %v (%s)", n, err, cause(err))
-			}
-			if n == 99 {
-				if _, err := r.job(p, "x", "1"); !isUnavailable(err) {
-					t.Errorf("one too many of a user: %v", err)
+		all := 0
+		for user := range 20 {
+			for n := range 101 {
+				before := len(s.sights("tools/call"))
+				_, err := r.job(person{tenant: "a", name: fmt.Sprint(user)}, "x", "3600000")
+				if err == nil {
+					all++
+					continue
 				}
+				if !isUnavailable(err) || len(s.sights("tools/call")) != before {
+					t.Errorf("one too many: %v, want it not to be called", err)
+				}
+				if user == 0 && n != 100 {
+					t.Errorf("one user has %d tasks, want 100", n)
+				}
+				break
 			}
 		}
-		before := len(s.sights("tools/call"))
-		if _, err := r.job(person{tenant: "b", name: "else"}, "x", "1"); !isUnavailable(err) || len(s.sights("tools/call")) != before {
-			t.Errorf("one too many of all: %v, want it not to be called", err)
+		if all < 400 || all > 600 {
+			t.Errorf("a tenant alone has %d tasks, want about half of 1000", all)
+		}
+		if _, err := r.job(person{tenant: "b", name: "else"}, "x", "3600000"); err != nil {
+			t.Errorf("another tenant: %v (%s)", err, cause(err))
 		}
 		time.Sleep(61 * time.Minute)
 		synctest.Wait()
-		if _, err := r.job(person{tenant: "b", name: "else"}, "x", "1"); err != nil {
+		if _, err := r.job(person{tenant: "a", name: "0"}, "x", "1"); err != nil {
 			t.Errorf("when their time is over: %v (%s)", err, cause(err))
 		}
 	})

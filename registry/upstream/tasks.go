@@ -2,12 +2,11 @@ package upstream
 
 import (
 	"crypto/rand"
-	"maps"
 	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
@@ -24,7 +23,7 @@ const (
 type task struct {
 	seat  *seat  // of the session that made the task; nil: that is the control connection
 	own   string // its id at the server; "" while the call that makes it is open
-	user  auth.User
+	user  share.User
 	until time.Time
 }
 
@@ -33,6 +32,7 @@ type task struct {
 type tasks struct {
 	server fault
 	room   *seats.Room[*pooled]
+	places *share.Budget // of the tasks in byID
 
 	mu    sync.Mutex // guards the fields below and those of each task
 	ended bool
@@ -45,7 +45,7 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is
 // is taken before the call runs, because a task that the server made could not be refused any more. If a task was made,
 // its id in the result is replaced by one that leads back to its session.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
-	id, one := rand.Text(), &task{seat: s, user: c.Principal.User(), until: time.Now().Add(taskLife)}
+	id, one := rand.Text(), &task{seat: s, user: share.User(c.Principal.User()), until: time.Now().Add(taskLife)}
 	if !t.add(id, one) {
 		return mcp.Object{}, t.server.unavailable(false, errTasks)
 	}
@@ -54,7 +54,7 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if one.own = made.Text("taskId"); err != nil || result.Text("resultType") != "task" || one.own == "" {
-		delete(t.byID, id)
+		t.removeLocked(id)
 		return result, err
 	}
 	if ttl, ok := made.Value("ttl").Int(); ok {
@@ -66,21 +66,35 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 	return result.With("task", made.With("taskId", mcp.String(id)).JSON()), nil
 }
 
-// add takes a place for a task, and returns false when the user or the pool has none left.
+func newTasks(server fault) *tasks {
+	return &tasks{server: server, places: share.New(tasksMax), byID: map[string]*task{}}
+}
+
+// add takes a place for a task, and returns false when the user, its tenant or the pool has none left.
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	owned := 0
-	for _, other := range t.byID {
-		if other.user == one.user {
-			owned++
-		}
-	}
-	if t.ended || owned >= userTasksMax || len(t.byID) >= tasksMax {
+	if t.ended || t.places.TakeWithin(one.user, 1, share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
 		return false
 	}
 	t.byID[id] = one
 	return true
+}
+
+// forgetLocked forgets the tasks for which over is true.
+func (t *tasks) forgetLocked(over func(id string, one *task) bool) {
+	for id, one := range t.byID {
+		if over(id, one) {
+			t.removeLocked(id)
+		}
+	}
+}
+
+func (t *tasks) removeLocked(id string) {
+	if one := t.byID[id]; one != nil {
+		delete(t.byID, id)
+		t.places.Give(one.user, 1)
+	}
 }
 
 // rejoin adds a call to the seat of a task, for a request about the task, and returns the seat and the task's id at the
@@ -101,14 +115,14 @@ func (t *tasks) expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(t.byID, func(_ string, one *task) bool { return one.own != "" && !now.Before(one.until) })
+	t.forgetLocked(func(_ string, one *task) bool { return one.own != "" && !now.Before(one.until) })
 }
 
 // forget forgets the tasks of a session that is closed.
 func (t *tasks) forget(s *pooled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.byID, func(_ string, one *task) bool { return one.seat != nil && one.seat.Session == s })
+	t.forgetLocked(func(_ string, one *task) bool { return one.seat != nil && one.seat.Session == s })
 }
 
 // shut refuses new tasks and requests about tasks, because the pool is closing.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -626,8 +627,14 @@ func TestSubscribe(t *testing.T) {
 	if got := b.subscriptions.Held(); got != 1 {
 		t.Errorf("%d places taken, want 1", got)
 	}
+	if held := b.config.Memory.Held(); held < subscriptionCost {
+		t.Errorf("%d bytes are held for a subscription, want %d and more", held, subscriptionCost)
+	}
 	opened.Stop()
 	opened.Stop()
+	if held := b.config.Memory.Held(); held != 0 {
+		t.Errorf("%d bytes are held after the end of the subscription", held)
+	}
 	if got := b.subscriptions.Held(); got != 0 || l.lives["file:///a.txt"].Err() == nil {
 		t.Errorf("stopped: %d places taken, context %v; want none and ended", got, l.lives["file:///a.txt"].Err())
 	}
@@ -659,6 +666,12 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			s.Subscribe = nil
 			b.registry.Replace(s)
 		}},
+		{"there is no memory", "DB-LIMIT-MEMORY", func(b *bench, _ *library) {
+			for size := b.config.Memory.Total(); size > 0; size /= 2 {
+				for b.config.Memory.Take(share.User(alice.User()), size) == nil {
+				}
+			}
+		}},
 		{"it panics", "DB-INTERNAL", func(_ *bench, l *library) { l.panicked = true }},
 		{"it cannot be recorded", "DB-AUDIT-FULL", func(b *bench, _ *library) { b.config.Audit = closedLog(t, nil) }},
 		{"too many are open", "DB-LIMIT-SUBSCRIPTIONS", func(b *bench, _ *library) {
@@ -678,13 +691,16 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			b, l := newLibrary(t)
 			c := b.caller(t, alice)
 			test.spoil(b, l)
-			before := b.subscriptions.Held()
+			before, held := b.subscriptions.Held(), b.config.Memory.Held()
 			_, err := b.Subscribe(t.Context(), c, "r1", exposedURI("a.txt"), func(string) {})
 			if got := stable(asError(t, err)); got != test.stable {
 				t.Errorf("got %v, want %s", err, test.stable)
 			}
 			if got := b.subscriptions.Held() - before; got != 0 {
 				t.Errorf("%d places taken, want none", got)
+			}
+			if got := b.config.Memory.Held(); got != held {
+				t.Errorf("%d bytes are held, %d before", got, held)
 			}
 			if life := l.lives["file:///a.txt"]; life != nil && life.Err() == nil {
 				t.Error("the subscription goes on")

@@ -3,13 +3,21 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // maxSubscriptions is how many subscriptions a tenant may have at once. One user may have half of them.
 const maxSubscriptions = 4096
+
+// What a subscription takes in memory, in bytes, roughly: so much, and its URI at the door, here, and at the server's.
+const (
+	subscriptionCost = 2 << 10
+	subscriptionURIs = 3
+)
 
 // Subscription is a subscription to a resource that is open.
 type Subscription struct {
@@ -55,11 +63,20 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	if err != nil {
 		return nil, errors.Join(errSubscriptions, err)
 	}
+	user, size := share.User(s.caller.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
+	if err := g.config.Memory.Take(user, size); err != nil {
+		leave()
+		return nil, fmt.Errorf("hold the subscription: %w", err)
+	}
 	// The subscription lives longer than the request that opens it. Until it is open, it ends together with the
 	// request.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
-	stop := sync.OnceFunc(func() { end(); leave() })
+	stop := sync.OnceFunc(func() {
+		end()
+		leave()
+		g.config.Memory.Give(user, size)
+	})
 	opened := false
 	defer func() {
 		if !opened {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -60,7 +61,7 @@ func (n *Notes) Close() {
 // Keep makes a notification wait, without blocking. It returns false when one had to be dropped for want of room: when
 // notesMax wait, when the taker's share of memory has none left, or when one of more than noteMax bytes comes and any
 // waits. That is the new one, but of progress the oldest that waits, because the latest says more. What waits is copied,
-// because the text that it came in, and would keep in memory, may be a thousand times as long.
+// names included, because the text that it came in, and would keep in memory, may be a thousand times as long.
 func (n *Notes) Keep(m *mcp.Message) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +90,7 @@ func (n *Notes) addLocked(m *mcp.Message) bool {
 	}
 	members := make([]mcp.Member, 0, m.Params.Len())
 	for name, value := range m.Params.Members {
-		members = append(members, mcp.Member{Name: name, Value: bytes.Clone(value)})
+		members = append(members, mcp.Member{Name: strings.Clone(name), Value: bytes.Clone(value)})
 	}
 	n.size = size
 	n.queue <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)} // nobody else adds, so there is a place

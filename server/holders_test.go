@@ -24,7 +24,7 @@ func TestSessionsTookNoMemory(t *testing.T) {
 			time.Sleep(2 * server.OpeningTime)
 			newest = w.open(t, "alice", mcp.Revision2511)
 		}
-		if open := w.sessionsOpen(t); open < 20 || open > 100 {
+		if open := w.sessionsOpen(t); open < 50 || open > 150 {
 			t.Errorf("%d sessions of one user are open in 512 KiB, want what its share has room for", open)
 		}
 		if held, most := w.config.Memory.Held(), w.config.Memory.Most(); held > most || held < most/2 {

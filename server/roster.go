@@ -18,7 +18,7 @@ const openingTime = 100 * time.Millisecond
 
 // sessionCost is what a session takes of the memory that all share, in bytes: itself, its entries here, and what the log
 // of events remembers of it. So the sessions of all tenants together have a bound that follows the memory of the process.
-const sessionCost = 2 << 10
+const sessionCost = 1 << 10
 
 // roster is the sessions that live on this instance, each in the group of its tenant and in that of its user, and the
 // one place that decides which of them ends so that another can be opened:

@@ -13,9 +13,10 @@ import (
 // maxSubscriptions is how many subscriptions a tenant may have at once. One user may have half of them.
 const maxSubscriptions = 4096
 
-// What a subscription takes in memory, in bytes, roughly: so much, and its URI at the door, here, and at the server's.
+// What a subscription takes in memory, in bytes, roughly: so much, for itself and what it keeps of the request that opened
+// it, and its URI at the door, here, and at the server's.
 const (
-	subscriptionCost = 2 << 10
+	subscriptionCost = 12 << 10
 	subscriptionURIs = 3
 )
 

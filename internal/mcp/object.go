@@ -78,7 +78,11 @@ func Bool(b bool) RawJSON { return strconv.AppendBool(nil, b) }
 
 // Array returns the elements, each of them JSON, as a JSON array.
 func Array[T ~[]byte](elements []T) RawJSON {
-	out := []byte{'['}
+	size := len("[]")
+	for _, element := range elements {
+		size += len(element) + len(",")
+	}
+	out := append(make([]byte, 0, size), '[')
 	for i, element := range elements {
 		if i > 0 {
 			out = append(out, ',')

@@ -28,6 +28,8 @@ func (s *sink) Header() http.Header { return s.header }
 
 func (s *sink) WriteHeader(status int) { s.status = status }
 
+func (*sink) Flush() {}
+
 func (*sink) SetReadDeadline(time.Time) error { return nil }
 
 func (*sink) SetWriteDeadline(time.Time) error { return nil }

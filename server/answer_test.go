@@ -63,25 +63,6 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	}
 }
 
-// TestListIsLoweredOnce shows that lists in older forms are remembered, and by what they are made of.
-func TestListIsLoweredOnce(t *testing.T) {
-	w := newWorld(t)
-	list := object(`{"tools":[{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}],"resultType":"complete","_meta":{"x":1}}`)
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { return list, nil }})
-	id := w.open(t, "alice", mcp.Revision2511)
-	ask := inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-	want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}}],"_meta":{"x":1}}}`
-	for range 2 {
-		if got := w.do(t, ask).Body.String(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	list = list.With("tools", mcp.RawJSON(`[{"name":"b","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}]`))
-	if got := w.do(t, ask).Body.String(); !strings.Contains(got, `"name":"b"`) || !strings.Contains(got, "outputSchema") {
-		t.Errorf("after a change: got %s, want b with its schema", got)
-	}
-}
-
 // TestTheLogCalledAQuestionOk gives results that are not the end of a call. The audit has the same words for them.
 func TestTheLogCalledAQuestionOk(t *testing.T) {
 	var log bytes.Buffer

@@ -64,10 +64,25 @@ func (a *asker) handle(w *world) func(context.Context, gateway.Caller, *gateway.
 			return mcp.Object{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE","uri":"file:///none"}`)}
 		}
 		if made := listed[r.Method]; made.Len() > 0 {
-			return made, nil
+			return inForm(r, made), nil
 		}
 		return w.gateway.Handle(ctx, c, r)
 	}
+}
+
+// inForm shows the items of a list in the form that the door asks for, as the desk does.
+func inForm(r *gateway.Request, result mcp.Object) mcp.Object {
+	asked := mcp.MethodOf(r.Method)
+	if !asked.Lists {
+		return result
+	}
+	items, _ := result.Value(asked.Result).Elements()
+	for i, item := range items {
+		if r.Form.Differs(asked.Result, item) {
+			items[i] = r.Form.Of(asked.Result, item)
+		}
+	}
+	return result.With(asked.Result, mcp.Array(items))
 }
 
 // ask asks the rounds of questions in the arguments, one after the other, and says what it heard. A round without

@@ -11,7 +11,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 // TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream that tells of them is open.
@@ -40,26 +39,6 @@ func TestUpdatesOfListenAreBounded(t *testing.T) {
 		w.tenants[0].Servers = []string{"box", "forms"}
 		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "resource:*"}}}
 	})
-}
-
-// TestLoweredListsAreBounded asks for more different lists than are remembered, and for each of them twice.
-func TestLoweredListsAreBounded(t *testing.T) {
-	w := newWorld(t)
-	var list mcp.Object
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { return list, nil }})
-	id := w.open(t, "alice", mcp.Revision2503)
-	for n := range server.MaxLowered + 6 {
-		list = object(fmt.Sprintf(`{"tools":[{"name":"t%d","title":"T","inputSchema":{"type":"object"}}]}`, n))
-		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}]}}`, n)
-		for range 2 {
-			if got := w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)).Body.String(); got != want {
-				t.Fatalf("got %s, want %s", got, want)
-			}
-		}
-	}
-	if got := w.LoweredLists(); got != 6 {
-		t.Errorf("%d lists are remembered, want 6: those since the memory was full", got)
-	}
 }
 
 // TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force any more: whoever waits for

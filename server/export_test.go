@@ -14,13 +14,3 @@ func HoldRoster(s *Server) (release func()) {
 	s.sessions.roster.mu.Lock()
 	return s.sessions.roster.mu.Unlock
 }
-
-// MaxLowered is how many lists are remembered in the form of another revision.
-const MaxLowered = maxLowered
-
-// LoweredLists returns how many are remembered now.
-func (s *Server) LoweredLists() int {
-	s.lists.mu.Lock()
-	defer s.lists.mu.Unlock()
-	return len(s.lists.known)
-}

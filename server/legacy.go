@@ -136,7 +136,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	default:
 		a.result, a.err = s.inRounds(ctx, c, l, way, id, m)
 		if a.err == nil {
-			a.result = s.lower(l.speaks(), m.Method, a.result)
+			a.result = lower(l.speaks(), m.Method, a.result)
 		}
 	}
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it

@@ -1,17 +1,16 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // lower brings a result from the stateless form into the form of a session's revision, by removing or replacing what
-// that revision does not know. What it knows stays as it is, and so does what nobody here knows.
-func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
+// that revision does not know. What it knows stays as it is, and so does what nobody here knows. The items of a list are
+// in their form already (see forms).
+func lower(revision, method string, result mcp.Object) mcp.Object {
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch mcp.MethodOf(method).Result {
 	case mcp.ResultContent:
@@ -24,22 +23,7 @@ func (s *Server) lower(revision, method string, result mcp.Object) mcp.Object {
 	case mcp.ResultContents:
 		return lowerContents(revision, result)
 	}
-	return s.lowerList(revision, method, result)
-}
-
-// modernise removes from a result what only older revisions have.
-func (s *Server) modernise(method string, result mcp.Object) mcp.Object {
-	return s.lowerList(mcp.LatestModern, method, result)
-}
-
-// lowerList brings a list into the form of a revision.
-func (s *Server) lowerList(revision, method string, result mcp.Object) mcp.Object {
-	asked := mcp.MethodOf(method)
-	if !asked.Lists || !result.Has(asked.Result) {
-		return result
-	}
-	kind := asked.Result
-	return result.With(kind, s.lists.lower(kind, revision, result.Value(kind)))
+	return result
 }
 
 // lowerError brings an error into the legacy era. There, a resource that does not exist had a code of its own, and a
@@ -245,67 +229,6 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-// maxLowered is how many lists are remembered in the form of another revision.
-const maxLowered = 64
-
-// loweredLists remembers lists in the forms of other revisions. The desk makes a list once per change and hands out the
-// same memory until the next change, so the address of that memory identifies the list.
-type loweredLists struct {
-	mu    sync.Mutex // guards the field below
-	known map[loweredKey]mcp.RawJSON
-}
-
-type loweredKey struct {
-	first    *byte // keeps the list in memory, so that no other list can get the same address
-	length   int
-	revision string
-}
-
-func newLoweredLists() *loweredLists {
-	return &loweredLists{known: make(map[loweredKey]mcp.RawJSON)}
-}
-
-// lower returns the items of a kind in the form of a revision.
-func (l *loweredLists) lower(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
-	if len(items) == 0 || !mayDiffer(kind, revision, items) {
-		return items
-	}
-	key := loweredKey{&items[0], len(items), revision}
-	l.mu.Lock()
-	lowered, ok := l.known[key]
-	l.mu.Unlock()
-	if ok {
-		return lowered
-	}
-	lowered = lowerItems(kind, revision, items)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.known) >= maxLowered {
-		clear(l.known)
-	}
-	l.known[key] = lowered
-	return lowered
-}
-
-// mayDiffer is a cheap test whether items can have another form in a revision.
-func mayDiffer(kind, revision string, items mcp.RawJSON) bool {
-	switch {
-	case revision < mcp.Revision2511:
-		return true
-	case kind != mcp.ResultTools:
-		return false
-	}
-	if tasksIn(revision) != 0 {
-		return bytes.Contains(items, []byte(`"outputSchema"`))
-	}
-	return bytes.Contains(items, []byte(`"execution"`))
-}
-
-func lowerItems(kind, revision string, items mcp.RawJSON) mcp.RawJSON {
-	elements, _ := items.Elements()
-	return lowerEach(elements, func(item mcp.Object) mcp.Object { return lowerItem(kind, revision, item) })
-}
-
 // lowerEach applies lower to every object among the elements and returns them as an array. It overwrites elements.
 func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.RawJSON {
 	for i, raw := range elements {
@@ -314,47 +237,4 @@ func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.Ra
 		}
 	}
 	return mcp.Array(elements)
-}
-
-// lowerItem brings the definition of an item into a revision. Icons exist since 2025-11-25, titles and _meta since
-// 2025-06-18.
-func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
-	if revision < mcp.Revision2511 {
-		item = item.Without("icons")
-	}
-	if revision < mcp.Revision2506 {
-		item = item.Without("title", "_meta")
-	}
-	switch kind {
-	case mcp.ResultTools:
-		return lowerTool(revision, item)
-	case mcp.ResultPrompts:
-		return lowerArguments(revision, item)
-	}
-	return item
-}
-
-// lowerTool brings what only tools have into a revision. Annotations exist since 2025-03-26. An output schema must
-// describe an object since 2025-06-18, and may describe any value since 2026-07-28. How a tool runs as a task concerns
-// the clients of one revision only.
-func lowerTool(revision string, tool mcp.Object) mcp.Object {
-	if tasksIn(revision) == 0 {
-		tool = tool.Without("execution")
-	}
-	if revision < mcp.Revision2503 {
-		tool = tool.Without("annotations")
-	}
-	if revision < mcp.Revision2506 || revision < mcp.Revision2607 && tool.Object("outputSchema").Text("type") != "object" {
-		tool = tool.Without("outputSchema")
-	}
-	return tool
-}
-
-// lowerArguments removes the titles of a prompt's arguments for revisions that have none.
-func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
-	arguments, _ := prompt.Value("arguments").Elements()
-	if revision >= mcp.Revision2506 || len(arguments) == 0 {
-		return prompt
-	}
-	return prompt.With("arguments", lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
 }

@@ -45,10 +45,11 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		Client:       x.meta.Object(mcp.MetaClientInfo).Text("name"),
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
+		Form:         forms[mcp.LatestModern],
 		Notify:       t.notify,
 		Room:         &j.answer,
 	})
-	a := answer{id: m.ID, result: s.modernise(m.Method, result), err: err, room: &j.answer}
+	a := answer{id: m.ID, result: result, err: err, room: &j.answer}
 	if isRevoked(ctx) {
 		a = answer{id: m.ID, err: errGone}
 	}

@@ -84,7 +84,6 @@ type Server struct {
 	records   recording
 
 	sessions  *sessions
-	lists     *loweredLists
 	jobs      *jobs
 	waiting   *waiting
 	strangers *strangers
@@ -132,7 +131,6 @@ func newServer(cfg Config, d desk) *Server {
 		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
 		log:      log,
 		sessions: newSessions(&cfg, instance, log),
-		lists:    newLoweredLists(),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),
 

@@ -55,13 +55,15 @@ type Request struct {
 	Client       string     // as registry.Call.Client
 	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
 	Tasks        mcp.Tasks  // the form that this client knows; zero: none
+	Form         *Form      // of the items of lists that this client knows; nil: that of the catalogue
 	// Refusals are the client's errors in answer to questions of the previous round, by the keys of the questions.
 	Refusals map[string]*mcp.Error
 	// Notify sends a notification to the client before the result. It is never nil, and is not called after Handle has
 	// returned.
 	Notify func(context.Context, mcp.Notification) error
 	// Room holds the answer for as long as it is in memory. When Handle returns a large result, it holds that twice, so
-	// that the caller can encode it; the caller releases it when the client has the answer. nil: nothing is counted.
+	// that the caller can encode it, but for a list, whose items are shared; the caller releases it when the client has
+	// the answer. nil: nothing is counted.
 	Room *share.Claim
 }
 
@@ -70,6 +72,7 @@ type Gateway struct {
 	config        Config
 	serverInfo    mcp.RawJSON
 	discovered    mcp.Object
+	ending        mcp.Object         // what every page of a list has behind its items and its cursor
 	methods       map[string]*method // of calls
 	call          Handler
 	inflight      *share.Budget // places of calls; like the next two, bounded by the limits of each tenant alone
@@ -77,6 +80,7 @@ type Gateway struct {
 	subscriptions *share.Budget // places of subscriptions to resources
 	bulkhead      *bulkhead     // calls by server
 	used          *used
+	rendered      *rendered
 	ongoing       ongoing
 
 	tenants atomic.Pointer[directory]
@@ -103,10 +107,12 @@ func New(cfg Config) *Gateway {
 		subscriptions: share.New(math.MaxInt64),
 		bulkhead:      newBulkhead(cmp.Or(cfg.Places, defaultPlaces)),
 		used:          newUsed(),
+		rendered:      newRendered(cfg.Memory.Total()),
 		renewed:       make(chan struct{}, 1),
 		serverInfo:    ServerInfo(cfg.Version),
 	}
 	g.discovered = g.discover()
+	g.ending = g.finish(hinted(mcp.Object{}))
 	g.call = stack(g.stages(), invoke)
 	g.tenants.Store(&directory{})
 	changed := make(chan struct{})
@@ -121,7 +127,7 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 		return g.call(ctx, newCall(c, r, m))
 	}
 	if mcp.MethodOf(r.Method).Lists {
-		return g.list(c, g.grantOf(c).listFor(r), r.Params)
+		return g.list(c, r)
 	}
 	if r.Method == mcp.MethodDiscover {
 		return g.discovered, nil
@@ -148,6 +154,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer quiet.Stop()
 	for running := true; ; {
 		changed := g.config.Registry.Changed()
+		g.rendered.forget()
 		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
 		if !running {

@@ -54,50 +54,42 @@ func hinted(result mcp.Object) mcp.Object {
 }
 
 // list answers a request for one page of a list, with the items that the caller may see.
-func (g *Gateway) list(c Caller, kind listKind, params mcp.Object) (mcp.Object, error) {
+func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 	granted := g.grantOf(c)
-	cursor := params.Value("cursor")
-	if cursor == nil {
-		return g.firstPage(c, granted, kind)
+	kind := granted.listFor(r)
+	start := 0
+	if cursor := r.Params.Value("cursor"); cursor != nil {
+		var ok bool
+		if start, ok = g.openCursor(c, kind, granted.lists[kind].items, cursor); !ok {
+			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR", "Invalid cursor: list again from the beginning")
+		}
 	}
-	start, ok := g.openCursor(c, kind, granted.lists[kind].items, cursor)
-	if !ok {
-		return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR", "Invalid cursor: list again from the beginning")
-	}
-	return g.page(c, granted, kind, start)
+	return g.page(c, r, granted, kind, start)
 }
 
-// firstPage returns the first page of a list. If the whole list fits on it, it holds no cursor, which would belong to
-// one user: then it is made once per change of catalogue or policy and shared by all callers with the same rules.
-func (g *Gateway) firstPage(c Caller, granted *grant, kind listKind) (mcp.Object, error) {
-	l := &granted.lists[kind]
-	if made := l.first.Load(); made != nil {
-		return *made, nil
-	}
-	result, err := g.page(c, granted, kind, 0)
-	if err == nil && len(l.items) <= g.config.PageSize {
-		l.first.Store(&result)
-	}
-	return result, err
-}
-
-// page returns one page of a list, from the item with index start.
-func (g *Gateway) page(c Caller, granted *grant, kind listKind, start int) (mcp.Object, error) {
+// page returns one page of a list, from the item with index start. Its items are shared by all callers who see the
+// same; only a cursor belongs to one user.
+func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, start int) (mcp.Object, error) {
 	items := granted.lists[kind].items
 	end := min(start+g.config.PageSize, len(items))
-	raws := make([]mcp.RawJSON, 0, end-start)
-	for _, item := range items[start:end] {
-		raws = append(raws, granted.shown(c.Tenant, item))
+	text, err := g.rendered.text(c.Tenant, r, granted, kind, start, end)
+	if err != nil {
+		return mcp.Object{}, explain(err).told
 	}
-	result := mcp.NewObject(mcp.Member{Name: kind.member(), Value: mcp.Array(raws)})
+	var next mcp.RawJSON
 	if end < len(items) {
-		next, err := g.sealCursor(c, kind, items, end-1)
+		cursor, err := g.sealCursor(c, kind, items, end-1)
 		if err != nil {
 			return mcp.Object{}, explain(err).told
 		}
-		result = result.With("nextCursor", mcp.String(next))
+		next = mcp.String(cursor)
 	}
-	return g.finish(hinted(result)), nil
+	members := append(make([]mcp.Member, 0, 2+g.ending.Len()),
+		mcp.Member{Name: kind.member(), Value: text}, mcp.Member{Name: "nextCursor", Value: next})
+	for name, value := range g.ending.Members {
+		members = append(members, mcp.Member{Name: name, Value: value})
+	}
+	return mcp.NewObject(members...), nil
 }
 
 // A cursor holds a digest of its user, a digest of the last item on its page (of which the name itself, if it is a URI,

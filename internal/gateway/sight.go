@@ -37,10 +37,7 @@ type grant struct {
 }
 
 // list is one list as callers with a grant see it.
-type list struct {
-	items []*registry.Item
-	first atomic.Pointer[mcp.Object] // the first page, once somebody asked
-}
+type list struct{ items []*registry.Item }
 
 // granted is a tool that a caller may use, with the buckets that its calls cost. It is shared by all callers with the
 // same grant, so the buckets name no sharer yet.
@@ -185,6 +182,18 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 // the list has at least one item announces a change. The digest of the tools covers also those that run only as tasks,
 // so it is the same for all clients of a caller.
 type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
+
+// of returns the digest that covers a list.
+func (d *Digests) of(kind listKind) string {
+	switch kind {
+	case listedTools, listedAllTools:
+		return d.Tools
+	case listedPrompts:
+		return d.Prompts
+	default:
+		return d.Resources
+	}
+}
 
 // Lists returns the digests of the lists that the caller sees now.
 func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// wide returns a source of so many tools, whose definitions have about 160 bytes each.
+func wide(name string, tools int) registry.Source {
+	s := registry.Source{Name: name, Prefix: name}
+	for n := range tools {
+		s.Tools = append(s.Tools, registry.Offer{Definition: object(fmt.Sprintf(`{"name":"tool_%04d","title":"T","description":"Number %d",`+
+			`"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}}`, n, n))})
+	}
+	return s
+}
+
+// tenantOf returns the id of a tenant of a test with many.
+func tenantOf(n int) string { return fmt.Sprintf("tenant-%d", n) }
+
+// listers returns tenants that see the tools of the servers, but for those that a pattern denies.
+func listers(count int, servers []string, deny func(n int) string) []TenantConfig {
+	tenants := make([]TenantConfig, count)
+	for n := range tenants {
+		rule := Rule{Allow: []string{"*"}}
+		if pattern := deny(n); pattern != "" {
+			rule.Deny = []string{pattern}
+		}
+		tenants[n] = TenantConfig{ID: tenantOf(n), Servers: servers, Rules: []Rule{rule}}
+	}
+	return tenants
+}
+
+func nothing(int) string { return "" }
+
+// resolve returns a caller of a tenant.
+func (b *bench) resolve(t testing.TB, tenant string) Caller {
+	t.Helper()
+	c, err := b.Resolve(auth.Principal{Issuer: "https://login.test/", Subject: "alice", TenantID: tenant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tools returns the text of the first page of a tenant's tools.
+func (b *bench) tools(t testing.TB, tenant string, form *Form) mcp.RawJSON {
+	t.Helper()
+	result, failure := b.handleAs(t, b.resolve(t, tenant), &Request{Method: mcp.MethodToolsList, Form: form})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	return result.Value(mcp.ResultTools)
+}
+
+// untitled is a form without titles, which counts how often it was asked for.
+func untitled(asked *int) *Form {
+	return &Form{
+		Revision: "untitled",
+		Differs:  func(_ string, item mcp.RawJSON) bool { return strings.Contains(string(item), `"title"`) },
+		Of: func(_ string, item mcp.RawJSON) mcp.RawJSON {
+			*asked++
+			definition, _ := mcp.ObjectOf(item)
+			return definition.Without("title").JSON()
+		},
+	}
+}
+
+// TestListWasMadeForEachTenant shows that tenants to whom a list is the same have it in the same memory, and that
+// others have another.
+func TestListWasMadeForEachTenant(t *testing.T) {
+	b := newBench(t, listers(4, []string{"box"}, func(n int) string { return []string{"", "", "*plain", ""}[n] })...)
+	first := b.tools(t, tenantOf(0), nil)
+	if again := b.tools(t, tenantOf(1), nil); &again[0] != &first[0] {
+		t.Error("two tenants who see the same have two texts, want one")
+	}
+	if other := string(b.tools(t, tenantOf(2), nil)); strings.Contains(other, `plain"`) || !strings.Contains(string(first), `plain"`) {
+		t.Errorf("with one tool denied: %s, want all the others", other)
+	}
+}
+
+// TestItemWasLoweredForEachList shows that an item is brought into a form once, however many different lists it is in,
+// and that lists of another form do not have it.
+func TestItemWasLoweredForEachList(t *testing.T) {
+	b := newBench(t, listers(8, []string{"wide"}, func(n int) string { return fmt.Sprintf("wide__tool_000%d", n) })...)
+	b.replace(t, wide("wide", 20))
+	asked := 0
+	for range 2 {
+		for n := range 8 {
+			got := string(b.tools(t, tenantOf(n), untitled(&asked)))
+			if strings.Count(got, `"name":"wide__tool_`) != 19 || strings.Contains(got, fmt.Sprintf("tool_000%d", n)) || strings.Contains(got, "title") {
+				t.Fatalf("tenant %d sees %s, want 19 tools without titles and without the one denied", n, got)
+			}
+		}
+	}
+	if asked != 20 {
+		t.Errorf("20 items were brought into the form %d times, want once each", asked)
+	}
+	if got := string(b.tools(t, tenantOf(0), nil)); strings.Count(got, `"title"`) != 19 {
+		t.Errorf("in the form of the catalogue: %s, want the titles", got)
+	}
+}
+
+// TestListsOfManyTenantsAreBounded lets more tenants list than there is room for, all of whom see something else.
+func TestListsOfManyTenantsAreBounded(t *testing.T) {
+	const tenants, limit = 200, 128 << 10
+	b := newBench(t, listers(tenants, []string{"wide"}, func(n int) string { return fmt.Sprintf("wide__tool_%04d", n) })...)
+	b.rendered = newRendered(pagePart * limit)
+	b.replace(t, wide("wide", tenants))
+	asked := 0
+	for range 2 {
+		for n := range tenants {
+			got := string(b.tools(t, tenantOf(n), untitled(&asked)))
+			if strings.Count(got, `"name":"wide__tool_`) != tenants-1 || strings.Contains(got, fmt.Sprintf("tool_%04d", n)) {
+				t.Fatalf("tenant %d does not see all tools but its own: %s", n, got)
+			}
+		}
+	}
+	for name, held := range map[string]int64{"pages": b.rendered.pages.bytes(), "items": b.rendered.shapes.bytes()} {
+		if held <= 0 || held > limit {
+			t.Errorf("%d bytes of %s are remembered, want some and at most %d", held, name, limit)
+		}
+	}
+}
+
+// TestListsOutlivedTheirCatalogue shows that nothing is remembered of tenants and catalogues that are gone.
+func TestListsOutlivedTheirCatalogue(t *testing.T) {
+	tenants := listers(1, []string{"wide"}, nothing)
+	b := newBench(t, tenants...)
+	b.replace(t, wide("wide", 20))
+	asked := 0
+	b.tools(t, tenantOf(0), untitled(&asked))
+	if err := b.SetTenants(tenants); err != nil {
+		t.Fatal(err)
+	}
+	if pages, items := b.rendered.pages.bytes(), b.rendered.shapes.bytes(); pages+items != 0 {
+		t.Errorf("after a reload, %d bytes of pages and %d of items are remembered, want none", pages, items)
+	}
+	b.replace(t, wide("wide", 5))
+	if got := string(b.tools(t, tenantOf(0), nil)); strings.Count(got, `"name":"wide__tool_`) != 5 {
+		t.Errorf("after a change: %s, want five tools", got)
+	}
+}
+
+// TestListTookMemoryOfNobody shows that a list that has to be made counts as memory of who asked for it, and one that
+// is there already does not.
+func TestListTookMemoryOfNobody(t *testing.T) {
+	b := newBench(t, listers(1, []string{"wide"}, nothing)...)
+	b.replace(t, wide("wide", 200))
+	caller := b.resolve(t, tenantOf(0))
+	ask := func(room *share.Claim) *mcp.Error {
+		_, failure := b.handleAs(t, caller, &Request{Method: mcp.MethodToolsList, Room: room})
+		return failure
+	}
+	if failure := ask(share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})); stable(failure) != "DB-LIMIT-MEMORY" && stable(failure) != "DB-OVERLOAD-MEMORY" {
+		t.Errorf("without memory: %v, want a refusal", failure)
+	}
+	room := share.New(1 << 30).Claim(share.User{TenantID: "t", Subject: "s"})
+	if failure := ask(room); failure != nil || room.Size() < 30<<10 {
+		t.Errorf("with memory: %v, and %d bytes are held, want those of the list", failure, room.Size())
+	}
+	again := share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})
+	if failure := ask(again); failure != nil || again.Size() != 0 {
+		t.Errorf("for the second time: %v, and %d bytes are held, want none", failure, again.Size())
+	}
+}
+
+// TestInlinedListIsAnother shows that a tenant whose tools are shown without references shares no list with others.
+func TestInlinedListIsAnother(t *testing.T) {
+	tenants := listers(2, []string{"refs"}, nothing)
+	tenants[1].InlineRefs = true
+	b := newBench(t, tenants...)
+	b.replace(t, registry.Source{Name: "refs", Tools: []registry.Offer{{Definition: object(
+		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"string"}}}}`)}}})
+	for range 2 {
+		for n, refs := range []bool{true, false} {
+			if got := string(b.tools(t, tenantOf(n), nil)); strings.Contains(got, "$ref") != refs {
+				t.Errorf("tenant %d sees %s, want references: %v", n, got, refs)
+			}
+		}
+	}
+}
+
+// TestListsChangeWhileTheyAreRead lets many list while the catalogue and the tenants change: each gets one state of the
+// catalogue, whole.
+func TestListsChangeWhileTheyAreRead(t *testing.T) {
+	tenants := listers(4, []string{"wide"}, nothing)
+	b := newBench(t, tenants...)
+	b.rendered = newRendered(pagePart * 8 << 10) // too little for all
+	b.replace(t, wide("wide", 20))
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			asked := 0
+			for range 200 {
+				if got := strings.Count(string(b.tools(t, tenantOf(n), untitled(&asked))), `"name":"wide__tool_`); got != 20 && got != 10 {
+					t.Errorf("%d tools, want 20 or 10", got)
+				}
+			}
+		})
+	}
+	for n := range 50 {
+		b.replace(t, wide("wide", []int{10, 20}[n%2]))
+		if err := b.SetTenants(tenants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.Wait()
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -14,6 +15,7 @@ type answer struct {
 	result mcp.Object
 	err    *mcp.Error
 	silent bool
+	shared string       // the member of the result whose text others share, see payload; "": none
 	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
 }
 
@@ -27,6 +29,50 @@ func (s *Server) message(ctx context.Context, a *answer, requestID string) []byt
 		defer leave()
 	}
 	return a.message(requestID)
+}
+
+// payload is the text of a message in parts, so that a long part which others share need not be copied. It is written
+// part by part; only what is kept for the client is joined. nil: there is no message.
+type payload [][]byte
+
+// splitFrom is the length from which a shared text is a part of its own, in bytes: it costs less to copy a short one.
+const splitFrom = 8 << 10
+
+// size returns the length of the message, in bytes.
+func (p payload) size() int {
+	size := 0
+	for _, part := range p {
+		size += len(part)
+	}
+	return size
+}
+
+// joined returns the message in one piece. It may be a part itself: do not modify it.
+func (p payload) joined() []byte {
+	if len(p) == 1 {
+		return p[0]
+	}
+	return bytes.Join(p, nil)
+}
+
+// sharedBy returns the member of the results of a method whose text others share: the desk makes a page of a list once
+// for all who see the same.
+func sharedBy(method string) string {
+	if asked := mcp.MethodOf(method); asked.Lists {
+		return asked.Result
+	}
+	return ""
+}
+
+// payload returns the response, and forgets the result. It is that of message, but for the text that others share: what
+// is copied around that is too little to wait for a turn.
+func (s *Server) payload(ctx context.Context, a *answer, requestID string) payload {
+	if a.err != nil || a.shared == "" || len(a.result.Value(a.shared)) < splitFrom {
+		return payload{s.message(ctx, a, requestID)}
+	}
+	head, shared, tail := mcp.SplitResult(a.id, a.result, a.shared)
+	a.result = mcp.Object{}
+	return payload{head, shared, tail}
 }
 
 // message returns the response, and forgets the result, so that its memory is free while a slow client reads. An error

@@ -118,7 +118,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		p.finish(ctx, 0, nil, noMessage)
 		return
 	}
-	p.finish(ctx, http.StatusOK, mcp.Array(messages), func() []byte {
+	p.finish(ctx, http.StatusOK, payload{mcp.Array(messages)}, func() []byte {
 		var unkept [][]byte
 		for i := range answers {
 			if !answers[i].silent {

@@ -157,26 +157,39 @@ func (x *exchange) acceptOne(value string) {
 	}
 }
 
-// writeJSON answers with one JSON text.
-func (x *exchange) writeJSON(status int, body []byte) {
+// writeJSON answers with one JSON text, which may come in parts and is not empty.
+func (x *exchange) writeJSON(status int, body ...[]byte) {
 	h := x.Header()
 	h.Set("Content-Type", jsonType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	for first := true; first || len(body) > 0; first = false {
-		_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
-		if first {
-			x.WriteHeader(status)
-		}
-		n := min(len(body), writeSize)
-		if _, err := x.Write(body[:n]); err != nil {
+	h.Set("Content-Length", strconv.Itoa(payload(body).size()))
+	x.WriteHeader(status)
+	for _, part := range body {
+		if x.writeAll(part) != nil {
 			return // the client is gone
 		}
-		body = body[n:]
 	}
+}
+
+// writeAll writes data in pieces that each have a deadline.
+func (x *exchange) writeAll(data []byte) error {
+	for len(data) > 0 {
+		x.allowWrite()
+		n := min(len(data), writeSize)
+		if _, err := x.Write(data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// allowWrite gives the client a new deadline for accepting the next write.
+func (x *exchange) allowWrite() {
+	_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
 }
 
 // writeStatus answers without a body.
 func (x *exchange) writeStatus(status int) {
-	_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
+	x.allowWrite()
 	x.WriteHeader(status)
 }

@@ -97,7 +97,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		x.answerError(a.id, a.err, status)
 		return
 	}
-	p.finish(ctx, status, s.message(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
+	p.finish(ctx, status, s.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
 }
 
 // beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, its caller
@@ -119,7 +119,7 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, id mcp.I
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the session's revision.
 func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
-	a := answer{id: m.ID, room: way.room}
+	a := answer{id: m.ID, shared: sharedBy(m.Method), room: way.room}
 	if !hasMethod(l.speaks(), m.Method) {
 		a.err = errUnknownMethod
 		return a

@@ -49,7 +49,7 @@ func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
 		Notify:       t.notify,
 		Room:         &j.answer,
 	})
-	a := answer{id: m.ID, result: result, err: err, room: &j.answer}
+	a := answer{id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &j.answer}
 	if isRevoked(ctx) {
 		a = answer{id: m.ID, err: errGone}
 	}

@@ -129,14 +129,14 @@ func (p *reply) decide() string {
 
 // finish gives the answer, or ends it without one if message is nil. It returns when the client has it, or has left. If
 // there is no memory to keep the message, the client gets what unkept returns instead.
-func (p *reply) finish(ctx context.Context, status int, message []byte, unkept func() []byte) {
+func (p *reply) finish(ctx context.Context, status int, message payload, unkept func() []byte) {
 	stream := p.decide()
 	switch {
 	case stream != "":
 		ctx = context.WithoutCancel(ctx)
-		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, true)
+		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message.joined(), true)
 		if ofMemory(err) != nil {
-			p.server.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", len(message))
+			p.server.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.size())
 			_, err = p.server.config.Log.Append(ctx, p.session.inLog(), stream, unkept(), true)
 		}
 		if err != nil {
@@ -144,7 +144,7 @@ func (p *reply) finish(ctx context.Context, status int, message []byte, unkept f
 		}
 		<-p.followed
 	case message != nil:
-		p.x.writeJSON(status, message)
+		p.x.writeJSON(status, message...)
 	case p.x.acceptsStream:
 		if out, err := openStream(p.x); err == nil {
 			out.close()

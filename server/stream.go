@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,28 +102,29 @@ func openStream(x *exchange) (*stream, error) {
 	return &stream{x: x}, x.control.Flush()
 }
 
-// allowWrite gives the client a new deadline for accepting the next write.
-func (x *exchange) allowWrite() {
-	_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder has no deadlines
-}
-
 // send writes one event. An error means that the client is gone or too slow.
 func (o *stream) send(e sse.Event) error {
 	if len(e.Data) > writeSize && !bytes.ContainsAny(e.Data, "\r\n") {
-		return o.sendLarge(e)
+		return o.sendLong(e, payload{e.Data})
 	}
 	o.buffer = sse.Append(o.buffer[:0], e)
 	return o.flush()
 }
 
-// sendLarge writes an event whose data is one long line, which it does not copy.
-func (o *stream) sendLarge(e sse.Event) error {
-	data := e.Data
+// sendMessage writes an event with a message, which is one line.
+func (o *stream) sendMessage(message payload) error {
+	if len(message) == 1 {
+		return o.send(sse.Event{Data: message[0]})
+	}
+	return o.sendLong(sse.Event{}, message)
+}
+
+// sendLong writes an event whose data is one long line, which it does not copy.
+func (o *stream) sendLong(e sse.Event, line payload) error {
 	e.Data = []byte{}
 	head, end := sse.Append(nil, e), []byte("\n\n") // of an empty line and of the event
-	for _, part := range [][]byte{head[:len(head)-len(end)], data, end} {
-		o.buffer = part
-		if err := o.write(); err != nil {
+	for _, part := range slices.Concat(payload{head[:len(head)-len(end)]}, line, payload{end}) {
+		if err := o.x.writeAll(part); err != nil {
 			return err
 		}
 	}
@@ -137,26 +139,13 @@ func (o *stream) comment() error {
 }
 
 func (o *stream) flush() error {
-	if err := o.write(); err != nil {
+	if err := o.x.writeAll(o.buffer); err != nil {
 		return err
 	}
 	if cap(o.buffer) > keptBuffer {
 		o.buffer = nil
 	}
 	return o.x.control.Flush()
-}
-
-// write writes what is in the buffer, in pieces that each have a deadline.
-func (o *stream) write() error {
-	for rest := o.buffer; len(rest) > 0; {
-		n := min(len(rest), writeSize)
-		o.x.allowWrite()
-		if _, err := o.x.Write(rest[:n]); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
-	return nil
 }
 
 // close gives the client time to get the end of the stream.

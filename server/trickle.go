@@ -83,12 +83,12 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.send(sse.Event{Data: t.server.message(ctx, a, t.x.id)}) // the client may be gone
+		_ = t.out.sendMessage(t.server.payload(ctx, a, t.x.id)) // the client may be gone
 		t.out.close()
 		t.place.leave()
 	case a.err != nil:
 		t.x.answerError(a.id, a.err, statusOf(a.err.Code, mcp.Modern))
 	default:
-		t.x.writeJSON(http.StatusOK, t.server.message(ctx, a, t.x.id))
+		t.x.writeJSON(http.StatusOK, t.server.payload(ctx, a, t.x.id)...)
 	}
 }

@@ -227,6 +227,32 @@ func AppendResult(dst []byte, id ID, result Object) []byte {
 	return append(dst, '}')
 }
 
+// SplitResult returns the response that AppendResult would append, in three parts: what comes before the value of a
+// member of the result, that value itself, which is not copied, and what follows. If the result has no such member, all
+// is in head.
+func SplitResult(id ID, result Object, member string) (head []byte, value RawJSON, tail []byte) {
+	value = result.Value(member)
+	text := make([]byte, 0, len(id)+result.Size()-len(value)+40)
+	text = append(append(append(text, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{`...)
+	cut := -1
+	for i := range result.members {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(strictjson.AppendQuote(text, result.members[i].Name), ':')
+		if cut < 0 && result.members[i].Name == member {
+			cut = len(text)
+			continue
+		}
+		text = append(text, result.members[i].Value...)
+	}
+	text = append(text, "}}"...)
+	if cut < 0 {
+		return text, nil, nil
+	}
+	return text[:cut:cut], value, text[cut:]
+}
+
 // AppendError appends the response with that error to dst. id is that of the request. If it is "", the response has no
 // id: no revision allows null.
 func AppendError(dst []byte, id ID, e *Error) []byte {

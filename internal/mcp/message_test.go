@@ -263,3 +263,20 @@ func write(m *mcp.Message) []byte {
 	}
 	return mcp.AppendRequest(nil, m.ID, m.Method, m.Params)
 }
+
+// TestSplitResultIsTheResponse joins the parts again, for every member and for none.
+func TestSplitResultIsTheResponse(t *testing.T) {
+	for _, text := range []string{`{}`, `{"a":1}`, `{"tools":[1,2],"b":{"tools":3}}`, `{"b":"x","to\\nols":[],"tools":[]}`} {
+		result, err := mcp.ParseObject([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := string(mcp.AppendResult(nil, `"id"`, result))
+		for _, member := range []string{"tools", "a", "b", "none"} {
+			head, value, tail := mcp.SplitResult(`"id"`, result, member)
+			if got := string(head) + string(value) + string(tail); got != want || string(value) != string(result.Value(member)) {
+				t.Errorf("around %s: got %q, %q, %q, want %s", member, head, value, tail, want)
+			}
+		}
+	}
+}

@@ -33,7 +33,7 @@ type call struct {
 
 	// Set by resolved.
 	item     *registry.Item
-	tool     *granted           // when item is a tool
+	tool     *registry.Tool     // when item is a tool
 	prompt   *registry.Prompt   // when it is a prompt
 	resource *registry.Resource // when it is a resource
 	tasks    mcp.Tasks          // the form of tasks that the call may become
@@ -237,8 +237,8 @@ func (g *Gateway) resolved(next Handler) Handler {
 		if c.state != nil && c.state.server != c.item.Server {
 			return mcp.Object{}, &stateError{stateMismatch}
 		}
-		if c.tool != nil && len(c.tool.buckets) > 0 && !c.prepaid {
-			if err := g.config.Limiter.Take(ctx, c.tool.bucketsFor(c.caller.userKey())...); err != nil {
+		if buckets := g.bucketsFor(c); len(buckets) > 0 && !c.prepaid {
+			if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
 				return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
 			}
 		}

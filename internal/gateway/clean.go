@@ -152,7 +152,7 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		c.outcome = outcomeToolError
 		return result, nil
 	}
-	if !c.tool.tool.HasOutput() {
+	if !c.tool.HasOutput() {
 		return result, nil
 	}
 	structured := result.Value("structuredContent")
@@ -164,7 +164,7 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	defer leave()
 	memory, giveBack := c.roomToDecode()
 	defer giveBack()
-	err := c.tool.tool.ValidateOutputWithin(structured, schema.Means{Memory: memory, Turn: turn})
+	err := c.tool.ValidateOutputWithin(structured, schema.Means{Memory: memory, Turn: turn})
 	if _, unmet := errors.AsType[*schema.MeansError](err); unmet {
 		return mcp.Object{}, err
 	}

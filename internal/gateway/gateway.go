@@ -81,6 +81,7 @@ type Gateway struct {
 	bulkhead      *bulkhead     // calls by server
 	used          *used
 	rendered      *rendered
+	grants        grants
 	ongoing       ongoing
 
 	tenants atomic.Pointer[directory]

@@ -126,8 +126,8 @@ func (g *Gateway) findTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	if found := g.grantOf(c.caller).byName[name]; found != nil && (c.request.Tasks == mcp.TasksAsked || !needsTask(found.tool)) {
-		c.tool, c.item = found, &found.tool.Item
+	if found := g.grantOf(c.caller).tool(name); found != nil && (c.request.Tasks == mcp.TasksAsked || !needsTask(found)) {
+		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
 	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
@@ -209,7 +209,7 @@ func checkTool(c *call, means schema.Means) error {
 	if err != nil {
 		return err
 	}
-	return c.tool.tool.ValidateWithin(arguments, means)
+	return c.tool.ValidateWithin(arguments, means)
 }
 
 func checkPrompt(c *call, means schema.Means) error {
@@ -325,7 +325,7 @@ func (c *call) broken(what string) error {
 }
 
 // useTool calls the tool of the call.
-func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.tool.Call(ctx, c.use()) }
+func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.Call(ctx, c.use()) }
 
 // useItem uses an item that is not a tool.
 func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }

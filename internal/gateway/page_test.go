@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -25,20 +26,16 @@ func wide(name string, tools int) registry.Source {
 // tenantOf returns the id of a tenant of a test with many.
 func tenantOf(n int) string { return fmt.Sprintf("tenant-%d", n) }
 
-// listers returns tenants that see the tools of the servers, but for those that a pattern denies.
-func listers(count int, servers []string, deny func(n int) string) []TenantConfig {
+// listers returns tenants that see the tools of the servers, but for those that the patterns of deny name.
+func listers(count int, servers []string, deny func(n int) []string) []TenantConfig {
 	tenants := make([]TenantConfig, count)
 	for n := range tenants {
-		rule := Rule{Allow: []string{"*"}}
-		if pattern := deny(n); pattern != "" {
-			rule.Deny = []string{pattern}
-		}
-		tenants[n] = TenantConfig{ID: tenantOf(n), Servers: servers, Rules: []Rule{rule}}
+		tenants[n] = TenantConfig{ID: tenantOf(n), Servers: servers, Rules: []Rule{{Allow: []string{"*"}, Deny: deny(n)}}}
 	}
 	return tenants
 }
 
-func nothing(int) string { return "" }
+func nothing(int) []string { return nil }
 
 // resolve returns a caller of a tenant.
 func (b *bench) resolve(t testing.TB, tenant string) Caller {
@@ -76,7 +73,7 @@ func untitled(asked *int) *Form {
 // TestListWasMadeForEachTenant shows that tenants to whom a list is the same have it in the same memory, and that
 // others have another.
 func TestListWasMadeForEachTenant(t *testing.T) {
-	b := newBench(t, listers(4, []string{"box"}, func(n int) string { return []string{"", "", "*plain", ""}[n] })...)
+	b := newBench(t, listers(4, []string{"box"}, func(n int) []string { return [][]string{2: {"*plain"}, 3: nil}[n] })...)
 	first := b.tools(t, tenantOf(0), nil)
 	if again := b.tools(t, tenantOf(1), nil); &again[0] != &first[0] {
 		t.Error("two tenants who see the same have two texts, want one")
@@ -89,7 +86,7 @@ func TestListWasMadeForEachTenant(t *testing.T) {
 // TestItemWasLoweredForEachList shows that an item is brought into a form once, however many different lists it is in,
 // and that lists of another form do not have it.
 func TestItemWasLoweredForEachList(t *testing.T) {
-	b := newBench(t, listers(8, []string{"wide"}, func(n int) string { return fmt.Sprintf("wide__tool_000%d", n) })...)
+	b := newBench(t, listers(8, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_000%d", n)} })...)
 	b.replace(t, wide("wide", 20))
 	asked := 0
 	for range 2 {
@@ -111,7 +108,7 @@ func TestItemWasLoweredForEachList(t *testing.T) {
 // TestListsOfManyTenantsAreBounded lets more tenants list than there is room for, all of whom see something else.
 func TestListsOfManyTenantsAreBounded(t *testing.T) {
 	const tenants, limit = 200, 128 << 10
-	b := newBench(t, listers(tenants, []string{"wide"}, func(n int) string { return fmt.Sprintf("wide__tool_%04d", n) })...)
+	b := newBench(t, listers(tenants, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n)} })...)
 	b.rendered = newRendered(pagePart * limit)
 	b.replace(t, wide("wide", tenants))
 	asked := 0
@@ -169,6 +166,34 @@ func TestListTookMemoryOfNobody(t *testing.T) {
 	again := share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})
 	if failure := ask(again); failure != nil || again.Size() != 0 {
 		t.Errorf("for the second time: %v, and %d bytes are held, want none", failure, again.Size())
+	}
+}
+
+// TestEachTenantHeldItsOwnGrant shows that tenants with the same servers to whom the same is allowed share what is worked
+// out for that, by whatever rules, while the limits of each hold for it alone; and that a reload leaves nothing behind.
+func TestEachTenantHeldItsOwnGrant(t *testing.T) {
+	tenants := listers(3, []string{"box"}, func(n int) []string { return [][]string{2: {"*plain"}}[n] })
+	tenants[1].Rules = []Rule{{Allow: []string{"box__*"}, Deny: []string{"*none"}}}
+	tenants[1].Limits.Tools = map[string]ratelimit.Limit{"*plain": {}}
+	b := newBench(t, tenants...)
+	first, same, other := b.resolve(t, tenantOf(0)), b.resolve(t, tenantOf(1)), b.resolve(t, tenantOf(2))
+	if b.grantOf(first) != b.grantOf(same) || b.grantOf(first) == b.grantOf(other) {
+		t.Error("want one grant for those two who see the same, and another for the third")
+	}
+	for _, test := range []struct {
+		caller Caller
+		code   string
+	}{{first, ""}, {same, "DB-LIMIT-TOOL"}, {other, "DB-TOOL"}} {
+		_, failure := b.handleAs(t, test.caller, request("box__plain", "{}"))
+		if stable(failure) != test.code {
+			t.Errorf("%s calls a tool: %v, want %q", test.caller.Tenant.ID, failure, test.code)
+		}
+	}
+	if err := b.SetTenants(tenants); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.grants.known) != 0 {
+		t.Errorf("%d grants are left after a reload, want none", len(b.grants.known))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,13 +25,15 @@ type sight struct {
 	view      *registry.View
 	grants    sync.Map // ruleSet → *grant
 	count     atomic.Int32
+	buckets   sync.Map      // *registry.Tool → []ratelimit.Bucket, of the tools that were called
 	idle      func() []idle // patterns not known to match anything; worked out once
 }
 
-// grant is what callers with one set of matching rules see and may use: lists and calls follow from the same decision.
-// It is immutable, and is made once per change of catalogue or policy.
+// grant is what callers to whom the same is allowed see and may use: lists and calls follow from the same decision. It
+// is immutable, and is made once per change of catalogue or policy. Tenants with the same servers share it, so there is
+// nothing of a tenant in it.
 type grant struct {
-	byName  map[string]*granted // tools, also those of servers that have been down for long, which no list shows
+	tools   []*registry.Tool // ordered by exposed name; also those of servers that have been down for long, which no list shows
 	lists   [listKinds]list
 	tasked  bool // some tools run only as tasks
 	digests Digests
@@ -39,20 +42,13 @@ type grant struct {
 // list is one list as callers with a grant see it.
 type list struct{ items []*registry.Item }
 
-// granted is a tool that a caller may use, with the buckets that its calls cost. It is shared by all callers with the
-// same grant, so the buckets name no sharer yet.
-type granted struct {
-	tool    *registry.Tool
-	buckets []ratelimit.Bucket
-}
-
-// bucketsFor returns the buckets that a call of the tool costs that user.
-func (t *granted) bucketsFor(user string) []ratelimit.Bucket {
-	buckets := slices.Clone(t.buckets)
-	for i := range buckets {
-		buckets[i].Sharer = user
+// tool returns the tool with that exposed name, nil if callers with the grant may not use one.
+func (m *grant) tool(name string) *registry.Tool {
+	i, found := slices.BinarySearchFunc(m.tools, name, func(t *registry.Tool, name string) int { return strings.Compare(t.Exposed, name) })
+	if !found {
+		return nil
 	}
-	return buckets
+	return m.tools[i]
 }
 
 // look returns what the tenant sees of the present catalogue.
@@ -73,22 +69,24 @@ func (g *Gateway) grantOf(c Caller) *grant {
 	if known, ok := s.grants.Load(c.rules); ok {
 		return known.(*grant)
 	}
-	made := newGrant(c.Tenant, s.view, c.rules)
+	allowed := c.Tenant.allowed(s.view, c.rules)
 	if s.count.Add(1) > maxGrants {
-		return made
+		return newGrant(s.view, allowed)
 	}
-	kept, _ := s.grants.LoadOrStore(c.rules, made)
+	kept, _ := s.grants.LoadOrStore(c.rules, g.grants.of(s, allowed))
 	return kept.(*grant)
 }
 
-func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
-	made := &grant{byName: make(map[string]*granted)}
+func newGrant(view *registry.View, allowed bitset) *grant {
+	made := &grant{}
+	n := 0
+	next := func() bool { n++; return allowed.has(n - 1) }
 	var all []*registry.Item
 	for _, tool := range view.Tools {
-		if !t.allows(rules, &tool.Item) || isStranded(tool) {
+		if !next() || isStranded(tool) {
 			continue
 		}
-		made.byName[tool.Exposed] = &granted{tool: tool, buckets: t.bucketsOf(tool)}
+		made.tools = append(made.tools, tool)
 		if !view.Lists(tool.Server) {
 			continue
 		}
@@ -103,14 +101,15 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 		made.lists[listedAllTools].items = all
 	}
 	for _, prompt := range view.Prompts {
-		made.lists[listedPrompts].add(t, view, rules, &prompt.Item)
+		made.lists[listedPrompts].add(view, next(), &prompt.Item)
 	}
 	for _, resource := range view.Resources {
-		made.lists[listedResources].add(t, view, rules, &resource.Item)
+		made.lists[listedResources].add(view, next(), &resource.Item)
 	}
 	for _, template := range view.Templates {
-		made.lists[listedTemplates].add(t, view, rules, &template.Item)
+		made.lists[listedTemplates].add(view, next(), &template.Item)
 	}
+	slices.SortFunc(made.tools, func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
 	made.digests = Digests{
 		Tools:     digest(view, all),
 		Prompts:   digest(view, made.lists[listedPrompts].items),
@@ -119,9 +118,9 @@ func newGrant(t *Tenant, view *registry.View, rules ruleSet) *grant {
 	return made
 }
 
-// add adds the item if the rules allow it and its server has not been down for long.
-func (l *list) add(t *Tenant, view *registry.View, rules ruleSet, item *registry.Item) {
-	if view.Lists(item.Server) && t.allows(rules, item) {
+// add adds the item if it is allowed and its server has not been down for long.
+func (l *list) add(view *registry.View, allowed bool, item *registry.Item) {
+	if allowed && view.Lists(item.Server) {
 		l.items = append(l.items, item)
 	}
 }
@@ -160,12 +159,31 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 // shown returns the definition of an item in the form in which the lists of the tenant show it.
 func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	if t.inlineRefs && item.Kind == registry.KindTool {
-		return m.byName[item.Exposed].tool.Inlined()
+		return m.tool(item.Exposed).Inlined()
 	}
 	return item.Raw
 }
 
+// bucketsFor returns the buckets of tools that a call costs its user.
+func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
+	t := c.caller.Tenant
+	if c.tool == nil || len(t.tools) == 0 {
+		return nil
+	}
+	s := g.look(t)
+	known, ok := s.buckets.Load(c.tool)
+	if !ok {
+		known, _ = s.buckets.LoadOrStore(c.tool, t.bucketsOf(c.tool))
+	}
+	buckets := slices.Clone(known.([]ratelimit.Bucket))
+	for i := range buckets {
+		buckets[i].Sharer = c.caller.userKey()
+	}
+	return buckets
+}
+
 // bucketsOf returns the buckets that a call of the tool costs: one for each pattern of the limits that fits its name.
+// All users share them, so they name no sharer yet.
 func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	var buckets []ratelimit.Bucket
 	n := policyNameOf(&tool.Item)
@@ -201,8 +219,8 @@ func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-* headers. It returns none if the
 // caller does not see the tool.
 func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
-	if found := g.grantOf(c).byName[tool]; found != nil && !needsTask(found.tool) {
-		return found.tool.Headers
+	if found := g.grantOf(c).tool(tool); found != nil && !needsTask(found) {
+		return found.Headers
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (c *call) runAs() error {
 		}
 		return nil
 	}
-	support := taskSupport(c.tool.tool)
+	support := taskSupport(c.tool)
 	switch {
 	case wanted == nil && support == "required":
 		return mcp.Stable(mcp.CodeMethodNotFound, "DB-TASK-REQUIRED", "This tool runs as a task only")
@@ -110,11 +110,11 @@ func (g *Gateway) findTask(c *call) error {
 	case t.form != c.request.Tasks:
 		return &taskError{taskMismatch}
 	}
-	found := g.grantOf(c.caller).byName[t.tool]
-	if found == nil || found.tool.Server != t.server {
+	found := g.grantOf(c.caller).tool(t.tool)
+	if found == nil || found.Server != t.server {
 		return g.missing(c, t)
 	}
-	c.task, c.tool, c.item = t, found, &found.tool.Item
+	c.task, c.tool, c.item = t, found, &found.Item
 	return nil
 }
 

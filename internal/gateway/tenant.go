@@ -121,6 +121,7 @@ func (g *Gateway) SetTenants(tenants []TenantConfig) error {
 	slices.Sort(next.ids)
 	g.tenants.Store(next)
 	g.rendered.forget()
+	g.grants.forget()
 	g.announce()
 	select {
 	case g.renewed <- struct{}{}:

@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop check bench bench-fair siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop check bench bench-fair bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ check: formatted lint tidy vuln test ## what CI asks for
 
 bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
 	go run ./internal/bench -out deploy/BENCHMARKS.md
+
+bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy
+	go run ./internal/bench scale
 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
 	go run ./internal/fair -out docs/fairness.md

@@ -100,6 +100,9 @@ func (l *lab) begin(ctx context.Context) error {
 	return l.ready(ctx)
 }
 
+// startTime is how long a part may take until it listens: one with thousands of tenants, on a busy machine.
+const startTime = 2 * time.Minute
+
 // start runs one part and waits until it listens.
 func (l *lab) start(ctx context.Context, addr, binary string, args ...string) error {
 	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own programs
@@ -115,7 +118,7 @@ func (l *lab) start(ctx context.Context, addr, binary string, args ...string) er
 		return err
 	}
 	l.running = append(l.running, cmd)
-	return within(ctx, 20*time.Second, addr+" listens", func() bool {
+	return within(ctx, startTime, addr+" listens", func() bool {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return false

@@ -3,6 +3,10 @@
 // of its own on loopback and writes what it saw as ratios, because absolute figures belong to one machine.
 //
 //	go run ./internal/bench -out deploy/BENCHMARKS.md
+//
+// Its command scale shows how the gateway's work grows with what it holds:
+//
+//	go run ./internal/bench scale
 package main
 
 import (
@@ -33,6 +37,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if len(args) == 3 && args[0] == "proxy" {
 		return serveProxy(ctx, args[1], args[2])
+	}
+	if len(args) > 0 && args[0] == "scale" {
+		return runScale(ctx, args[1:], out)
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")

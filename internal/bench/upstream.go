@@ -4,18 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // serveUpstream runs an MCP server with one tool, echo, that serves both eras and does nothing else: what it costs is
-// the floor of every comparison.
+// the floor of every comparison. Under /tools/N it lists N tools.
 func serveUpstream(ctx context.Context, addr string) error {
 	return listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -35,6 +37,11 @@ func serveUpstream(ctx context.Context, addr string) error {
 		if m.Method == mcp.MethodInitialize {
 			w.Header().Set(mcp.HeaderSessionID, "bench")
 		}
+		if count, found := strings.CutPrefix(r.URL.Path, "/tools/"); found && m.Method == mcp.MethodToolsList {
+			n, _ := strconv.Atoi(count) // our own path
+			respond(w, mcp.AppendResult(nil, m.ID, manyTools(n)))
+			return
+		}
 		respond(w, reply(m))
 	}))
 }
@@ -53,6 +60,16 @@ func reply(m *mcp.Message) []byte {
 		return mcp.AppendResult(nil, m.ID, mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})}))
 	}
 	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+}
+
+// manyTools returns a list of echo and others, whose definitions have about 160 bytes each.
+func manyTools(count int) mcp.Object {
+	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}`
+	tools := []mcp.RawJSON{mcp.RawJSON(echo)}
+	for n := range count - 1 {
+		tools = append(tools, mcp.RawJSON(strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)))
+	}
+	return mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("complete")}, mcp.Member{Name: mcp.ResultTools, Value: mcp.Array(tools)})
 }
 
 func object(text string) mcp.Object {

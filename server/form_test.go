@@ -23,9 +23,9 @@ func TestListWasRememberedInAnotherRevision(t *testing.T) {
 	}
 	for range 3 {
 		for _, revision := range mcp.Revisions() {
-			ask := modernList(mcp.MethodToolsList, "")
+			ask := modernList("")
 			if revision != mcp.Revision2607 {
-				ask = legacyList(w.open(t, "alice", revision), mcp.MethodToolsList, "")
+				ask = legacyList(w.open(t, "alice", revision), "")
 			}
 			got := w.do(t, ask).Body.String()
 			for member := range strings.FieldsSeq(all) {

@@ -43,26 +43,26 @@ func offering(t testing.TB, tools int) func(*world) {
 	}
 }
 
-// modernList asks for a list in 2026-07-28.
-func modernList(method, cursor string) message {
+// modernList asks for a page of the tools in 2026-07-28.
+func modernList(cursor string) message {
 	params := modernMeta
 	if cursor != "" {
 		params = `"cursor":"` + cursor + `",` + params
 	}
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: method},
+		body:    `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + params + `}}`,
+		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodToolsList},
 	}
 }
 
-// legacyList asks for a list in a session.
-func legacyList(id, method, cursor string) message {
+// legacyList asks for a page of the tools in a session.
+func legacyList(id, cursor string) message {
 	params := ""
 	if cursor != "" {
 		params = `"cursor":"` + cursor + `"`
 	}
-	return inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`)
+	return inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+params+`}}`)
 }
 
 // BenchmarkList asks for the first page of a list, of 1000 tools at most, through door and desk.
@@ -74,10 +74,10 @@ func BenchmarkList(b *testing.B) {
 			name string
 			ask  message
 		}{
-			{"2026-07-28", modernList(mcp.MethodToolsList, "")},
-			{"2026-07-28 as a stream", modernList(mcp.MethodToolsList, "").with("Accept", "text/event-stream, application/json;q=0.5")},
-			{"2025-11-25", legacyList(w.open(b, "alice", mcp.Revision2511), mcp.MethodToolsList, "")},
-			{"2025-03-26", legacyList(w.open(b, "alice", mcp.Revision2503), mcp.MethodToolsList, "")},
+			{"2026-07-28", modernList("")},
+			{"2026-07-28 as a stream", modernList("").with("Accept", "text/event-stream, application/json;q=0.5")},
+			{"2025-11-25", legacyList(w.open(b, "alice", mcp.Revision2511), "")},
+			{"2025-03-26", legacyList(w.open(b, "alice", mcp.Revision2503), "")},
 		}
 		for _, test := range asks {
 			b.Run(fmt.Sprintf("%d tools/%s", tools, test.name), func(b *testing.B) { benchmark(b, h, test.ask) })
@@ -92,7 +92,7 @@ func BenchmarkWholeList(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
-			got := record(h, modernList(mcp.MethodToolsList, cursor).request(b.Context(), ""))
+			got := record(h, modernList(cursor).request(b.Context(), ""))
 			if got.Code != http.StatusOK {
 				b.Fatalf("got %d %s", got.Code, got.Body)
 			}

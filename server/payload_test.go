@@ -20,9 +20,9 @@ func TestListWasCopiedForEachRequest(t *testing.T) {
 	id := w.open(t, "alice", mcp.Revision2503)
 	const streamed = "text/event-stream, application/json;q=0.5"
 	for name, ask := range map[string]message{
-		"modern":             modernList(mcp.MethodToolsList, ""),
-		"modern as a stream": modernList(mcp.MethodToolsList, "").with("Accept", streamed),
-		"legacy":             legacyList(id, mcp.MethodToolsList, ""),
+		"modern":             modernList(""),
+		"modern as a stream": modernList("").with("Accept", streamed),
+		"legacy":             legacyList(id, ""),
 	} {
 		const requests = 50
 		list := int64(len(w.do(t, ask).Body.String()))
@@ -52,13 +52,15 @@ func TestLongListArrivesWhole(t *testing.T) {
 	newest, older := w.open(t, "alice", mcp.Revision2511), w.open(t, "alice", mcp.Revision2503)
 	const streamed = "text/event-stream, application/json;q=0.5"
 	for name, ask := range map[string]func(cursor string) message{
-		"modern":             func(cursor string) message { return modernList(mcp.MethodToolsList, cursor) },
-		"modern as a stream": func(cursor string) message { return modernList(mcp.MethodToolsList, cursor).with("Accept", streamed) },
-		"legacy":             func(cursor string) message { return legacyList(newest, mcp.MethodToolsList, cursor) },
-		"legacy as a stream": func(cursor string) message { return legacyList(newest, mcp.MethodToolsList, cursor).with("Accept", streamed) },
-		"older":              func(cursor string) message { return legacyList(older, mcp.MethodToolsList, cursor) },
+		"modern":             modernList,
+		"modern as a stream": func(cursor string) message { return modernList(cursor).with("Accept", streamed) },
+		"legacy":             func(cursor string) message { return legacyList(newest, cursor) },
+		"legacy as a stream": func(cursor string) message {
+			return legacyList(newest, cursor).with("Accept", streamed)
+		},
+		"older": func(cursor string) message { return legacyList(older, cursor) },
 		"in a batch": func(cursor string) message {
-			m := legacyList(older, mcp.MethodToolsList, cursor)
+			m := legacyList(older, cursor)
 			m.body = "[" + m.body + "]"
 			return m
 		},

@@ -30,7 +30,7 @@ func BenchmarkList(b *testing.B) {
 
 func benchmarkList(b *testing.B, tools int, tenants []TenantConfig) {
 	g := newBench(b, tenants...)
-	g.replace(b, wide("wide", tools))
+	g.replace(b, wide(tools))
 	callers := make([]Caller, len(tenants))
 	for n := range callers {
 		callers[n] = g.resolve(b, tenantOf(n))
@@ -51,7 +51,7 @@ func BenchmarkManyTenants(b *testing.B) {
 	g := newBench(b, listers(count, []string{"wide"}, func(n int) []string {
 		return []string{fmt.Sprintf("wide__tool_%04d", n%tools), fmt.Sprintf("wide__tool_%04d", (n+1+n/tools)%tools)}
 	})...)
-	g.replace(b, wide("wide", tools))
+	g.replace(b, wide(tools))
 	request := &Request{Method: mcp.MethodToolsList}
 	before := heap()
 	b.ReportAllocs()

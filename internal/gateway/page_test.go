@@ -14,8 +14,8 @@ import (
 )
 
 // wide returns a source of so many tools, whose definitions have about 160 bytes each.
-func wide(name string, tools int) registry.Source {
-	s := registry.Source{Name: name, Prefix: name}
+func wide(tools int) registry.Source {
+	s := registry.Source{Name: "wide", Prefix: "wide"}
 	for n := range tools {
 		s.Tools = append(s.Tools, registry.Offer{Definition: object(fmt.Sprintf(`{"name":"tool_%04d","title":"T","description":"Number %d",`+
 			`"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}}`, n, n))})
@@ -87,7 +87,7 @@ func TestListWasMadeForEachTenant(t *testing.T) {
 // and that lists of another form do not have it.
 func TestItemWasLoweredForEachList(t *testing.T) {
 	b := newBench(t, listers(8, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_000%d", n)} })...)
-	b.replace(t, wide("wide", 20))
+	b.replace(t, wide(20))
 	asked := 0
 	for range 2 {
 		for n := range 8 {
@@ -110,7 +110,7 @@ func TestListsOfManyTenantsAreBounded(t *testing.T) {
 	const tenants, limit = 200, 128 << 10
 	b := newBench(t, listers(tenants, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n)} })...)
 	b.rendered = newRendered(pagePart * limit)
-	b.replace(t, wide("wide", tenants))
+	b.replace(t, wide(tenants))
 	asked := 0
 	for range 2 {
 		for n := range tenants {
@@ -131,7 +131,7 @@ func TestListsOfManyTenantsAreBounded(t *testing.T) {
 func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	tenants := listers(1, []string{"wide"}, nothing)
 	b := newBench(t, tenants...)
-	b.replace(t, wide("wide", 20))
+	b.replace(t, wide(20))
 	asked := 0
 	b.tools(t, tenantOf(0), untitled(&asked))
 	if err := b.SetTenants(tenants); err != nil {
@@ -140,7 +140,7 @@ func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	if pages, items := b.rendered.pages.bytes(), b.rendered.shapes.bytes(); pages+items != 0 {
 		t.Errorf("after a reload, %d bytes of pages and %d of items are remembered, want none", pages, items)
 	}
-	b.replace(t, wide("wide", 5))
+	b.replace(t, wide(5))
 	if got := string(b.tools(t, tenantOf(0), nil)); strings.Count(got, `"name":"wide__tool_`) != 5 {
 		t.Errorf("after a change: %s, want five tools", got)
 	}
@@ -150,7 +150,7 @@ func TestListsOutlivedTheirCatalogue(t *testing.T) {
 // is there already does not.
 func TestListTookMemoryOfNobody(t *testing.T) {
 	b := newBench(t, listers(1, []string{"wide"}, nothing)...)
-	b.replace(t, wide("wide", 200))
+	b.replace(t, wide(200))
 	caller := b.resolve(t, tenantOf(0))
 	ask := func(room *share.Claim) *mcp.Error {
 		_, failure := b.handleAs(t, caller, &Request{Method: mcp.MethodToolsList, Room: room})
@@ -219,7 +219,7 @@ func TestListsChangeWhileTheyAreRead(t *testing.T) {
 	tenants := listers(4, []string{"wide"}, nothing)
 	b := newBench(t, tenants...)
 	b.rendered = newRendered(pagePart * 8 << 10) // too little for all
-	b.replace(t, wide("wide", 20))
+	b.replace(t, wide(20))
 	var all sync.WaitGroup
 	for n := range 4 {
 		all.Go(func() {
@@ -232,7 +232,7 @@ func TestListsChangeWhileTheyAreRead(t *testing.T) {
 		})
 	}
 	for n := range 50 {
-		b.replace(t, wide("wide", []int{10, 20}[n%2]))
+		b.replace(t, wide([]int{10, 20}[n%2]))
 		if err := b.SetTenants(tenants); err != nil {
 			t.Fatal(err)
 		}

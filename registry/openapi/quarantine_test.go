@@ -23,7 +23,7 @@ func TestToolsOfDocumentsThatHideTextAreLeftOut(t *testing.T) {
 		t.Errorf("got %v, want the good tool alone, with its description cleaned", tools)
 	}
 	want := map[string]string{
-		"choice":  "hidden text in inputSchema.properties.q.enum[1] (an invisible character, U+200B)",
+		"choice":  "hidden text in inputSchema.properties.q.enum[1] (an invisible character, U+202E)",
 		"default": "hidden text in inputSchema.properties.q.default (an invisible character, U+200B)",
 	}
 	for _, one := range refused {

@@ -73,7 +73,7 @@ func TestACallThatCannotBeKeptIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
-		memory := share.New(1 << 20)
+		memory := share.New(6 << 20) // of which one user may hold the text of the request, and not its parameters beside it
 		_, state, _, err := r.round(t.Context(), "late", counted(memory, alice.call(t, strings.Repeat("x", 1<<20), "", "", nil)))
 		var full *registry.RoomError
 		if !errors.As(err, &full) || state != "" {

@@ -59,8 +59,8 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 				"prompt bad hidden text in arguments[0].name (an invisible character, U+200B)",
 				"resource x:\\u202e hidden text in uri (an invisible character, U+202E)",
 				"resource x:bad hidden text in annotations.note (a terminal escape sequence, U+001B)",
-				"template y:{bad} hidden text in icons[0].mimeType (a control character, U+0007)",
-				"tool bad hidden text in inputSchema.properties.x.enum[0] (an invisible character, U+200B)",
+				"template y:{bad} hidden text in icons[0].mimeType (a control character)",
+				"tool bad hidden text in inputSchema.properties.x.enum[0] (an invisible character, U+E0069)",
 			}
 			var got, released []string
 			for what, digest := range digests {

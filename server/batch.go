@@ -108,17 +108,12 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
 	}
 	all.Wait()
-	var messages [][]byte
-	for i := range answers {
-		if !answers[i].silent {
-			messages = append(messages, s.message(ctx, &answers[i], x.id))
-		}
-	}
-	if len(messages) == 0 {
+	message := s.arrayOf(ctx, answers, x.id)
+	if message == nil {
 		p.finish(ctx, 0, nil, noMessage)
 		return
 	}
-	p.finish(ctx, http.StatusOK, payload{mcp.Array(messages)}, func() []byte {
+	p.finish(ctx, http.StatusOK, message, func() []byte {
 		var unkept [][]byte
 		for i := range answers {
 			if !answers[i].silent {
@@ -127,6 +122,24 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		}
 		return mcp.Array(unkept)
 	})
+}
+
+// arrayOf returns the array of the answers that are told, in parts: a client could ask for the same long list in
+// every request of a batch, and nothing counts copies of that. It is nil if none is told.
+func (s *Server) arrayOf(ctx context.Context, answers []answer, requestID string) payload {
+	var array payload
+	before := []byte{'['}
+	for i := range answers {
+		if answers[i].silent {
+			continue
+		}
+		array = append(append(array, before), s.payload(ctx, &answers[i], requestID)...)
+		before = []byte{','}
+	}
+	if array == nil {
+		return nil
+	}
+	return append(array, []byte{']'})
 }
 
 func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) answer {

@@ -19,7 +19,10 @@ func TestListWasCopiedForEachRequest(t *testing.T) {
 	h := w.Handler()
 	id := w.open(t, "alice", mcp.Revision2503)
 	const streamed = "text/event-stream, application/json;q=0.5"
+	batch := legacyList(id, "")
+	batch.body = "[" + batch.body + "]"
 	for name, ask := range map[string]message{
+		"in a batch":         batch,
 		"modern":             modernList(""),
 		"modern as a stream": modernList("").with("Accept", streamed),
 		"legacy":             legacyList(id, ""),

@@ -107,6 +107,9 @@ func (l *Limiter) crowdedLocked() *conn {
 	looked := make([]*conn, 0, compared)
 	for e := l.all.strangers.Front(); e != nil && len(looked) < compared; e = e.Next() {
 		c := e.Value.(*conn)
+		if !c.stranger.Load() {
+			continue // it has just become known, and is about to leave the queue
+		}
 		looked = append(looked, c)
 		if most == nil || c.home.open > most.home.open {
 			most = c

@@ -68,11 +68,14 @@ func (c *Claim) Shrink(size int64) {
 	}
 }
 
-// Another returns a claim of the same user and budget that holds nothing, for what may outlive c. It is nil if c is.
+// Another returns a claim of the same user and budget that holds nothing, for what may outlive c, even if c is released
+// already. It is nil if c is.
 func (c *Claim) Another() *Claim {
 	if c == nil {
 		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.lease.budget.Claim(c.lease.user)
 }
 
@@ -98,11 +101,11 @@ func (c *Claim) give() (held Lease, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	held, size = c.lease, c.size
-	c.lease, c.size, c.over = Lease{}, 0, true
+	c.lease, c.size, c.over = held.budget.Lease(held.user), 0, true
 	return held, size
 }
 
-// User returns who holds the claim. It is the zero User if c is nil or was released.
+// User returns who holds the claim, or held it. It is the zero User if c is nil.
 func (c *Claim) User() User {
 	if c == nil {
 		return User{}

@@ -35,6 +35,12 @@ func TestClaims(t *testing.T) {
 	step("the old name of what was adopted", nil, nil, 2*share.Step)
 	c.Release()
 	step("after the end", c.Resize(1), share.ErrOver, 0)
+	after := c.Another()
+	step("another after the end", after.Resize(share.Step), nil, share.Step)
+	after.Release()
+	if c.User() != user(1, 1) {
+		t.Errorf("after the end: got a claim of %v, want of %v", c.User(), user(1, 1))
+	}
 	last := b.Claim(user(1, 1))
 	step("for one who has left", last.Resize(share.Step), nil, share.Step)
 	c.Adopt(last)
@@ -69,6 +75,7 @@ func TestLateGrowthTakesNothing(t *testing.T) {
 			for size := int64(share.Step); c.Resize(size) == nil; size += share.Step {
 			}
 		})
+		all.Go(func() { c.Another().Release() })
 		all.Go(func() { to.Adopt(c) })
 		all.Go(to.Release)
 		all.Wait()

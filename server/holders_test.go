@@ -47,6 +47,38 @@ func TestSessionsTookNoMemory(t *testing.T) {
 	}, memory(512<<10))
 }
 
+// TestSessionsEndedBecauseOthersHoldTheMemory: when others leave no memory, a user that opens a session loses the one idle
+// for longest. It lost all beyond what is guaranteed, because its share had become less than what it held already.
+func TestSessionsEndedBecauseOthersHoldTheMemory(t *testing.T) {
+	const sessions = 40
+	for name, limit := range map[string]int{"below the limit of sessions": 1000, "at the limit": sessions} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				for range sessions {
+					w.open(t, "alice", mcp.Revision2511)
+					time.Sleep(2 * server.OpeningTime)
+				}
+				for other := range 20 {
+					for w.config.Memory.Take(share.User{TenantID: fmt.Sprint(other)}, 512) == nil {
+					}
+				}
+				for range 3 {
+					w.open(t, "alice", mcp.Revision2511)
+					time.Sleep(2 * server.OpeningTime)
+				}
+				if open := w.sessionsOpen(t); open != sessions {
+					t.Errorf("%d sessions are open, want %d", open, sessions)
+				}
+				for _, tenant := range w.config.Memory.Top(50) {
+					if tenant.TenantID == "acme" && tenant.Held != sessions<<10 {
+						t.Errorf("%d bytes are held for %d sessions", tenant.Held, sessions)
+					}
+				}
+			}, memory(1<<20), bounded(1000, limit))
+		})
+	}
+}
+
 // TestNoSessionBesideWhatFillsTheShare: a user whose bodies hold all that it may is refused a session, unless one of its
 // own can give way.
 func TestNoSessionBesideWhatFillsTheShare(t *testing.T) {

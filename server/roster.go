@@ -82,8 +82,8 @@ func (ro *roster) each(do func(*live)) {
 }
 
 // add enters a session. It returns that session, or the one that has the same key already. If a bound is reached, or
-// there is no memory for one more, the session that has been idle longest is evicted for it. evicted are those that were: they are over, and the caller
-// dissolves them. If none is idle, the new session is refused and not entered.
+// there is no memory for one more, the session that has been idle longest is evicted for it. evicted are those that were:
+// they are over, and the caller dissolves them. If none is idle, the new session is refused and not entered.
 func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *refusal) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -104,18 +104,32 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 }
 
 // makeRoomLocked evicts as many sessions as there are too many for one more, and takes memory for that. It evicts one,
-// unless a reload has lowered the bound.
+// unless a reload has lowered the bound, or the tenant holds more memory than its share is by now.
 func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *refusal) {
 	if b.user == 0 || b.tenant == 0 {
 		return nil, errNoSessions
 	}
-	now := time.Now()
+	now, owner := time.Now(), share.User(l.user)
+	// There is memory for l once a session of its user was evicted. To give that back and to take as much anew could
+	// fail, because the share of the user may be less by now than what it holds.
+	held := false
+	defer func() {
+		if held && refused != nil {
+			ro.memory.Give(owner, sessionCost)
+		}
+	}()
 	evict := func(g *group, limit string) bool {
 		gone := ro.evictLocked(g, now, limit)
-		if gone != nil {
-			evicted = append(evicted, gone)
+		switch {
+		case gone == nil:
+			return false
+		case gone.user == l.user && !held:
+			held = true
+		default:
+			ro.memory.Give(share.User(gone.user), sessionCost)
 		}
-		return gone != nil
+		evicted = append(evicted, gone)
+		return true
 	}
 	user, tenant := ro.users[l.user], ro.tenants[l.user.TenantID]
 	for user.isFull(b.user) { // first, because an evicted session of the user makes room in the tenant too
@@ -128,23 +142,21 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 			return evicted, errSessions
 		}
 	}
-	for {
-		err := ro.memory.Take(share.User(l.user), sessionCost)
-		if err == nil {
-			return evicted, nil
-		}
-		last := tenant // which has the sessions of the user too
-		if errors.Is(err, share.ErrUser) {
-			last = user
-		}
-		if !evict(last, "memory") {
+	for !held {
+		switch err := ro.memory.Take(owner, sessionCost); {
+		case err == nil:
+			held = true
+		case errors.Is(err, share.ErrUser) && evict(user, "memory"):
+		case errors.Is(err, share.ErrTenant) && evict(tenant, "memory"): // its sessions are also those of the user
+		default:
 			return evicted, ofMemory(err)
 		}
 	}
+	return evicted, nil
 }
 
-// evictLocked ends the session of the group that has been idle longest, and takes it out. limit is the setting that
-// wants it. It returns nil if none is idle, or if the group is nil.
+// evictLocked ends the session of the group that has been idle longest, and takes it out as removeLocked does. limit is
+// the setting that wants it. It returns nil if none is idle, or if the group is nil.
 func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
 	for g != nil && len(g.queue) > 0 {
 		l := g.queue[0]
@@ -172,14 +184,15 @@ func (ro *roster) remove(l *live) {
 	defer ro.mu.Unlock()
 	if ro.find(l.key) == l {
 		ro.removeLocked(l)
+		ro.memory.Give(share.User(l.user), sessionCost)
 	}
 }
 
+// removeLocked takes a session out. The caller gives back its memory, or passes it on.
 func (ro *roster) removeLocked(l *live) {
 	unqueueLocked(l)
 	ro.byKey.Delete(l.key)
 	l.seat.gone()
-	ro.memory.Give(share.User(l.user), sessionCost)
 	for _, g := range l.seat.groups {
 		g.count--
 	}

@@ -17,8 +17,9 @@ const (
 
 // lingering makes clients of one kind wait that send more requests than they may. One that does not heed the refusal
 // sends the next request as soon as it has the answer, so without this it would keep a processor busy with refusals.
-// Who waits must hold only its connection, and no place among the requests in work. The zero lingering is ready to use;
-// it is safe for concurrent use, and must not be copied.
+// Who waits must hold no place among the requests in work. A body that came without a length was read before its cost
+// was known, and stays leased meanwhile. The zero lingering is ready to use; it is safe for concurrent use, and must not
+// be copied.
 type lingering struct{ waiting atomic.Int64 }
 
 // wait returns after lingerTime, or when ctx is done. Where many wait already, it returns at once.

@@ -19,6 +19,7 @@ const (
 	maxShownLine = 300     // bytes of a line that is shown
 	minSecret    = 4       // bytes of the shortest value that counts as a secret
 	maxCauseAge  = 200     // how many lines after it a line that names an error is still shown
+	maxCauseName = 128     // bytes at the beginning of a line in which it names an error
 )
 
 // namesError matches the line in which the common runtimes name what ends a program, such as "TypeError: x is not a
@@ -50,7 +51,9 @@ func (w *LastWords) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	place := &w.lines[w.next%maxLastLines]
-	if w.next >= maxLastLines && namesError.Match(*place) {
+	// Only the beginning is looked at: to look at all that a child floods this with would keep a processor busy, and the
+	// last lines of a child that ends then would not be read in time.
+	if w.next >= maxLastLines && namesError.Match((*place)[:min(len(*place), maxCauseName)]) {
 		w.cause, *place, w.since = *place, w.cause, w.next
 	}
 	*place = append((*place)[:0], line[:min(len(line), maxKeptLine)]...)

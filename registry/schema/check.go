@@ -59,7 +59,7 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string, m Means) error {
 		return err
 	}
 	if len(value) > maxString {
-		if _, longest := size(value); longest > maxString {
+		if _, longest, _ := size(value); longest > maxString {
 			return errors.New(name + ": a string is longer than 1 MiB")
 		}
 	}
@@ -91,8 +91,8 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	values, _ := size(value)
-	work := s.cost.work(value, values)
+	values, _, powers := size(value)
+	work := s.cost.work(value, values, powers)
 	if work > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
 	}

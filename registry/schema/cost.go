@@ -24,13 +24,15 @@ type cost struct {
 }
 
 // work returns the units of work that the library needs for a text with that many values. A part of it grows with the
-// bytes of the text, because the library formats a string anew for every subschema that it meets.
-func (c *cost) work(data mcp.RawJSON, values int) int {
+// bytes of the text, because the library formats a string anew for every subschema that it meets. Another part grows
+// with the powers of ten of its numbers, because the library calculates exactly: one number of 1e-400 takes a
+// subschema up to a tenth of a millisecond.
+func (c *cost) work(data mcp.RawJSON, values, powers int) int {
 	meets := c.meets
 	if len(data) > 0 && data[0] == '"' {
 		meets = c.passes
 	}
-	return c.root + c.value*values + meets*(len(data)/12)
+	return c.root + c.value*values + meets*(len(data)/12) + c.passes*powers
 }
 
 // graph is a schema as a directed graph: subschemas are its nodes, and keywords with subschemas, $ref among them, are
@@ -278,9 +280,14 @@ func (g *graph) program(n *node) int {
 
 // work returns the units of work that one node makes for one value. The library takes a fixed time for a node, looks at
 // every property whether the value has it or not, goes through all required names for each one that is missing,
-// compares with every value of enum, and compiles patternProperties anew.
+// compares with every value of enum, and compiles patternProperties anew. Numbers of the schema that are written with
+// an exponent cost as those of a value do.
 func (n *node) work() int {
 	work := 8 + 2*len(n.allowed)
+	for _, r := range n.rules {
+		_, _, powers := size(r.Value)
+		work += powers
+	}
 	properties := 0
 	for _, e := range n.edges {
 		switch e.keyword {

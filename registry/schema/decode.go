@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -91,8 +92,8 @@ func decodedNext(c *strictjson.Cursor) int64 {
 }
 
 // size counts the values of a text, names included, and finds the longest string or other scalar in it, in bytes as
-// written.
-func size(value []byte) (values, longest int) {
+// written. powers is the sum of powerOf of its numbers.
+func size(value []byte) (values, longest, powers int) {
 	for _, token := range strictjson.Tokens(value) {
 		switch token[0] {
 		case '}', ']':
@@ -100,8 +101,23 @@ func size(value []byte) (values, longest int) {
 		case '{', '[':
 		default:
 			longest = max(longest, len(token))
+			powers += powerOf(token)
 		}
 		values++
 	}
-	return values, longest
+	return values, longest, powers
+}
+
+// powerOf returns the power of ten of a number that is written with an exponent, without its sign. It is zero for
+// every other token. The judges calculate exactly, so 1e-400 has 400 digits for them.
+func powerOf(token []byte) int {
+	if token[0] != '-' && (token[0] < '0' || token[0] > '9') {
+		return 0
+	}
+	i := bytes.IndexAny(token, "eE")
+	if i < 0 {
+		return 0
+	}
+	power, _ := strconv.Atoi(string(token[i+1:])) // strictjson has bounded it
+	return max(power, -power)
 }

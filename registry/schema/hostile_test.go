@@ -174,7 +174,12 @@ func hostileSchemas(remote string) []hostile {
 		{name: "minLength -1", schema: `{"minLength":-1}`},
 		{name: "minItems 0.5", schema: `{"minItems":0.5}`},
 		{name: "maxLength 2.0", schema: `{"maxLength":2.0}`, data: `"xx"`, accepted: true, valid: true},
-		{name: "unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: "the same item twice"},
+		{name: "unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 1000) + "]", accepted: true, says: "the same item twice"},
+		{name: "many unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: tooMany},
+		{name: "multipleOf of numbers of 400 digits", schema: `{"items":{"multipleOf":0.01}}`, data: "[" + repeated("1e-400", 20_000) + "]", accepted: true, says: tooMany},
+		{name: "multipleOf of ordinary numbers", schema: `{"items":{"multipleOf":0.01}}`, data: "[" + repeated("12.34", 20_000) + "]", accepted: true, valid: true},
+		{name: "minimum of numbers of 400 digits", schema: `{"items":{"not":{"minimum":1}}}`, data: "[" + repeated("1e-400", 10_000) + "]", accepted: true, says: tooMany},
+		{name: "enum of numbers of 400 digits", schema: `{"items":{"enum":[` + numbered("%e-399", 1000) + `]}}`, data: "[" + repeated("1.5", 50) + "]", accepted: true, says: tooMany},
 		// Data.
 		{name: "2 MiB string", schema: `{"type":"string"}`, data: `"` + strings.Repeat("x", 2<<20) + `"`, accepted: true, says: "longer than 1 MiB"},
 		{name: "1 MiB string in many forms", schema: `{"oneOf":[` + numbered(`{"const":"%"}`, 500) + `]}`, data: `"` + strings.Repeat("x", 1<<20-10) + `"`, accepted: true, says: tooMany},

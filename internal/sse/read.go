@@ -38,15 +38,17 @@ const (
 // Bytes that are not UTF-8 are left as they are.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
-	return ReadWithin(r, limit, func(int) error { return nil })
+	return ReadWithin(r, limit, func(int) error { return nil }, func(int) {})
 }
 
 // ReadWithin is Read for a stream whose memory is counted: before the reader takes more of it, it tells room how many
 // bytes it holds then, and so it does after it has let go of some. If room returns an error, the event that is being
 // read is lost: the rest of it is skipped, and it is yielded with that error in Lost. Smaller ones are never refused.
-func ReadWithin(r io.Reader, limit int, room func(bytes int) error) iter.Seq2[Event, error] {
+// It tells padding of each line how many bytes it has that are no data: all of a comment, and none of a line of data. There
+// may be any number of lines without an event, and whoever bounds how fast a stream is read learns of them only so.
+func ReadWithin(r io.Reader, limit int, room func(bytes int) error, padding func(bytes int)) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		s := &scanner{source: r, limit: limit, room: room, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
+		s := &scanner{source: r, limit: limit, room: room, padding: padding, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
 		defer s.release()
 		for {
 			event, err := s.event()
@@ -78,6 +80,8 @@ type scanner struct {
 	afterCR bool   // the line before ended with CR; if LF comes next, it belongs to that line end
 	data    []byte // of the event that is being read, each line with an LF behind it; reused by the next one
 
+	padding func(bytes int)
+
 	room   func(bytes int) error
 	lost   error // of room, for the event that is being read; nil: there is room
 	cutOff bool  // the beginning of the line that is being read was dropped
@@ -108,6 +112,7 @@ func (s *scanner) event() (Event, error) {
 			return Event{}, err
 		}
 		if len(line) == 0 {
+			s.padding(0)
 			switch {
 			case s.lost != nil:
 				return s.lostEvent(e), nil //nolint:nilerr // the event has the error
@@ -120,7 +125,10 @@ func (s *scanner) event() (Event, error) {
 			e = Event{}
 			continue
 		}
-		hasData = s.field(&e, line) || hasData
+		if s.field(&e, line) {
+			hasData, line = true, nil
+		}
+		s.padding(len(line))
 		if len(e.ID)+len(e.Type)+len(s.data) > s.limit+1 { // one for the LF after the last line of data
 			return Event{}, ErrTooLong
 		}

@@ -46,7 +46,7 @@ func TestLongEventsArriveWhole(t *testing.T) {
 func within(t *testing.T, stream string, room func(int) error) (kept [][]byte, held []int) {
 	t.Helper()
 	now := 0
-	for event, err := range sse.ReadWithin(strings.NewReader(stream), 16<<20, func(n int) error { now = n; return room(n) }) {
+	for event, err := range sse.ReadWithin(strings.NewReader(stream), 16<<20, func(n int) error { now = n; return room(n) }, func(int) {}) {
 		if err != nil || event.Lost != nil {
 			t.Fatalf("got %v, lost %v", err, event.Lost)
 		}
@@ -62,7 +62,7 @@ func within(t *testing.T, stream string, room func(int) error) (kept [][]byte, h
 func halves(t *testing.T, stream string) (kept [][]byte, held []int) {
 	t.Helper()
 	now := 0
-	for event, err := range sse.ReadWithin(iotest.HalfReader(strings.NewReader(stream)), 16<<20, func(n int) error { now = n; return nil }) {
+	for event, err := range sse.ReadWithin(iotest.HalfReader(strings.NewReader(stream)), 16<<20, func(n int) error { now = n; return nil }, func(int) {}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestEventsWithoutRoomAreSkipped(t *testing.T) {
 				}
 				most = max(most, n)
 				return nil
-			}) {
+			}, func(int) {}) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -104,5 +104,20 @@ func TestEventsWithoutRoomAreSkipped(t *testing.T) {
 				t.Errorf("%s, %q: got %q", name, end, got)
 			}
 		}
+	}
+}
+
+// TestLinesAreTold reads a stream that has more comments, empty lines and ids than data.
+func TestLinesAreTold(t *testing.T) {
+	t.Parallel()
+	lines, bytes := 0, 0
+	stream := ": a comment\n\n\nid: 1\n\nevent: message\ndata: not told\n\nodd\n"
+	for _, err := range sse.ReadWithin(strings.NewReader(stream), 1<<20, func(int) error { return nil }, func(n int) { lines++; bytes += n }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := len(": a comment" + "id: 1" + "event: message" + "odd"); lines != 9 || bytes != want {
+		t.Errorf("%d lines of %d bytes, want 9 of %d", lines, bytes, want)
 	}
 }

@@ -57,3 +57,26 @@ func (r reader) pace(hurry <-chan struct{}, bytes int) {
 	case <-hurry:
 	}
 }
+
+const (
+	paddingLine = 16       // bytes that a line counts for besides its own: it has to be found
+	paddingStep = 64 << 10 // bytes that are added up before they are paced
+	errorCost   = 8        // bytes that one of standard error counts for: each line is searched for the name of an error
+)
+
+// padding paces what a server sends besides messages: comments of event streams, events of other types, empty lines,
+// standard error. Nothing of that is parsed, but a server that sends only that as fast as it is read would keep a
+// processor busy. It belongs to one goroutine, which it pauses.
+type padding struct {
+	read  reader
+	hurry <-chan struct{} // closed when there are to be no pauses
+	bytes int             // since the last pause
+}
+
+// add notes a line of that many bytes.
+func (p *padding) add(bytes int) {
+	if p.bytes += bytes + paddingLine; p.bytes >= paddingStep {
+		p.read.pace(p.hurry, p.bytes)
+		p.bytes = 0
+	}
+}

@@ -1,7 +1,13 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +43,76 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWhatSaysNothingIsPaced reads 8 MiB from servers that send everything but messages.
+func TestWhatSaysNothingIsPaced(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"comments":               ": x\n\n",
+		"short lines of data":    "data: x\n",
+		"empty lines":            "\n",
+		"ids":                    "id: 1\n\n",
+		"events of another type": "event: other\ndata: x\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began, flood := time.Now(), strings.NewReader(strings.Repeat(line, 8<<20/len(line)))
+				r := reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
+				if err := r.stream(t.Context(), flood, &progress{}, nil, func(*mcp.Message) bool { return false }); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < time.Second {
+					t.Errorf("it was read in %v, as fast as it came", took)
+				}
+			})
+		})
+	}
+}
+
+// TestChildrenThatSayNothingArePaced has a child flood its standard output with empty lines, or its standard error.
+func TestChildrenThatSayNothingArePaced(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"output": strings.Repeat("\n", 2<<20),
+		"error":  strings.Repeat(strings.Repeat("e", 100)+"\n", 20_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filled(t, text)
+			synctest.Test(t, func(t *testing.T) {
+				began, r := time.Now(), reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
+				k := &Child{
+					duplex: newDuplex(&notebook{}, r, Memory{}), stdout: file, stderr: file,
+					said: &LastWords{}, logger: slog.New(slog.DiscardHandler), silent: make(chan struct{}),
+				}
+				if name == "error" {
+					k.readErrors(t.Context())
+				} else if err := k.receive(t.Context()); !errors.Is(err, io.EOF) {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < time.Second {
+					t.Errorf("it was read in %v, as fast as it came", took)
+				}
+			})
+		})
+	}
+}
+
+// filled returns a file that holds the text.
+func filled(t *testing.T, text string) *os.File {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "output")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
 }
 
 func TestAPauseEndsWithItsStream(t *testing.T) {

@@ -117,7 +117,8 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	room := l.memory.claim()
 	defer room.Release()
-	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room)) {
+	idle := padding{read: l.read, hurry: l.hurry}
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.missed(&lostError{err: ErrTooLarge})
 			return ErrTooLarge
@@ -138,8 +139,11 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 			close(l.ready)
 		case event.Type == "endpoint", l.target == nil && len(data) > 0:
 			l.up.Count(Garbage, 1)
+			idle.add(len(data))
 		case len(data) > 0 && (event.Type == "" || event.Type == "message"):
 			l.take(ctx, bytes.TrimSpace(owned(event.Data)))
+		default:
+			idle.add(len(data))
 		}
 	}
 	return errStreamDone

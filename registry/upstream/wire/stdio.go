@@ -179,6 +179,7 @@ func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
 	room := k.memory.claim()
 	defer room.Release()
+	idle := padding{read: k.read, hurry: k.hurry}
 	for {
 		line, err := readLine(in, maxMessage, room)
 		var lost *lostError
@@ -190,6 +191,8 @@ func (k *Child) receive(ctx context.Context) error {
 		}
 		if text := bytes.TrimSpace(line); len(text) > 0 {
 			k.take(ctx, text)
+		} else {
+			idle.add(len(line))
 		}
 		if lost != nil || len(line) > share.Covered {
 			room.Shrink(0)
@@ -198,13 +201,16 @@ func (k *Child) receive(ctx context.Context) error {
 }
 
 // readErrors reads the child's standard error to its end, because a child whose pipe is full would wait for ever. It
+// reads no faster than messages, because a child in a loop would keep a processor busy with what nobody wants. It
 // keeps the last lines for when the child fails, and logs the beginnings of some at the level debug.
 func (k *Child) readErrors(ctx context.Context) {
 	defer close(k.silent)
 	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
 	second, logged, within := time.Now(), 0, false
+	idle := padding{read: k.read, hurry: k.hurry}
 	for {
 		part, err := in.ReadSlice('\n')
+		idle.add(errorCost * len(part))
 		beginning := !within
 		within = errors.Is(err, bufio.ErrBufferFull)
 		if time.Since(second) > time.Second {

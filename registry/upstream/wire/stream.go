@@ -25,7 +25,8 @@ type progress struct {
 func (r reader) stream(
 	ctx context.Context, body io.Reader, at *progress, room *share.Claim, take func(*mcp.Message) (enough bool),
 ) error {
-	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room)) {
+	idle := padding{read: r, hurry: ctx.Done()}
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
 			return protocol("%w", ErrTooLarge)
@@ -44,6 +45,7 @@ func (r reader) stream(
 			at.retry = event.Retry
 		}
 		if len(event.Data) == 0 || event.Type != "" && event.Type != "message" {
+			idle.add(len(event.Data))
 			continue
 		}
 		messages, err := r.inTurn(ctx, room.User(), owned(event.Data))

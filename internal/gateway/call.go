@@ -119,6 +119,7 @@ func (g *Gateway) audited(next Handler) Handler {
 		result, err := g.guarded(ctx, c, next)
 		failure := explain(err)
 		record := c.record(failure, started)
+		record.Arguments = g.digest(ctx, c)
 		if failure.inside {
 			g.logInside(ctx, record, failure, err)
 		}

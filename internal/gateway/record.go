@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"runtime"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// record returns the line of the audit for the call. Arguments are never in it, only their digest.
+// record returns the line of the audit for the call. Arguments are never in it, only their digest, which digest makes.
 func (c *call) record(failure failure, started time.Time) *audit.Record {
 	principal := &c.caller.Principal
 	r := &audit.Record{
@@ -30,24 +30,25 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 	if c.task != nil {
 		r.Item, r.CallID = c.task.tool, c.task.callID
 	}
-	if arguments := c.params.Value("arguments"); arguments != nil {
-		r.Arguments = "sha256:" + hex.EncodeToString(sumOf(arguments))
-	}
 	return r
 }
 
-// sumOf returns the digest of a text. A call is recorded whoever else has work, so this waits for no turn; in a long text
-// it lets others go on again and again.
-func sumOf(text []byte) []byte {
-	const step = 128 << 10 // bytes; they take less time than fairqueue.Small
-	sum := sha256.New()
-	for len(text) > step {
-		_, _ = sum.Write(text[:step]) // it cannot fail
-		text = text[step:]
-		runtime.Gosched()
+// digestTime is about how long it takes to digest one byte.
+const digestTime = 2 * time.Nanosecond
+
+// digest returns the digest of the arguments for the record, "" if there are none. That of long ones waits for its turn,
+// and a record must be made even if the caller has left meanwhile.
+func (g *Gateway) digest(ctx context.Context, c *call) string {
+	arguments := c.params.Value("arguments")
+	if arguments == nil {
+		return ""
 	}
-	_, _ = sum.Write(text) // as above
-	return sum.Sum(nil)
+	user := share.User(c.caller.Principal.User())
+	if leave, err := g.config.Turns.Finish(context.WithoutCancel(ctx), user, time.Duration(len(arguments))*digestTime); err == nil {
+		defer leave()
+	}
+	sum := sha256.Sum256(arguments)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // kind returns how the call ended, in the one word that audit and metrics use.

@@ -76,6 +76,48 @@ func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// TestDigestsOfLongArgumentsKeptAllProcessorsBusy: arguments are digested for the record when the call has ended. With
+// many such calls, that was done by all of them at once, and everybody else waited at each step.
+func TestDigestsOfLongArgumentsKeptAllProcessorsBusy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+		b.config.Turns = fairqueue.New(1)
+		var free func()
+		definition, err := mcp.ParseObject([]byte(`{"name":"do","inputSchema":{"type":"object"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := b.registry.Replace(registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
+			Definition: definition, Timeout: time.Hour,
+			Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
+				var err error
+				free, err = b.config.Turns.Enter(ctx, share.User{TenantID: "other"}, time.Hour) // after the arguments were checked
+				return texts("done"), err
+			},
+		}}})
+		if len(refused) > 0 {
+			t.Fatal(refused)
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Handle(leaving, b.caller(t, alice), request("heavy__do", `{"text":"`+strings.Repeat("a", 200_000)+`"}`))
+			ended <- err
+		}()
+		synctest.Wait()
+		leave() // the record is made although the caller has left
+		synctest.Wait()
+		if b.config.Turns.Waiting()["acme"] != 1 || strings.Contains(b.records(t), "sha256:") {
+			t.Errorf("%v wait, want the digest; the record is %q, want none yet", b.config.Turns.Waiting(), b.records(t))
+		}
+		free()
+		if err := <-ended; err != nil || !strings.Contains(b.records(t), "sha256:") {
+			t.Errorf("got %v, and on record %q", err, b.records(t))
+		}
+	})
+}
+
 // TestAnAnswerThatCannotBeCleanedInTimeIsATimeout: a call that was made is not refused because others work, and its
 // client is not told to make it again.
 func TestAnAnswerThatCannotBeCleanedInTimeIsATimeout(t *testing.T) {

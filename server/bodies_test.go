@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -78,6 +79,7 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 			for range 200 {
 				done := make(chan *httptest.ResponseRecorder, 1)
 				go func() { done <- record(h, large("slow", token, size).request(t.Context(), "")) }()
+				time.Sleep(50 * time.Millisecond) // as long as the largest takes at the pace of what is large
 				synctest.Wait()
 				select {
 				case got := <-done:

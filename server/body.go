@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"mime"
 	"net/http"
@@ -63,7 +64,7 @@ func (s *Server) charge(x *exchange, r *http.Request, size int64) *refusal {
 // receiveBody reads the bytes of the body.
 func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
-	data, err := x.receive(r.Body, r.ContentLength)
+	data, err := x.receive(s.config.Turns.Paced(r.Context(), r.Body), r.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -170,15 +171,17 @@ func (x *exchange) writeJSON(status int, body ...[]byte) {
 	}
 }
 
-// writeAll writes data in pieces that each have a deadline.
+// writeAll writes data in pieces that each have a deadline, at the pace of what is large.
 func (x *exchange) writeAll(data []byte) error {
-	for len(data) > 0 {
+	for written := 0; written < len(data); {
 		x.allowWrite()
-		n := min(len(data), writeSize)
-		if _, err := x.Write(data[:n]); err != nil {
+		n := min(len(data)-written, writeSize)
+		if _, err := x.Write(data[written : written+n]); err != nil {
 			return err
 		}
-		data = data[n:]
+		if written += n; written > fairqueue.Swift {
+			x.server.config.Turns.Pace(context.Background(), n)
+		}
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 				if got := send(size); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-USER" {
 					t.Errorf("the fourth: got %d %s, want 429 DB-LIMIT-USER", got.Code, got.Body)
 				}
-				if got := time.Since(began); got != 100*time.Millisecond { // so that who tries again and again tries seldom
+				// So that who tries again and again tries seldom. What is read first, is read at the pace of what is large.
+				if got := time.Since(began); got < 100*time.Millisecond || got > 110*time.Millisecond {
 					t.Errorf("the fourth was refused after %v, want 100 ms", got)
 				}
 				if announced {

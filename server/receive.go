@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -18,9 +17,6 @@ const (
 
 // errNoRoom is the error for a body that one user could not hold even if nobody held anything.
 var errNoRoom = errors.New("the body never fits into the share of a user")
-
-// oneRead is how many bytes of a body are read before others go on.
-const oneRead = 256 << 10
 
 // receive reads a body to its end, length being what its header declares, negative if it does not. Memory is allocated
 // for what has arrived and not for what was announced, and leased before it is allocated: a client that announces much
@@ -38,11 +34,8 @@ func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 			deadline = next
 			_ = x.control.SetReadDeadline(deadline) // a recorder has no deadlines
 		}
-		n, err := from.Read(data[len(data):min(cap(data), len(data)+oneRead)])
+		n, err := from.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if len(data) > share.Step {
-			runtime.Gosched() // or a client that sends faster than this reads would keep a processor for as long as it may
-		}
 		if errors.Is(err, io.EOF) {
 			return data, nil
 		}

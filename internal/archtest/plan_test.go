@@ -59,7 +59,7 @@ func doors() []door {
 	return []door{
 		{"github.com/go-chi/chi/v5", []string{"server"}, "routes are one page"},
 		{"github.com/golang-jwt/jwt/v5", []string{"auth"}, "its gaps are closed there"},
-		{"golang.org/x/time/rate", []string{"ratelimit"}, "one way to count"},
+		{"golang.org/x/time/rate", []string{"ratelimit", "internal/fairqueue"}, "one way to count"},
 		{"github.com/kaptinlin/jsonschema", []string{"registry/schema"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
 		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},

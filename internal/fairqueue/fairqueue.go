@@ -28,6 +28,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -50,6 +52,7 @@ var (
 type Queue struct {
 	slots  int
 	places *share.Budget // of those that wait
+	pace   *rate.Limiter // bytes of what is large
 
 	mu      sync.Mutex // guards the fields below
 	busy    int        // slots that are held
@@ -61,7 +64,7 @@ func New(slots int) *Queue {
 	if slots <= 0 {
 		slots = max(runtime.GOMAXPROCS(0)-1, 1)
 	}
-	return &Queue{slots: slots, places: share.New(maxWaiting)}
+	return &Queue{slots: slots, places: share.New(maxWaiting), pace: newPace(slots)}
 }
 
 // turn is a piece of work that waits for a slot or holds one.

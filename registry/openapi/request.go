@@ -277,6 +277,7 @@ func (c *caller) run(ctx context.Context, arguments mcp.Object, room *share.Clai
 	if err != nil {
 		return mcp.Object{}, c.unavailable(ctx, sent.Load(), err)
 	}
+	response.Body = c.turns.Paced(ctx, response.Body)
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
 	return c.answer(ctx, response, room)
 }

@@ -100,7 +100,11 @@ func (l *HTTP) Begin(sessionID, revision string) {
 func (l *HTTP) Streams() bool { return true }
 
 func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *response, sent bool, err error) {
-	return roundTrip(ctx, l.client, l.target, method, header, body)
+	resp, sent, err = roundTrip(ctx, l.client, l.target, method, header, body)
+	if err == nil {
+		resp.Body = l.read.turns.Paced(ctx, resp.Body)
+	}
+	return resp, sent, err
 }
 
 // Exchange posts a request and reads its answer from the response, which is a JSON body or an event stream.

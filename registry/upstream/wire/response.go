@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +25,6 @@ const (
 const (
 	trusted  = 1 << 20 // bytes that are allocated on a server's word
 	believed = 4       // times what has come, which are allocated on its word beyond that: so little is copied
-
-	// oneRead is how many bytes are read at once. In between others go on: a server that sends faster than it is read
-	// would keep a processor for as long as the scheduler lets it, and with many such servers at every step of a small
-	// call, all of them would be waited for.
-	oneRead = 256 << 10
 )
 
 // response is a server's answer to one HTTP request. Whoever gets it reads or discards it, or its connection is lost.
@@ -119,10 +113,7 @@ func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 				return nil, err
 			}
 		}
-		n, err := r.Body.Read(body[len(body):min(cap(body), len(body)+oneRead)])
-		if len(body) > share.Step {
-			runtime.Gosched() // as oneRead says
-		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
 		case errors.Is(err, io.EOF) && length < 0:

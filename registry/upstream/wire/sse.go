@@ -87,6 +87,7 @@ func (l *SSE) openStream(ctx context.Context) (*response, error) {
 		resp.discard()
 		return nil, protocol("no event stream at the url")
 	}
+	resp.Body = l.read.turns.Paced(ctx, resp.Body)
 	return resp, nil
 }
 

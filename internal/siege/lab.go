@@ -199,8 +199,10 @@ func (p *process) end() {
 // hangup makes the gateway load its config again.
 func (p *process) hangup() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
 
-// resident returns the resident memory in bytes, and the most that it ever was. Both are zero once the gateway has ended.
+// resident returns the resident memory in bytes, without the pages of the program's own file, of which the kernel keeps as
+// many as it likes, and the most that it ever was. Both are zero once the gateway has ended.
 func (p *process) resident() (now, most int64) {
+	var file int64
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, 0
@@ -212,13 +214,15 @@ func (p *process) resident() (now, most int64) {
 		}
 		size, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
 		switch fields[0] {
-		case "VmRSS:":
+		case "RssAnon:":
 			now = size << 10
+		case "RssFile:":
+			file = size << 10
 		case "VmHWM:":
 			most = size << 10
 		}
 	}
-	return now, most
+	return now, max(most-file, now)
 }
 
 // lastWords keeps the end of what is written to it, so that a log of any length needs no disk.

@@ -66,7 +66,7 @@ func TestVerdict(t *testing.T) {
 		"the gateway ended":          func(o *outcome) { o.alive = false },
 		"the kernel ended 1":         func(o *outcome) { o.kills = 1 },
 		"and 51 MiB after":           func(o *outcome) { o.end = 51 << 20 },
-		"and 121 MiB after":          func(o *outcome) { o.start, o.end = 100<<20, 121<<20 },
+		"and 151 MiB after":          func(o *outcome) { o.start, o.most, o.end = 100<<20, 500<<20, 151<<20 },
 		"2 calls of the quiet":       func(o *outcome) { o.quiet.Instead["503 DB-OVERLOAD"]++ },
 		"0 calls of the quiet":       func(o *outcome) { o.quiet.Answered = nil },
 		"never loaded again":         func(o *outcome) { o.reloads = 0 },

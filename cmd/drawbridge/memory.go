@@ -40,6 +40,8 @@ type memoryPlan struct {
 	ceiling int64  // to be set as Go's memory limit; zero: the one in force stays
 	limit   int64  // Go's memory limit then; zero: there is none
 	source  string // what decided the budget, for the log
+	most    int64  // what the budget should be at most; zero: nothing bounds it
+	bound   string // what decided most
 }
 
 // planMemory makes the plan. setting is limits.memory, container the limit of the control group, both zero if there is
@@ -52,7 +54,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 		limited, plan.source = runtime, "GOMEMLIMIT"
 	}
 	if container > 0 {
-		if ceiling := ceilingOf(container); ceiling < limited {
+		if ceiling := ceilingOf(container); ceiling <= limited { // equal: a plan made before has set it
 			limited, plan.source = ceiling, "the container's limit"
 		}
 		if runtime == math.MaxInt64 {
@@ -61,6 +63,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 	}
 	if limited < math.MaxInt64 {
 		plan.limit, plan.budget = limited, budgetOf(limited)
+		plan.most, plan.bound = plan.budget, plan.source
 	}
 	if setting > 0 {
 		plan.budget, plan.source = setting, "limits.memory"
@@ -80,8 +83,10 @@ func planHere(l config.Limits) memoryPlan {
 	return planMemory(l.Memory, cgroup.MemoryLimit(os.DirFS("/")), debug.SetMemoryLimit(-1))
 }
 
-// warnOfBody adds a warning to the config if a single request may be larger than the share of its user ever is.
-func warnOfBody(cfg *config.Config, plan memoryPlan) {
+// warnOfMemory adds a warning to the config if requests may hold more than the process has, and one if a single request
+// may be larger than the share of its user ever is.
+func warnOfMemory(cfg *config.Config, plan memoryPlan) {
+	cfg.WarnOfMemory(plan.most, plan.bound)
 	cfg.WarnOfBody(maxBody(cfg.Limits), budgetFor(cfg.Limits, plan).Most())
 }
 

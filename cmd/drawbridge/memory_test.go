@@ -66,7 +66,7 @@ func TestABodyLargerThanAShareIsAWarning(t *testing.T) {
 		"limits: {memory: 8MiB}\nacknowledge: [large-body]": "",
 	} {
 		cfg := parse(t, limits+"\n"+minimal)
-		warnOfBody(cfg, planHere(cfg.Limits))
+		warnOfMemory(cfg, planHere(cfg.Limits))
 		found := findings{File: "x.yaml"}
 		found.judge(t.Context(), cfg, false)
 		got := ""
@@ -77,6 +77,40 @@ func TestABodyLargerThanAShareIsAWarning(t *testing.T) {
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: got %q, want %q", limits, got, want)
+		}
+	}
+}
+
+// TestMoreMemoryThanThereIsIsAWarning asks validate -strict about a limits.memory that the kernel would not let the
+// process have; it was accepted in silence.
+func TestMoreMemoryThanThereIsIsAWarning(t *testing.T) {
+	t.Parallel()
+	const none = math.MaxInt64
+	for _, test := range []struct {
+		limits             string
+		container, runtime int64
+		want               string
+	}{
+		{"limits: {memory: 512MiB}", 128 << 20, none, "1:18: warning: limits.memory of 512 MiB is more than requests may hold here by the container's limit, 64 MiB: "},
+		{"limits: {memory: 512MiB}", 128 << 20, ceilingOf(128 << 20), "by the container's limit, 64 MiB: "}, // in a reload
+		{"limits: {memory: 64MiB}", 128 << 20, none, ""},
+		{"limits: {memory: 512MiB}", 0, 150 << 20, "1:18: warning: limits.memory of 512 MiB is more than requests may hold here by GOMEMLIMIT, 100 MiB: "},
+		{"limits: {memory: 512MiB}", 0, none, ""},
+		{"limits: {max_body: 1MiB}", 128 << 20, none, ""},
+		{"limits: {memory: 512MiB}\nacknowledge: [much-memory]", 128 << 20, none, ""},
+	} {
+		cfg := parse(t, test.limits+"\n"+minimal)
+		warnOfMemory(cfg, planMemory(cfg.Limits.Memory, test.container, test.runtime))
+		found := findings{File: "x.yaml", strict: true}
+		found.judge(t.Context(), cfg, false)
+		got := ""
+		for _, w := range found.Warnings {
+			if w.Code == "much-memory" {
+				got += w.String()
+			}
+		}
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || found.OK && test.want != "" {
+			t.Errorf("%q in %d, GOMEMLIMIT %d: got %q, OK %t, want %q", test.limits, test.container, test.runtime, got, found.OK, test.want)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestTheConfigOfTheReadmeWarnsOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	warnOfBody(cfg, memoryPlan{budget: 512 << 20})
+	warnOfMemory(cfg, memoryPlan{budget: 512 << 20})
 	offline := findings{strict: true}
 	if offline.judge(t.Context(), cfg, false); !offline.OK {
 		t.Errorf("without -online: got %v", offline.Warnings)

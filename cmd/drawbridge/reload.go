@@ -61,7 +61,7 @@ func (p *parts) reload(ctx, work context.Context, env config.Environment) config
 	cfg, read, err := config.LoadWatched(p.started.File, env)
 	if err == nil {
 		cfg.KeepAddress(p.started)
-		warnOfBody(cfg, planHere(cfg.Limits))
+		warnOfMemory(cfg, planHere(cfg.Limits))
 		err = p.replace(work, cfg)
 	}
 	p.metrics.Reloaded(err == nil)

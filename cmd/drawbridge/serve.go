@@ -100,7 +100,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	if plan.ceiling > 0 {
 		debug.SetMemoryLimit(plan.ceiling)
 	}
-	warnOfBody(cfg, plan)
+	warnOfMemory(cfg, plan)
 	p, err := build(cfg, plan, log, level, l)
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))

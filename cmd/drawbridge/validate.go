@@ -117,7 +117,7 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	if isRefused {
 		found.Problems = refused
 	} else {
-		warnOfBody(cfg, planHere(cfg.Limits))
+		warnOfMemory(cfg, planHere(cfg.Limits))
 		found.judge(ctx, cfg, *online)
 		described, found.Audit = summary(cfg), auditPlace(cfg)
 	}

@@ -81,8 +81,8 @@ type Config struct {
 	acknowledged []acknowledgement   // of no-match
 	places       map[string]Problem  // where each server and issuer stands; keys as of Place
 	releases     map[release]Problem // where each release stands, with its text as written
-	bodyPlace    Problem             // where a warning about the largest body belongs
-	largeBodies  bool                // that warning is acknowledged
+	largeBody    awaited             // the warning about the largest body
+	muchMemory   awaited             // the warning about limits.memory
 }
 
 // Sessions is what the file says under sessions. Zero of a field stands for the default of package server or, of the

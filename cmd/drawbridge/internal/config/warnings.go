@@ -23,6 +23,7 @@ const (
 	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
 	codeLargeBody      = "large-body"         // a body may be larger than one user's share of the memory
+	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
 	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
 	codeNoCommand      = "no-command"         // a server's command is no program
 	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
@@ -39,8 +40,8 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeLargeBody, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved,
-		CodeUnusedRelease, codeUnused,
+		codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP,
+		codeUnserved, CodeUnusedRelease, codeUnused,
 	}
 }
 
@@ -113,7 +114,7 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
-	r.watchBody(cfg)
+	r.watchMemory(cfg)
 	serving := make(map[string][]string) // the issuers of each tenant
 	for _, iss := range cfg.Issuers {
 		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
@@ -213,26 +214,57 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 // release is one digest in released of a server.
 type release struct{ server, digest string }
 
-// watchBody notes where the warning about the largest body belongs, and whether it is acknowledged. Whether it is given
-// follows from the memory of the machine, which is not known here, so the acknowledgement counts as needed.
-func (r *reader) watchBody(cfg *Config) {
+// awaited is where a warning belongs that follows from the memory of the machine, which is not known here, and whether
+// it is acknowledged.
+type awaited struct {
+	place Problem
+	meant bool
+}
+
+// watchMemory notes where the warnings about memory belong, and whether they are acknowledged. Nobody knows here
+// whether they are given, so the acknowledgements count as needed.
+func (r *reader) watchMemory(cfg *Config) {
 	limits := r.root.child("limits")
-	at := cmp.Or(limits.member("max_body"), limits.member("memory"), r.root)
-	cfg.bodyPlace = Problem{File: at.file, Line: at.line, Column: at.col}
-	for _, item := range acknowledgements(codeLargeBody, r.root) {
-		cfg.largeBodies, r.needed[item] = true, true
+	await := func(code string, at *node) awaited {
+		meant := acknowledgements(code, r.root)
+		for _, item := range meant {
+			r.needed[item] = true
+		}
+		return awaited{Problem{File: at.file, Line: at.line, Column: at.col}, len(meant) > 0}
 	}
+	cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
+	cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
 }
 
 // WarnOfBody adds a warning if the largest body is larger than most, which is what one user can ever hold of the memory;
 // both are in bytes. The caller knows how much memory there is. It asks once, before anybody else sees the config.
 func (c *Config) WarnOfBody(largest, most int64) {
-	if largest <= most || c.largeBodies {
+	if largest <= most {
 		return
 	}
-	warning := Warning{c.bodyPlace, codeLargeBody}
-	warning.Text = fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user may hold, %s; "+
-		"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest), roundSize(most))
+	c.warnOf(c.largeBody, codeLargeBody, fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user may hold, %s; "+
+		"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest), roundSize(most)))
+}
+
+// WarnOfMemory adds a warning if limits.memory is more than most, which is what requests may hold of the memory that the
+// process has, in bytes; zero means that nothing bounds that. source says what does. The caller asks once, before
+// anybody else sees the config.
+func (c *Config) WarnOfMemory(most int64, source string) {
+	if most == 0 || c.Limits.Memory <= most {
+		return
+	}
+	c.warnOf(c.muchMemory, codeMuchMemory, fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: "+
+		"the gateway may be killed for want of memory; leave it out, set %s at most, or give the process more",
+		roundSize(c.Limits.Memory), source, roundSize(most), roundSize(most)))
+}
+
+// warnOf adds a warning unless it is acknowledged.
+func (c *Config) warnOf(at awaited, code, text string) {
+	if at.meant {
+		return
+	}
+	warning := Warning{at.place, code}
+	warning.Text = text
 	c.Warnings = append(c.Warnings, warning)
 	sortWarnings(c.Warnings)
 }

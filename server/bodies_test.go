@@ -155,7 +155,7 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 		status int
 		stable string
 	}{
-		{16 << 20, `7`, http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY"},
+		{16 << 20, `7`, http.StatusTooManyRequests, "DB-LIMIT-MEMORY"},
 		{16 << 20, `"x"`, http.StatusOK, ""},
 		{256 << 20, `7`, http.StatusOK, ""},
 	} {

@@ -212,6 +212,8 @@ func tooMuch(err error) *mcp.Error {
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many large requests of this tenant wait as may: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTotal):
 		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK", "Too much is to be done to check arguments of this size: try again later").After(time.Second)
+	case errors.Is(err, share.ErrNever):
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "This takes more memory than one user may ever hold here (limits.memory): send less, or ask for less at once")
 	case errors.Is(err, share.ErrUser):
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold all the memory that you may have: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, share.ErrTenant):
@@ -239,6 +241,8 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 func unheld(err *registry.RoomError) failure {
 	reason, why := "total", "too little memory is left"
 	switch {
+	case errors.Is(err, share.ErrNever):
+		reason, why = "never", "it is larger than one user may ever hold here (limits.memory)"
 	case errors.Is(err, share.ErrUser):
 		reason, why = "user", "your requests and their answers hold all the memory that you may have"
 	case errors.Is(err, share.ErrTenant):

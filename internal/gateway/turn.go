@@ -42,7 +42,14 @@ func (g *Gateway) check(ctx context.Context, c *call) error {
 	defer lease.Release()
 	turn, leave := turnBy(ctx, c, g.config.Turns.Enter)
 	defer leave()
-	return c.method.check(c, schema.Means{Memory: lease.Resize, Turn: turn})
+	hold := func(bytes int64) error {
+		err := lease.Resize(bytes)
+		if err != nil && bytes > g.config.Memory.Most()-int64(c.params.Size()) { // the body is held beside it
+			return share.ErrNever
+		}
+		return err
+	}
+	return c.method.check(c, schema.Means{Memory: hold, Turn: turn})
 }
 
 // turnToClean waits until so many bytes that a server sent for the call may be cleaned. leave ends the turn. The error

@@ -108,6 +108,9 @@ func (r *rule) blame(s state, n int64) error {
 	if _, ok := r.add(s, n); ok {
 		return ErrTenant
 	}
+	if _, ok := r.add(state{stranger: s.stranger}, n); !ok {
+		return ErrNever
+	}
 	return ErrTotal
 }
 

@@ -30,6 +30,7 @@ package share
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ var (
 	ErrTenant = errors.New("more than the tenant's share")
 	ErrTotal  = errors.New("too little is left")
 )
+
+// ErrNever is the ErrTotal of an amount that the user could not hold if nobody held anything, so waiting does not help.
+var ErrNever = fmt.Errorf("%w, and would be if nobody held anything", ErrTotal)
 
 // User is who holds a part of a budget. It has the fields of auth.User, so that one is converted into the other. An
 // empty TenantID means a stranger, who has not shown a valid token; Subject then tells strangers apart, for example by

@@ -81,10 +81,15 @@ func TestErrorsNameWhoCanMakeRoom(t *testing.T) {
 	fill(t, b, user(1, 2), 64)
 	want("a user whose colleagues hold much", user(1, 3), 128<<10, share.ErrTenant)
 	want("more than there is", user(1, 3), 2<<20, share.ErrTotal)
+	want("more than there is, whoever waits", user(1, 3), 2<<20, share.ErrNever)
+	want("more than one user ever gets", user(1, 3), b.Most()+1, share.ErrNever)
 	for n := range 8 {
 		fill(t, b, user(2+n, 1), 64)
 	}
 	want("a newcomer that needs much", user(100, 1), 128<<10, share.ErrTotal)
+	if err := b.Take(user(100, 1), 128<<10); errors.Is(err, share.ErrNever) {
+		t.Errorf("what others left no room for: got %v, as if it never fitted", err)
+	}
 	want("a newcomer that needs little", user(100, 1), 512, nil)
 }
 

@@ -139,8 +139,8 @@ func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 			for range 3 {
 				_, err := r.tool("echo").Call(t.Context(), r.holder("acme", "alice", size))
 				var full *registry.RoomError
-				if !errors.As(err, &full) || !errors.Is(err, share.ErrTotal) {
-					t.Errorf("got %v, want *registry.RoomError of all that there is", cause(err))
+				if !errors.As(err, &full) || !errors.Is(err, share.ErrNever) {
+					t.Errorf("got %v, want *registry.RoomError that says never", cause(err))
 				}
 				r.must("echo", `{}`)
 			}

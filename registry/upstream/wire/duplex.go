@@ -129,7 +129,11 @@ func (d *duplex) missed(m *lostError) {
 		d.up.Count(Oversized, 1)
 	} else {
 		// It was the share of the server, and not the caller's own, in which there was no room.
-		why = &RoomError{fmt.Errorf("from this server: %w", share.ErrTotal)}
+		reason := share.ErrTotal
+		if errors.Is(m, share.ErrNever) {
+			reason = share.ErrNever
+		}
+		why = &RoomError{fmt.Errorf("from this server: %w", reason)}
 	}
 	id := m.answers()
 	if id == "" {

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// TestAnAnswerThatNeverFitsIsNotAQuestionOfTime lets a server answer with more than one user may hold while nobody holds
+// anything. The record and the client had it that too little memory was left.
+func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
+	b := newBench(t)
+	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
+		Definition: object(`{"name":"bulk","inputSchema":{"type":"object"}}`), Timeout: time.Second,
+		Call: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+			return mcp.Object{}, &registry.RoomError{Server: "box", Err: c.Room.Resize(1 << 20)}
+		},
+	}}})
+	r := request("box__bulk", `{}`)
+	r.Room = share.New(1 << 20).Claim(share.User(alice.User()))
+	_, failure := b.handleAs(t, b.caller(t, alice), r)
+	if stable(failure) != "DB-OUTPUT-MEMORY" || failure.RetryAfter != 0 || !strings.Contains(failure.Message, "larger than one user may ever hold here (limits.memory)") {
+		t.Errorf("got %v, retry after %v; want that it never fits", failure, failure.RetryAfter)
+	}
+	if records := b.records(t); !strings.Contains(records, `"outcome":"unheld","reason":"never"`) {
+		t.Errorf("on record is %s, want the reason never", records)
+	}
+}
+
+// TestArgumentsThatNeverFitAreNotToBeRepeated sends arguments whose values take more memory than one user may hold. The
+// client was told to try again after a second.
+func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
+	b := newBench(t)
+	b.config.Memory = share.New(1 << 20)
+	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
+		Definition: object(`{"name":"rows","inputSchema":{"type":"object","properties":{"rows":{"items":{"not":{"type":"null"}}}}}}`), Timeout: time.Second,
+		Call: func(context.Context, *registry.Call) (mcp.Object, error) { return texts("done"), nil },
+	}}})
+	arguments := `{"rows":[` + strings.Repeat("1,", 20_000) + `1]}`
+	_, _, failure := b.run(t, "box__rows", arguments)
+	if stable(failure) != "DB-LIMIT-MEMORY" || failure.Code != mcp.CodeLimited || failure.RetryAfter != 0 || !strings.Contains(failure.Message, "limits.memory") {
+		t.Errorf("got %v, want DB-LIMIT-MEMORY without a time", failure)
+	}
+
+	b.config.Memory = share.New(64 << 20)
+	most := b.config.Memory.Most()
+	if err := b.config.Memory.Take(share.User(alice.User()), most); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, failure = b.run(t, "box__rows", arguments); stable(failure) != "DB-LIMIT-MEMORY" || failure.RetryAfter == 0 {
+		t.Errorf("while other requests hold all: got %v, want DB-LIMIT-MEMORY with a time", failure)
+	}
+	b.config.Memory.Give(share.User(alice.User()), most)
+	if text, _, failure := b.run(t, "box__rows", arguments); text != "done" {
+		t.Errorf("with room: got %q, %v", text, failure)
+	}
+}

@@ -213,8 +213,11 @@ func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key()
 
 // enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
 // at most half of them. leave gives the place back and is called once. The error is errUserPlaces or errTenantPlaces if
-// there was none.
+// there was none, and errNoPlaces if there never is one.
 func enter(places *share.Budget, c Caller, limit int) (leave func(), err error) {
+	if limit == 0 {
+		return nil, errNoPlaces
+	}
 	user := share.User(c.Principal.User())
 	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(limit), User: int64(ofUser(limit))}); {
 	case errors.Is(err, share.ErrUser):

@@ -253,7 +253,7 @@ func TestTwoTenantsSeeOnlyTheirOwn(t *testing.T) {
 func TestLimitsAreKeptApart(t *testing.T) {
 	one := ratelimit.Limit{Rate: 0.001, Burst: 1}
 	many := ratelimit.Limit{Rate: 1000, Burst: 1000}
-	none := 0
+	single := 1
 	tests := []struct {
 		name   string
 		limits Limits
@@ -264,11 +264,16 @@ func TestLimitsAreKeptApart(t *testing.T) {
 		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER", "You make more requests than limits.user_calls allows one user: try again in 1000 s"},
 		{"share of the user", Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many}, "DB-LIMIT-USER", "This is more than your share of limits.calls, because others need some, too: try again in 667 s"},
 		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL", "This tool is called more often than limits.tools allows: try again in 1000 s"},
-		{"calls at once", Limits{Concurrency: &none}, "DB-LIMIT-CONCURRENCY", "at once as one user may, which is half of what the tenant may, by limits.concurrency: end some, or try again in 1 s"},
+		{"calls at once", Limits{Concurrency: &single}, "DB-LIMIT-CONCURRENCY", "at once as one user may, which is half of what the tenant may, by limits.concurrency: end some, or try again in 1 s"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: test.limits})
+			if test.limits.Concurrency != nil { // another call of the user is in work
+				if _, err := enter(b.inflight, b.caller(t, alice), single); err != nil {
+					t.Fatal(err)
+				}
+			}
 			var failure *mcp.Error
 			for range 2 {
 				_, _, failure = b.run(t, "box__plain", `{}`)

@@ -16,8 +16,9 @@ const (
 	codeToolLimit   = "DB-LIMIT-TOOL"
 )
 
-// Errors of enter: who has as many places as it may.
+// Errors of enter: who has as many places as it may, or that there are none.
 var (
+	errNoPlaces     = errors.New("there are no places")
 	errUserPlaces   = errors.New("the user has as many places as one user may")
 	errTenantPlaces = errors.New("the tenant has as many places as it may")
 )
@@ -58,8 +59,11 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 }
 
 // noPlace returns what the client is told when enter found no place: whose places are taken, and by which setting there
-// are no more. err is the error of enter, or wraps it.
+// are no more. Where the setting allows none, no time is given. err is the error of enter, or wraps it.
 func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
+	if errors.Is(err, errNoPlaces) {
+		return mcp.Stable(mcp.CodeLimited, code, "This tenant may have no "+what+", by "+setting+": only a higher limit would help")
+	}
 	whose := "This tenant has as many " + what + " at once as it may, by " + setting
 	if errors.Is(err, errUserPlaces) {
 		whose = "You have as many " + what + " at once as one user may, which is half of what the tenant may, by " + setting

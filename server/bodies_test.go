@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -127,7 +128,7 @@ func TestABodyThatNeverFitsIsToldSo(t *testing.T) {
 					r.ContentLength = -1
 				}
 				got := record(h, r)
-				if got.Code != want || want != http.StatusOK && (stable(t, got.Body) != "DB-BODY-SIZE" || got.Header().Get("Retry-After") != "") {
+				if got.Code != want || want != http.StatusOK && (stable(t, got.Body) != "DB-BODY-SIZE" || !strings.Contains(got.Body.String(), "(limits.memory), "+mcp.InBytes(int64(most/share.Step*share.Step))) || got.Header().Get("Retry-After") != "") {
 					t.Errorf("%d of %d bytes, announced %t: got %d %v %.300s, want %d", size, most, announced, got.Code, got.Header(), got.Body, want)
 				}
 			}

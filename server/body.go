@@ -32,7 +32,7 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 		return nil, errMediaType
 	}
 	if r.ContentLength >= s.roomForBody {
-		return nil, errBodyRoom
+		return nil, s.tooLargeForMemory()
 	}
 	if r.ContentLength >= 0 {
 		if refused := s.charge(x, r, r.ContentLength); refused != nil {
@@ -68,11 +68,11 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, errBodySize
+		return nil, s.tooLarge()
 	case errors.Is(err, errNoRoom):
-		return nil, errBodyRoom
+		return nil, s.tooLargeForMemory()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, errBodyTime
+		return nil, s.tooLate()
 	case ofMemory(err) != nil:
 		return nil, ofMemory(err)
 	case err != nil:

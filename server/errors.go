@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,9 +50,6 @@ var (
 	errNotFound        = refuseWith(http.StatusNotFound, "DB-NOT-FOUND", "There is nothing here")
 	errMethod          = refuseWith(http.StatusMethodNotAllowed, "DB-HTTP-METHOD", "This HTTP method is not offered here")
 	errAccept          = refuseWith(http.StatusNotAcceptable, "DB-ACCEPT", "Accept must allow application/json and text/event-stream")
-	errBodyTime        = refuseWith(http.StatusRequestTimeout, "DB-BODY-TIME", "The body took too long")
-	errBodySize        = refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is too large")
-	errBodyRoom        = refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is larger than the memory that one user may ever hold here: send less")
 	errMediaType       = refuseWith(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE", "The body must be application/json in UTF-8, without Content-Encoding")
 	errOverload        = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD", "Too many requests are in work: try again later"), time.Second)
 	errOverloadMemory  = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left for a request of this size: try again later"), time.Second)
@@ -86,6 +84,23 @@ var (
 	errUnknownMethod = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found").WithStable()
 	errPanic         = refuseAs(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
+
+// tooLate refuses a body that came too slowly.
+func (s *Server) tooLate() *refusal {
+	return refuseWith(http.StatusRequestTimeout, "DB-BODY-TIME", fmt.Sprintf("The body came too slowly: after %v it must come with %s a second, and within %v in all (limits.read_timeout)",
+		bodyGrace, mcp.InBytes(bodyRate), s.config.ReadTimeout))
+}
+
+// tooLarge refuses a body over the limit of the config.
+func (s *Server) tooLarge() *refusal {
+	return refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE", "The body is larger than limits.max_body, "+mcp.InBytes(s.config.MaxBody)+": send less")
+}
+
+// tooLargeForMemory refuses a body that a user could not hold even if nobody held anything.
+func (s *Server) tooLargeForMemory() *refusal {
+	return refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE",
+		"The body is larger than one user may ever hold here of the memory (limits.memory), "+mcp.InBytes(s.roomForBody)+": send less")
+}
 
 // ofMemory returns the refusal for an error of package share about memory, nil for any other.
 func ofMemory(err error) *refusal {

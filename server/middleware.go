@@ -102,7 +102,7 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	case s.jobs.closed():
 		x.refuse("", errDraining)
 	case r.ContentLength > s.config.MaxBody:
-		x.refuse("", errBodySize)
+		x.refuse("", s.tooLarge())
 	default:
 		if r.ContentLength != 0 {
 			_ = x.control.SetReadDeadline(x.started.Add(s.config.ReadTimeout)) // a recorder has no deadlines

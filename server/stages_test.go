@@ -100,8 +100,9 @@ func TestStageBounded(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxBody = 300 })
 	big := modernCall("echo")
 	big.body += strings.Repeat(" ", 300)
-	if got := w.do(t, big); got.Code != http.StatusRequestEntityTooLarge || stable(t, got.Body) != "DB-BODY-SIZE" {
-		t.Errorf("got %d %s, want 413", got.Code, got.Body)
+	if got := w.do(t, big); got.Code != http.StatusRequestEntityTooLarge || stable(t, got.Body) != "DB-BODY-SIZE" ||
+		!strings.Contains(got.Body.String(), "limits.max_body, 300 bytes") {
+		t.Errorf("got %d %s, want 413 with the limit", got.Code, got.Body)
 	}
 }
 

@@ -233,7 +233,11 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 		return failure{kind: kindHidden, inside: true, asTool: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
 			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
 	}
-	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than allowed; ask for less at once")}
+	limit := "the tenant's output allows"
+	if size, ok := errors.AsType[*sanitize.SizeError](err); ok {
+		limit = "output." + size.Setting + " of the tenant allows, " + mcp.InBytes(int64(size.Limit))
+	}
+	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than "+limit+"; ask for less at once")}
 }
 
 // unheld returns what becomes of a call whose answer cannot be held. The call was made, so nothing may advise to make it

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -58,5 +59,22 @@ func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 	b.config.Memory.Give(share.User(alice.User()), most)
 	if text, _, failure := b.run(t, "box__rows", arguments); text != "done" {
 		t.Errorf("with room: got %q, %v", text, failure)
+	}
+}
+
+// TestAnAnswerThatIsTooLargeNamesItsLimit lets a tool answer with more structured content than the tenant allows. The
+// client was told that it was larger than allowed, and not by what.
+func TestAnAnswerThatIsTooLargeNamesItsLimit(t *testing.T) {
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Output: sanitize.Policy{MaxText: 2 << 10},
+	})
+	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
+		Definition: object(`{"name":"bulk","inputSchema":{"type":"object"}}`), Timeout: time.Second,
+		Call: func(context.Context, *registry.Call) (mcp.Object, error) {
+			return texts("done").With("structuredContent", mcp.RawJSON(`{"a":"`+strings.Repeat("x", 2<<10)+`"}`)), nil
+		},
+	}}})
+	if _, _, failure := b.run(t, "box__bulk", `{}`); stable(failure) != "DB-OUTPUT-SIZE" || !strings.Contains(failure.Message, "output.max_text of the tenant allows, 2 KiB") {
+		t.Errorf("got %v, want the setting and its value", failure)
 	}
 }

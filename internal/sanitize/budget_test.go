@@ -78,23 +78,29 @@ func TestTextsOfResourcesAndPromptsCount(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		policy sanitize.Policy
-		result string
-		want   error
+		name    string
+		policy  sanitize.Policy
+		result  string
+		want    error
+		setting string // what was exceeded
+		limit   int
 	}{
-		{"structured content", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"0123456789012"}}`, sanitize.ErrTooLarge},
-		{"structured content at the limit", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"012345678901"}}`, nil},
-		{"structured content that shrinks", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"01234567890\u200b"}}`, nil},
-		{"image", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAAA"}]}`, sanitize.ErrTooLarge},
-		{"image at the limit", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAA"}]}`, nil},
-		{"blob", sanitize.Policy{MaxBinary: 4}, `{"contents":[{"uri":"a:b","blob":"AAAAA"}]}`, sanitize.ErrTooLarge},
-		{"default", sanitize.Policy{}, `{"content":[{"type":"image","data":"` + strings.Repeat("A", 8<<20+1) + `"}]}`, sanitize.ErrTooLarge},
-		{"default for structured content", sanitize.Policy{}, `{"structuredContent":"` + strings.Repeat("A", 1<<20) + `"}`, sanitize.ErrTooLarge},
+		{"structured content", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"0123456789012"}}`, sanitize.ErrTooLarge, "max_text", 20},
+		{"structured content at the limit", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"012345678901"}}`, nil, "", 0},
+		{"structured content that shrinks", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"01234567890\u200b"}}`, nil, "", 0},
+		{"image", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAAA"}]}`, sanitize.ErrTooLarge, "max_binary", 4},
+		{"image at the limit", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAA"}]}`, nil, "", 0},
+		{"blob", sanitize.Policy{MaxBinary: 4}, `{"contents":[{"uri":"a:b","blob":"AAAAA"}]}`, sanitize.ErrTooLarge, "max_binary", 4},
+		{"default", sanitize.Policy{}, `{"content":[{"type":"image","data":"` + strings.Repeat("A", 8<<20+1) + `"}]}`, sanitize.ErrTooLarge, "max_binary", 8 << 20},
+		{"default for structured content", sanitize.Policy{}, `{"structuredContent":"` + strings.Repeat("A", 1<<20) + `"}`, sanitize.ErrTooLarge, "max_text", 1 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, _, err := c.policy.Result(object(t, c.result)); !errors.Is(err, c.want) {
+			_, _, err := c.policy.Result(object(t, c.result))
+			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if size, ok := errors.AsType[*sanitize.SizeError](err); ok && (size.Setting != c.setting || size.Limit != c.limit) {
+				t.Errorf("got the limit %s of %d, want %s of %d", size.Setting, size.Limit, c.setting, c.limit)
 			}
 		})
 	}

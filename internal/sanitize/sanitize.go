@@ -64,9 +64,20 @@ var (
 	ErrTooLarge = errors.New("output too large")
 )
 
+// SizeError is the ErrTooLarge of one limit.
+type SizeError struct {
+	Setting string // under output of the tenant: max_text or max_binary
+	Limit   int    // bytes
+}
+
+func (e *SizeError) Error() string { return ErrTooLarge.Error() + ": " + e.Setting }
+
+// Unwrap returns ErrTooLarge.
+func (e *SizeError) Unwrap() error { return ErrTooLarge }
+
 // Result cleans the result of a call: of a tool, a prompt, a resource or a completion, and the questions and tasks that
 // may come in the place of one. Text over the limit is cut and marked. The same Object comes back when no rule fires.
-// Errors are ErrBlocked, ErrTooLarge and *HiddenError; the Report says what was found even beside an error.
+// Errors are ErrBlocked, *SizeError and *HiddenError; the Report says what was found even beside an error.
 func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 	at := completed
 	switch result.Text("resultType") {
@@ -95,8 +106,10 @@ func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) 
 		return mcp.Object{}, w.report(), ErrBlocked
 	case w.offends != "":
 		return mcp.Object{}, w.report(), w.refusal()
-	case w.tooLarge || len(cleaned.Value("structuredContent")) > maxStructured:
-		return mcp.Object{}, w.report(), ErrTooLarge
+	case w.tooLarge:
+		return mcp.Object{}, w.report(), &SizeError{"max_binary", w.maxBinary}
+	case len(cleaned.Value("structuredContent")) > maxStructured:
+		return mcp.Object{}, w.report(), &SizeError{"max_text", maxStructured}
 	}
 	return cleaned, w.report(), nil
 }

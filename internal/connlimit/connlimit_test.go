@@ -1,7 +1,9 @@
 package connlimit_test
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -316,4 +318,32 @@ func TestMarksWithoutALimiterAreNothing(t *testing.T) {
 	t.Parallel()
 	connlimit.Known(context.Background())
 	connlimit.Unknown(context.Background())
+}
+
+// TestANewcomerWithoutAPlaceReadsWhy reads what a newcomer is told. It was a status without a body, and so without a
+// code.
+func TestANewcomerWithoutAPlaceReadsWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, connlimit.Config{Total: 1})
+		w.connect("10.0.0.1").use("/wait")
+		here, there := net.Pipe()
+		defer here.Close()
+		w.wire.arrive <- end{there, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.2:4242"))}
+		got, err := http.ReadResponse(bufio.NewReader(here), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(got.Body)
+		var told struct {
+			Error struct {
+				Code int
+				Data struct{ Code string }
+			}
+		}
+		if err := errors.Join(err, json.Unmarshal(body, &told)); err != nil || got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "1" ||
+			told.Error.Code != http.StatusServiceUnavailable || told.Error.Data.Code != "DB-OVERLOAD-CONNECTIONS" {
+			t.Errorf("got %v %v %s, %v", got.Status, got.Header, body, err)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package connlimit
 import (
 	"net"
 	"net/netip"
+	"strconv"
 )
 
 // Listener returns a listener that accepts what inner accepts, as far as there is room.
@@ -27,13 +28,20 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// busyAnswer is what a newcomer reads that finds no place.
-const busyAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+// busyCode is the stable code, and busyBody the body, of what a newcomer reads that finds no place. It has the form of
+// the gateway's other errors.
+const (
+	busyCode = "DB-OVERLOAD-CONNECTIONS"
+	busyBody = `{"jsonrpc":"2.0","error":{"code":503,"message":"All connections are taken: try again later","data":{"code":"` + busyCode + `","retryAfterMs":1000}}}`
+)
+
+var busyAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: " +
+	strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
 
 // turnAway tells a newcomer that there is no place. The answer is sent before the request is read, so the kernel may
 // reset the connection before the client sees the answer; it is short enough never to block.
 func turnAway(c net.Conn) {
-	_, _ = c.Write([]byte(busyAnswer))
+	_, _ = c.Write(busyAnswer)
 	_ = c.Close()
 }
 

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,6 +115,32 @@ func TestMoreMemoryThanThereIsIsAWarning(t *testing.T) {
 		}
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || found.OK && test.want != "" {
 			t.Errorf("%q in %d, GOMEMLIMIT %d: got %q, OK %t, want %q", test.limits, test.container, test.runtime, got, found.OK, test.want)
+		}
+	}
+}
+
+// TestThePageOnSizingHasTheSharesOfContainers works out what the gateway does with the memory of containers, and looks
+// for that in the table of the page.
+func TestThePageOnSizingHasTheSharesOfContainers(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "sizing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const message = 16 << 20 // of a server, at most
+	for _, container := range []int64{128, 256, 512, 1024} {
+		plan := planMemory(0, container<<20, math.MaxInt64)
+		b := budgetFor(config.Limits{}, plan)
+		user := b.Most()
+		for i := range 64 { // so many that their tenant has all that it may have
+			holder := share.User{TenantID: "acme", Subject: strconv.Itoa(i)}
+			for b.Take(holder, share.Step) == nil {
+			}
+		}
+		cells := []int64{container, plan.limit >> 20, plan.budget >> 20, b.Total() >> 20, b.Held() >> 20, user >> 20, min(user/2, message) >> 20}
+		row := strings.ReplaceAll(strings.Trim(fmt.Sprint(cells), "[]"), " ", " | ")
+		if !strings.Contains(string(page), "\n| "+row+" |\n") {
+			t.Errorf("docs/sizing.md has no row | %s |", row)
 		}
 	}
 }

@@ -115,3 +115,10 @@ func TestCores(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpIsNoFailure asks for the flags. That ended in an error.
+func TestHelpIsNoFailure(t *testing.T) {
+	if err := run(t.Context(), []string{"-h"}, strings.NewReader(""), t.Output()); err != nil {
+		t.Errorf("got %v", err)
+	}
+}

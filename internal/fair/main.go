@@ -43,7 +43,10 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	short := flags.Bool("short", false, "a few hundred calls without a baseline: are all of them answered, and did every attack take place?")
 	samples := flags.Int("samples", 2000, "calls of the quiet tenant for each attack, and as many for its baseline")
 	only := flags.String("only", "", "run only the attacks whose name contains this")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil // the flags have been printed
+	case err != nil:
 		return err
 	}
 	each := rounds * quietConnections

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func read(args []string) (settings, error) {
 // run is the whole program.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	s, err := read(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil // the flags have been printed
+	}
 	if err != nil {
 		return err
 	}

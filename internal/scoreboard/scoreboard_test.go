@@ -160,3 +160,10 @@ func TestReportIsReadFromTests(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestHelpIsNoFailure asks for the flags. That ended in an error.
+func TestHelpIsNoFailure(t *testing.T) {
+	if err := run(t.Context(), []string{"-h"}, t.Output()); err != nil {
+		t.Errorf("got %v", err)
+	}
+}

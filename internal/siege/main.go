@@ -59,7 +59,10 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	seed := flags.Uint64("seed", 1, "of the order of attacks")
 	only := flags.String("only", "", "carry out only the attacks whose names contain one of these, separated by commas")
 	restMost := flags.Duration("rest", 6*time.Minute, "how long the memory may take after the siege to come back")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil // the flags have been printed
+	case err != nil:
 		return err
 	}
 	p := plan{lasts: time.Duration(*minutes * float64(time.Minute)), seed: *seed, rest: *restMost, attacks: attacksNamed(strings.Split(*only, ",")...)}

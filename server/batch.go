@@ -96,6 +96,7 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 	way := p.line(r.Context())
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
+	var inFlight []*job
 	for i, m := range requests {
 		ctx, j, refused := s.beginLegacy(ctx, x, l, m.ID)
 		if refused != nil {
@@ -105,9 +106,13 @@ func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*
 		}
 		defer s.jobs.finish(j)
 		defer l.leave(j)
+		inFlight = append(inFlight, j)
 		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
 	}
 	all.Wait()
+	for _, j := range inFlight {
+		l.answered(j)
+	}
 	message := s.arrayOf(ctx, answers, x.id)
 	if message == nil {
 		p.finish(ctx, 0, nil, noMessage)

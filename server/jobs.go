@@ -18,6 +18,7 @@ type job struct {
 	id        mcp.ID
 	principal auth.Principal
 	cancel    context.CancelCauseFunc
+	answered  bool           // its id is free again; guarded by the mutex of its session
 	answer    share.Claim    // holds its answer; released when the client has it
 	heeds     sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
 }

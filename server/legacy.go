@@ -81,6 +81,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 	defer l.leave(j)
 	p := s.newReply(r.Context(), x, l)
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()).of(j))
+	l.answered(j)
 	x.outcome = a.word()
 	if a.silent {
 		p.finish(ctx, 0, nil, noMessage)

@@ -123,13 +123,13 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		defer l.leave(j)
 		defer func() { s.giveBack(taken) }()
 		way := &line{carriesQuestions: true, body: taken.body.Held(), rest: func() { s.rest(&taken) }}
-		s.answerSSE(ctx, x, l, m, way.of(j))
+		s.answerSSE(ctx, x, l, m, j, way.of(j))
 	}()
 	x.writeStatus(http.StatusAccepted)
 }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the session.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) {
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *line) {
 	push := func(ctx context.Context, message []byte) error {
 		_, err := s.config.Log.Append(ctx, l.inLog(), sseStream, message, false)
 		return err
@@ -144,6 +144,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	default:
 		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, way)
 	}
+	l.answered(j)
 	if a.silent {
 		return
 	}

@@ -45,7 +45,8 @@ type live struct {
 	unqueued     bool // the roster took it out of its queues, because it was in use
 	used         time.Time
 	news         news
-	jobs         map[mcp.ID]*job    // in flight
+	jobs         map[mcp.ID]*job    // in flight, of which the answer is not on its way to the client yet
+	answering    int                // jobs in flight of which it is
 	calm         chan struct{}      // closed when no job is in flight; nil while nobody waits for that
 	holders      map[string]*holder // of the streams that are open
 	opened       int                // how many streams it has had
@@ -91,7 +92,7 @@ func (l *live) lapse(now time.Time) string {
 	return endIdle
 }
 
-func (l *live) isBusyLocked() bool { return len(l.jobs) > 0 || len(l.holders) > 0 }
+func (l *live) isBusyLocked() bool { return l.inFlightLocked() > 0 || len(l.holders) > 0 }
 
 // yield ends the session to make room for another one, if it is idle and was not used after stamp. It returns since
 // when the session has been idle. That time is later than now for a session that was opened just now: such a one does
@@ -208,12 +209,28 @@ func (l *live) enter(j *job) *refusal {
 	return nil
 }
 
+// answered frees the id of a job, which is still in flight. A client may use it again as soon as it has the answer, and
+// that may be before the job leaves.
+func (l *live) answered(j *job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !j.answered {
+		delete(l.jobs, j.id)
+		j.answered = true
+		l.answering++
+	}
+}
+
+// inFlightLocked returns how many jobs are in flight.
+func (l *live) inFlightLocked() int { return len(l.jobs) + l.answering }
+
 // leave takes a job out.
 func (l *live) leave(j *job) {
+	l.answered(j)
 	l.mu.Lock()
-	delete(l.jobs, j.id)
+	l.answering--
 	back := l.restLocked()
-	if len(l.jobs) == 0 && l.calm != nil {
+	if l.inFlightLocked() == 0 && l.calm != nil {
 		close(l.calm)
 		l.calm = nil
 	}
@@ -227,7 +244,7 @@ func (l *live) leave(j *job) {
 func (l *live) calmed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.jobs) == 0 {
+	if l.inFlightLocked() == 0 {
 		calm := make(chan struct{})
 		close(calm)
 		return calm

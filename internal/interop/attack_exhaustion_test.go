@@ -248,7 +248,7 @@ func TestT40SlowReadersAreBounded(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, text)
 	}})
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n  own: {builtin: [calculate]}\n"))
+	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n  own: {builtin: [calculate]}\n")+"limits: {memory: 256MiB}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	endpoint := g.unread(t, token)
 	statuses := make(map[int]int)

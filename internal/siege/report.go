@@ -101,6 +101,11 @@ meant without the pages of the program's own file.
 	for _, o := range outcomes {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
 	}
+	for _, o := range outcomes {
+		if err := o.verdict(); err != nil {
+			fmt.Fprintf(&b, "\n%s\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
+		}
+	}
 	b.WriteString(`
 *Charged* is what the kernel counts for the control group, without the pages of the program's file, which were in memory
 before. Version 1 of control groups counts what sockets hold by itself, version 2 within the rest. *p50, p99* are of the

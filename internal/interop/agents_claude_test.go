@@ -116,7 +116,7 @@ func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 
 	s := newClaudeSession(t, h)
 	reply := s.say(t, calculation)
-	sheet.note("revision", true, "%s", g.spoken())
+	sheet.note("revision", true, "%s", g.spoken(t))
 	first := m.first()
 	where := "name and definition"
 	if slices.Contains(first.deferred, "mcp__drawbridge__toolbox__calculate") {

@@ -190,7 +190,7 @@ func codexAsksItsUser(t *testing.T, sheet *agentSheet) {
 	if !answered(h, m, "--enable", modern) {
 		t.Errorf("with %s the model reads %+v", modern, m.last().result())
 	}
-	sheet.note("revision", true, "%s; with `--enable %s`: %s", g.spoken(), modern, g2.spoken())
+	sheet.note("revision", true, "%s; with `--enable %s`: %s", g.spoken(t), modern, g2.spoken(t))
 }
 
 func codexHasAnOldToken(t *testing.T, sheet *agentSheet) {

@@ -102,7 +102,6 @@ func geminiUsesTools(t *testing.T, sheet *agentSheet) {
 	h, m := geminiHome(t, g, g.token(t))
 	listed := geminiList(t, h)
 	sheet.note("connect", strings.Contains(listed, "Connected"), "`gemini mcp list`: %s", g.read(listed))
-	sheet.note("revision", true, "%s", g.spoken())
 
 	talk := newGeminiTalk(t, h)
 	talk.say(calculation)
@@ -114,6 +113,7 @@ func geminiUsesTools(t *testing.T, sheet *agentSheet) {
 		alone = "with `gemini -p`, too"
 	}
 	sheet.note("call", told.text == calculated, "the model reads %s; %s", g.read(told.text), alone)
+	sheet.note("revision", true, "%s", g.spoken(t))
 
 	geminiAlone(t, h, "call go__test_error_handling {}\ncall go__test_image_content {}\n"+`call go__test_elicitation {"message":"Who are you?"}`,
 		"--approval-mode", "yolo")

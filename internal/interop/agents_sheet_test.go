@@ -115,8 +115,11 @@ servers:
 `, strings.Join(append([]string{""}, servers...), ", "), generous, upstream)
 }
 
-// spoken says in which era the clients of this gateway talked to it.
-func (g *gateway) spoken() string {
+// spoken says in which era the clients of this gateway talked to it. They must have called a tool: the log has lines
+// later than what they tell of.
+func (g *gateway) spoken(t *testing.T) string {
+	t.Helper()
+	eventually(t, "a call in the log", func() bool { return strings.Contains(g.out.String(), `"method":"tools/call"`) })
 	if strings.Contains(g.out.String(), `"method":"initialize"`) {
 		return "an older revision, in a session"
 	}

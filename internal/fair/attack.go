@@ -62,7 +62,7 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 		a.Carry(ctx, m.For, c)
 	}()
 	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
-		if !waitUntil(ctx, time.Now().Add(10*time.Millisecond)) {
+		if !raid.Pause(ctx, 10*time.Millisecond) {
 			<-ended
 			return fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally())
 		}

@@ -205,7 +205,7 @@ func within(ctx context.Context, limit time.Duration, what string, done func() b
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done() {
-		if !waitUntil(ctx, time.Now().Add(20*time.Millisecond)) {
+		if !raid.Pause(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("waited in vain: %s", what)
 		}
 	}

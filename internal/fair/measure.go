@@ -151,7 +151,7 @@ func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Durati
 	if err != nil || line != ready {
 		return nil, fmt.Errorf("the attack did not begin: %s", attacker.lastWords())
 	}
-	waitUntil(ctx, time.Now().Add(settle))
+	raid.Pause(ctx, settle)
 	quiet, err := l.say(ctx, l.cores.quiet, "part-quiet", do)
 	if err != nil {
 		return nil, err

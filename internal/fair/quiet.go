@@ -105,7 +105,7 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 	}.Bytes()
 	for i := range count {
 		due := begin.Add(time.Duration(i) * quietInterval)
-		if !waitUntil(ctx, due) {
+		if !raid.Pause(ctx, time.Until(due)) {
 			q.notes.Refused[late] += count - i
 			return
 		}
@@ -150,17 +150,5 @@ func (q *quiet) close() {
 	if q.wire != nil {
 		q.wire.Close()
 		q.wire = nil
-	}
-}
-
-// waitUntil waits until then and tells whether ctx goes on.
-func waitUntil(ctx context.Context, then time.Time) bool {
-	timer := time.NewTimer(time.Until(then))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -122,7 +122,7 @@ func (r *Raider) sipOn(ctx context.Context, w *Wire) error {
 		return nil
 	}
 	r.answered.Add(1)
-	for end := time.Now().Add(sipping); time.Now().Before(end) && pause(ctx, sipEvery); {
+	for end := time.Now().Add(sipping); time.Now().Before(end) && Pause(ctx, sipEvery); {
 		n, err := w.conn.Read(first)
 		r.received.Add(int64(n))
 		if errors.Is(err, io.EOF) {

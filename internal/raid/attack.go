@@ -85,7 +85,7 @@ func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
 		}
 		r.broke(err)
 		r.close()
-		pause(ctx, 5*time.Millisecond)
+		Pause(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -191,8 +191,8 @@ func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
 // anyReply tells whether something was answered or refused.
 func anyReply(seen Tally) bool { return seen.Answered+seen.Refused > 0 }
 
-// pause waits for a while, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for a while, or until ctx ends, and tells whether ctx goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

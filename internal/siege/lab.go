@@ -254,21 +254,9 @@ func within(ctx context.Context, limit time.Duration, what string, done func() b
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done() {
-		if !pause(ctx, 20*time.Millisecond) {
+		if !raid.Pause(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("waited in vain: %s", what)
 		}
 	}
 	return nil
-}
-
-// pause waits for a while and tells whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

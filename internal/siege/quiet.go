@@ -115,7 +115,7 @@ func callUntil(ctx context.Context, o orders) *notes {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // calls under way are still to be answered
 	defer cancel()
 	var wg sync.WaitGroup
-	for pause(ctx, quietLeast+time.Duration(random.Int64N(int64(quietMost-quietLeast)))) {
+	for raid.Pause(ctx, quietLeast+time.Duration(random.Int64N(int64(quietMost-quietLeast)))) {
 		call := []byte(o.Calls[random.IntN(len(o.Calls))])
 		due := time.Now()
 		wg.Go(func() { q.note(due, q.call(own, call)) })

@@ -100,7 +100,7 @@ func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Du
 	c := &raid.Counters{}
 	var wg sync.WaitGroup
 	wg.Go(func() { attack.Carry(ctx, a.mission, c) })
-	pause(ctx, lasts)
+	raid.Pause(ctx, lasts)
 	_ = within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 }) // the verdict says so if it was not
 	cancel()
 	wg.Wait()
@@ -191,7 +191,7 @@ func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(co
 	if err := l.quiet.begin(o); err != nil {
 		return nil, err
 	}
-	pause(ctx, warmth)
+	raid.Pause(ctx, warmth)
 	do(ctx)
 	return l.quiet.stop()
 }
@@ -211,7 +211,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 		wg.Wait()
 		cancel()
 	}()
-	for due := o.begun.Add(reloadEvery); gateway.alive() && pause(ctx, sampleEvery); {
+	for due := o.begun.Add(reloadEvery); gateway.alive() && raid.Pause(ctx, sampleEvery); {
 		_, most := gateway.resident()
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
@@ -233,7 +233,7 @@ func (p *plan) afterwards(ctx context.Context, gateway *process, o *outcome) tim
 	begun := time.Now()
 	for {
 		o.end, _ = gateway.resident()
-		if gateway.alive() && !o.near() && time.Since(begun) < p.rest && pause(ctx, sampleEvery) {
+		if gateway.alive() && !o.near() && time.Since(begun) < p.rest && raid.Pause(ctx, sampleEvery) {
 			continue
 		}
 		return time.Since(begun)

@@ -1,47 +1,71 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// The ways that a call can take, by the names that they have in the report.
+const (
+	wayDirect     = "direct"
+	wayNginx      = "nginx"
+	wayProxy      = "ReverseProxy"
+	wayDrawbridge = "drawbridge"
+	wayThrifty    = "ReverseProxy, GOGC=400" // with the collector's setting that the gateway gives itself
+	wayProxyTwo   = "ReverseProxy, HTTP/2"
+	wayProxyOne   = "ReverseProxy, HTTP/1.1"
 )
 
 // lab is all parts, running.
 type lab struct {
-	dir      string
-	running  []*exec.Cmd
-	upstream string // addresses
-	proxy    string
-	gateway  string
-	token    string
-	pid      int // of the gateway
+	dir       string
+	running   []*exec.Cmd
+	upstream  string // addresses
+	proxy     string
+	gateway   string
+	token     string
+	parts     map[string]part // by the way that leads through it
+	secure    map[string]part // the same before the upstream that speaks TLS
+	program   string          // the gateway's
+	self      string          // this program
+	authority string          // file with the certificate that vouches for the upstream that speaks TLS
 }
 
-const gatewayConfig = `listen: %s
-operator: %s
-public_url: http://%s
+// part is one process and what it started, if it listens on an address.
+type part struct {
+	addr string
+	pids []int
+}
+
+const gatewayConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[1]s
 issuers:
   - {issuer: "https://bench.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: bench}
 tenants:
   bench:
-    servers: [echo]
-    rules: [{allow: ["echo__*"]}, {deny: ["*__delete_*"]}]
+    servers: [echo, tls, kinds, stdio, toolbox]
+    rules: [{allow: ["*"]}, {deny: ["*__delete_*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
+    output: {max_text: 4MiB}
 servers:
-  echo: {url: "http://%s/mcp", private_addresses: true}
+  echo: {url: "http://%[3]s/mcp", private_addresses: true}
+  tls: {url: "https://%[4]s/mcp", private_addresses: true}
+  kinds: {url: "http://%[3]s/kinds", private_addresses: true}
+  stdio: {command: "%[5]s", args: [stdio], shared: true}
+  toolbox: {builtin: [calculate]}
 audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
@@ -52,7 +76,7 @@ func newLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir}
+	l := &lab{dir: dir, parts: make(map[string]part), secure: make(map[string]part)}
 	if err := l.begin(ctx); err != nil {
 		l.close()
 		return nil, err
@@ -61,43 +85,76 @@ func newLab(ctx context.Context) (*lab, error) {
 }
 
 func (l *lab) begin(ctx context.Context) error {
-	binary := filepath.Join(l.dir, "drawbridge")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil { //nolint:gosec // our own program
-		return fmt.Errorf("build the gateway: %w\n%s", err, out)
-	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := l.build(ctx); err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(4)
+	addrs, err := freeAddrs(9)
 	if err != nil {
 		return err
 	}
 	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
-	config := fmt.Sprintf(gatewayConfig, l.gateway, addrs[3], l.gateway, l.upstream)
-	if err := errors.Join(
-		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "secret"), []byte("bench-83c1f0a7d94e26b5-hmac-secret\n"), 0o600),
-	); err != nil {
+	secure := addrs[3]
+	l.authority = filepath.Join(l.dir, "authority.pem")
+	if err := writeCertificates(l.authority, l.certificate(), l.key()); err != nil {
+		return fmt.Errorf("make certificates: %w", err)
+	}
+	trust := "SSL_CERT_FILE=" + l.authority
+	config := filepath.Join(l.dir, "drawbridge.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, l.gateway, addrs[4], l.upstream, secure, l.self), 0o600); err != nil {
 		return err
 	}
-	path := filepath.Join(l.dir, "drawbridge.yaml")
-	token, err := exec.CommandContext(ctx, binary, "token", "-config", path, "-tenant", "bench", "-subject", "load").Output() //nolint:gosec // our own program
-	if err != nil {
-		return fmt.Errorf("sign a token: %w", err)
-	}
-	l.token = strings.TrimSpace(string(token))
-	if err := l.start(ctx, l.upstream, self, "upstream", l.upstream); err != nil {
+	if l.token, err = l.sign(ctx, config); err != nil {
 		return err
 	}
-	if err := l.start(ctx, l.proxy, self, "proxy", l.proxy, "http://"+l.upstream); err != nil {
+	for _, p := range []struct {
+		into      map[string]part
+		way, addr string
+		env       []string
+		args      []string
+	}{
+		{l.parts, wayDirect, l.upstream, nil, []string{l.self, "upstream", l.upstream}},
+		{l.secure, wayDirect, secure, nil, []string{l.self, "upstream", secure, l.certificate(), l.key()}},
+		{l.parts, wayProxy, l.proxy, nil, []string{l.self, "proxy", l.proxy, "http://" + l.upstream}},
+		{l.parts, wayThrifty, addrs[5], []string{"GOGC=400"}, []string{l.self, "proxy", addrs[5], "http://" + l.upstream}},
+		{l.secure, wayProxyTwo, addrs[6], []string{trust}, []string{l.self, "proxy", addrs[6], "https://" + secure}},
+		{l.secure, wayProxyOne, addrs[7], []string{trust, "GODEBUG=http2client=0"}, []string{l.self, "proxy", addrs[7], "https://" + secure}},
+		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.program, "serve", "-config", config}},
+	} {
+		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args[0], p.args[1:]...); err != nil {
+			return err
+		}
+	}
+	l.secure[wayDrawbridge] = l.parts[wayDrawbridge]
+	if err := l.startNginx(ctx, addrs[8]); err != nil {
 		return err
 	}
-	if err := l.start(ctx, l.gateway, binary, "serve", "-config", path); err != nil {
-		return err
-	}
-	l.pid = l.running[len(l.running)-1].Process.Pid
 	return l.ready(ctx)
+}
+
+// build builds the gateway and writes the secret that tokens are signed with.
+func (l *lab) build(ctx context.Context) error {
+	var err error
+	if l.self, err = os.Executable(); err != nil {
+		return err
+	}
+	l.program = filepath.Join(l.dir, "drawbridge")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", l.program, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil { //nolint:gosec // our own program
+		return fmt.Errorf("build the gateway: %w\n%s", err, out)
+	}
+	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte("bench-83c1f0a7d94e26b5-hmac-secret\n"), 0o600)
+}
+
+func (l *lab) certificate() string { return filepath.Join(l.dir, "upstream.pem") }
+
+func (l *lab) key() string { return filepath.Join(l.dir, "upstream.key") }
+
+// sign returns a token for the tenant bench of a config.
+func (l *lab) sign(ctx context.Context, config string) (string, error) {
+	token, err := exec.CommandContext(ctx, l.program, "token", "-config", config, "-tenant", "bench", "-subject", "load").Output() //nolint:gosec // our own program
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	return strings.TrimSpace(string(token)), nil
 }
 
 // startTime is how long a part may take until it listens: one with thousands of tenants, on a busy machine.
@@ -105,20 +162,32 @@ const startTime = 2 * time.Minute
 
 // start runs one part and waits until it listens.
 func (l *lab) start(ctx context.Context, addr, binary string, args ...string) error {
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own programs
+	_, err := l.startWith(ctx, nil, addr, binary, args...)
+	return err
+}
+
+// startWith is start with variables added to the environment. Those that change Go's collector or scheduler are taken
+// out of it, so that each part has what it would have in production.
+func (l *lab) startWith(ctx context.Context, env []string, addr, binary string, args ...string) (part, error) {
+	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own programs, and nginx
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}, name)
+	}), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
-	logs, err := os.Create(filepath.Join(l.dir, filepath.Base(binary)+strconv.Itoa(len(l.running))+".log"))
+	path := filepath.Join(l.dir, filepath.Base(binary)+strconv.Itoa(len(l.running))+".log")
+	logs, err := os.Create(path) //nolint:gosec // in a folder of our own
 	if err != nil {
-		return err
+		return part{}, err
 	}
 	defer func() { _ = logs.Close() }() // the child has a descriptor of its own
 	cmd.Stdout, cmd.Stderr = logs, logs
 	if err := cmd.Start(); err != nil {
-		return err
+		return part{}, err
 	}
 	l.running = append(l.running, cmd)
-	return within(ctx, startTime, addr+" listens", func() bool {
+	err = within(ctx, startTime, addr+" listens", func() bool {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return false
@@ -126,22 +195,32 @@ func (l *lab) start(ctx context.Context, addr, binary string, args ...string) er
 		_ = conn.Close()
 		return true
 	})
+	if err != nil {
+		said, _ := os.ReadFile(path) //nolint:gosec // as above; empty says that it said nothing
+		return part{}, fmt.Errorf("%w; %s said: %s", err, filepath.Base(binary), said[max(0, len(said)-500):])
+	}
+	return part{addr: addr, pids: processes(cmd.Process.Pid)}, nil
 }
 
-// ready waits until the gateway has the upstream's tool.
+// ready waits until the gateway has every server's tools.
 func (l *lab) ready(ctx context.Context) error {
-	t := l.targets(false)[2]
-	return within(ctx, 20*time.Second, "the gateway serves the tool", func() bool {
-		c, err := t.connect(ctx)
-		if err != nil {
-			return false
+	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
+		t := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern)
+		if err := within(ctx, 20*time.Second, "the gateway serves "+tool, func() bool { return t.answers(ctx) }); err != nil {
+			return err
 		}
-		defer c.close()
-		if _, err := c.conn.Write(c.request); err != nil {
-			return false
-		}
-		return c.readAnswer() == nil
-	})
+	}
+	return nil
+}
+
+// answers tells whether one call is answered as it should be.
+func (t *target) answers(ctx context.Context) bool {
+	c, err := t.connect(ctx)
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	return c.plain() == nil
 }
 
 func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
@@ -153,7 +232,7 @@ func within(ctx context.Context, limit time.Duration, what string, done func() b
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain: %s", what)
+			return errors.New("waited in vain: " + what)
 		}
 	}
 	return nil
@@ -168,101 +247,36 @@ func (l *lab) close() {
 	_ = os.RemoveAll(l.dir) // temporary anyway
 }
 
-// targets returns the direct way, the proxy and the gateway, in one era.
-func (l *lab) targets(legacy bool) []*target {
-	revision := "2026-07-28"
-	if legacy {
-		revision = "2025-11-25"
+// target returns how to call a tool, by the name that the upstream gives it, or the gateway.
+func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
+	t := &target{name: way, addr: p.addr, pids: p.pids, tool: tool, revision: mcp.LatestModern}
+	if era == mcp.Legacy {
+		t.handshake, t.revision = true, mcp.LatestLegacy
 	}
-	return []*target{
-		{name: "direct", addr: l.upstream, tool: "echo", handshake: legacy, revision: revision},
-		{name: "ReverseProxy", addr: l.proxy, tool: "echo", handshake: legacy, revision: revision},
-		{name: "drawbridge", addr: l.gateway, tool: "echo__echo", token: l.token, handshake: legacy, revision: revision},
+	if way == wayDrawbridge {
+		t.token = l.token
 	}
+	return t
 }
 
-// result is what all targets showed in one era at one count of connections.
-type result struct {
-	era         string
-	connections int
-	rate        map[string]float64       // calls per second, the median of the rounds
-	latency     map[string]time.Duration // the median of the rounds' medians
-}
-
-// measure runs all targets in turn, round after round, so that what disturbs the machine disturbs all of them.
-func (l *lab) measure(ctx context.Context, took time.Duration, rounds int, progress io.Writer) ([]result, error) {
-	var results []result
-	for _, legacy := range []bool{true, false} {
-		targets := l.targets(legacy)
-		for _, connections := range []int{1, 16, 64} {
-			rates, latencies := make(map[string][]float64), make(map[string][]time.Duration)
-			for round := range rounds {
-				for _, t := range targets {
-					s, err := t.load(ctx, connections, took)
-					if err != nil {
-						return nil, err
-					}
-					rates[t.name] = append(rates[t.name], s.perSecond())
-					latencies[t.name] = append(latencies[t.name], s.median())
-					_, _ = fmt.Fprintf(progress, "%s, %d connections, round %d: %-12s %8.0f calls/s, median %v\n",
-						t.revision, connections, round+1, t.name, s.perSecond(), s.median())
-				}
-			}
-			r := result{targets[0].revision, connections, make(map[string]float64), make(map[string]time.Duration)}
-			for _, t := range targets {
-				r.rate[t.name], r.latency[t.name] = middle(rates[t.name]), middle(latencies[t.name])
-			}
-			results = append(results, r)
+// targets returns all ways to the tool echo, those that are compared beside each other.
+func (l *lab) targets(era mcp.Era) []*target {
+	var all []*target
+	for _, way := range []string{wayDirect, wayNginx, wayProxy, wayDrawbridge, wayThrifty} {
+		if p, found := l.parts[way]; found {
+			all = append(all, l.target(way, p, map[bool]string{true: "echo__echo", false: "echo"}[way == wayDrawbridge], era))
 		}
 	}
-	return results, nil
+	return all
 }
 
-func middle[T float64 | time.Duration](values []T) T {
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-// memory opens idle event streams and returns the gateway's resident memory with them, in bytes.
-func (l *lab) memory(ctx context.Context, streams int) (int64, error) {
-	t := l.targets(true)[2]
-	for range streams {
-		c, err := t.connect(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer c.close()
-		session, err := t.openSession(c)
-		if err != nil {
-			return 0, err
-		}
-		get := fmt.Sprintf("GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nMCP-Protocol-Version: %s\r\n\r\n",
-			t.addr, t.token, session, t.revision)
-		if _, err := c.conn.Write([]byte(get)); err != nil {
-			return 0, err
-		}
-		line, err := c.in.ReadString('\n')
-		if err != nil || !strings.Contains(line, " 200 ") {
-			return 0, fmt.Errorf("open a stream: %q (%w)", line, err)
-		}
+// secureTargets returns the ways to the same tool of the upstream that speaks TLS.
+func (l *lab) secureTargets(era mcp.Era) []*target {
+	var all []*target
+	for _, way := range []string{wayProxyTwo, wayDrawbridge, wayProxyOne} {
+		all = append(all, l.target(way, l.secure[way], map[bool]string{true: "tls__echo", false: "echo"}[way == wayDrawbridge], era))
 	}
-	runtime.Gosched()
-	return resident(l.pid)
-}
-
-// resident returns the resident memory of a process, in bytes.
-func resident(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(status) {
-		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
-			kib, err := strconv.ParseInt(string(bytes.Fields(rest)[0]), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("no VmRSS")
+	return all
 }
 
 func freeAddrs(n int) ([]string, error) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,14 @@ type target struct {
 	tool      string
 	token     string // "" sends none
 	revision  string
+	pids      []int // of the processes whose CPU counts; nil for none
+
+	// What is not set is the plain case: a message to say again, and a client that can do nothing.
+	arguments    string              // of the tool, as JSON
+	meta         string              // a member of _meta, as JSON
+	capabilities string              // that a session is opened with, as JSON
+	want         string              // what the answer contains
+	call         func(*caller) error // sends the request and reads the answer
 }
 
 const message = "The quick brown fox jumps over the lazy dog and says so"
@@ -30,8 +39,13 @@ const message = "The quick brown fox jumps over the lazy dog and says so"
 // sample is what one run of one target showed.
 type sample struct {
 	calls   int
+	bytes   int64 // of requests and answers with their heads
 	took    time.Duration
 	latency []time.Duration // of every call
+
+	counted  bool // the fields below were counted
+	cpu      time.Duration
+	resident int64 // bytes, after the last call
 }
 
 // perSecond returns calls per second.
@@ -44,6 +58,7 @@ func (s *sample) median() time.Duration {
 }
 
 // load calls the tool over so many connections for so long. Every answer is checked; one wrong answer fails the run.
+// What it costs to open connections and sessions does not count.
 func (t *target) load(ctx context.Context, connections int, took time.Duration) (*sample, error) {
 	callers := make([]*caller, connections)
 	for i := range callers {
@@ -52,6 +67,7 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
 		defer c.close()
+		c.traffic.Store(0)
 		callers[i] = c
 	}
 	var (
@@ -60,6 +76,10 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 		total  = &sample{}
 		failed error
 	)
+	before, err := busy(t.pids)
+	if err != nil {
+		return nil, err
+	}
 	started := time.Now()
 	for _, c := range callers {
 		wg.Go(func() {
@@ -67,6 +87,7 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 			mu.Lock()
 			defer mu.Unlock()
 			total.calls += len(latency)
+			total.bytes += c.traffic.Load()
 			total.latency = append(total.latency, latency...)
 			failed = errors.Join(failed, err)
 		})
@@ -76,48 +97,108 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 	if failed != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, failed)
 	}
-	return total, nil
+	return total, total.count(t.pids, before)
+}
+
+// count notes what the processes have cost since before, and what they hold.
+func (s *sample) count(pids []int, before time.Duration) error {
+	after, err := busy(pids)
+	if err != nil {
+		return err
+	}
+	s.counted, s.cpu = len(pids) > 0, after-before
+	s.resident, err = residentOf(pids)
+	return err
 }
 
 // caller is one connection with a session of its own. It speaks HTTP by hand, so that the load costs little beside
 // what it measures.
 type caller struct {
+	target  *target
 	conn    net.Conn
 	in      *bufio.Reader
+	session string // "" in the modern era
 	request []byte
 	body    []byte
+	traffic *atomic.Int64 // bytes that were sent and received
+	aside   *caller       // a second connection of the session, for answers to questions; nil before the first
 }
 
-func (t *target) connect(ctx context.Context) (*caller, error) {
+// meter is a connection that counts what is sent and received.
+type meter struct {
+	net.Conn
+	traffic *atomic.Int64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	m.traffic.Add(int64(n))
+	return n, err
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	n, err := m.Conn.Write(p)
+	m.traffic.Add(int64(n))
+	return n, err
+}
+
+// dial returns a connection without a session.
+func (t *target) dial(ctx context.Context, traffic *atomic.Int64) (*caller, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{conn: conn, in: bufio.NewReaderSize(conn, 8<<10)}
-	session := ""
+	conn = &meter{Conn: conn, traffic: traffic}
+	return &caller{target: t, conn: conn, in: bufio.NewReaderSize(conn, 8<<10), traffic: traffic}, nil
+}
+
+func (t *target) connect(ctx context.Context) (*caller, error) {
+	c, err := t.dial(ctx, &atomic.Int64{})
+	if err != nil {
+		return nil, err
+	}
 	if t.handshake {
-		if session, err = t.openSession(c); err != nil {
+		if c.session, err = t.openSession(c); err != nil {
 			c.close()
 			return nil, err
 		}
 	}
-	c.request = t.post(t.callBody(), "tools/call", session)
+	c.request = t.post(t.callBody(), "tools/call", c.session)
 	return c, nil
 }
 
-func (c *caller) close() { _ = c.conn.Close() }
+func (c *caller) close() {
+	if c.aside != nil {
+		c.aside.close()
+	}
+	_ = c.conn.Close() // nothing is sent any more
+}
 
 func (t *target) callBody() string {
-	params := `"name":"` + t.tool + `","arguments":{"message":"` + message + `"}`
+	arguments, meta := t.arguments, t.meta
+	if arguments == "" {
+		arguments = `{"message":"` + message + `"}`
+	}
 	if !t.handshake {
-		params += `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + t.revision + `","io.modelcontextprotocol/clientCapabilities":{}}`
+		if meta != "" {
+			meta += ","
+		}
+		meta += `"io.modelcontextprotocol/protocolVersion":"` + t.revision + `","io.modelcontextprotocol/clientCapabilities":{}`
+	}
+	params := `"name":"` + t.tool + `","arguments":` + arguments
+	if meta != "" {
+		params += `,"_meta":{` + meta + `}`
 	}
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
 }
 
 func (t *target) openSession(c *caller) (string, error) {
+	capabilities := t.capabilities
+	if capabilities == "" {
+		capabilities = "{}"
+	}
 	body := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + t.revision +
-		`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+		`","capabilities":` + capabilities + `,"clientInfo":{"name":"bench","version":"1"}}}`
 	if _, err := c.conn.Write(t.post(body, "initialize", "")); err != nil {
 		return "", err
 	}
@@ -151,21 +232,32 @@ func (t *target) post(body, method, session string) []byte {
 	return b.Bytes()
 }
 
+// callUntil calls again and again until that time, once at least, and returns how long each call took.
 func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
+	call := c.target.call
+	if call == nil {
+		call = (*caller).plain
+	}
 	latency := make([]time.Duration, 0, 1<<16)
-	for {
-		started := time.Now()
-		if started.After(end) {
+	for started := time.Now(); ; {
+		if err := call(c); err != nil {
+			return latency, err
+		}
+		now := time.Now()
+		latency = append(latency, now.Sub(started))
+		if now.After(end) {
 			return latency, nil
 		}
-		if _, err := c.conn.Write(c.request); err != nil {
-			return latency, err
-		}
-		if err := c.readAnswer(); err != nil {
-			return latency, err
-		}
-		latency = append(latency, time.Since(started))
+		started = now
 	}
+}
+
+// plain calls the tool and takes an answer in one piece.
+func (c *caller) plain() error {
+	if _, err := c.conn.Write(c.request); err != nil {
+		return err
+	}
+	return c.readAnswer()
 }
 
 // readAnswer reads one response with a Content-Length and checks that it is the tool's answer.
@@ -197,8 +289,16 @@ func (c *caller) readAnswer() error {
 	if _, err := io.ReadFull(c.in, c.body); err != nil {
 		return err
 	}
-	if !ok || !bytes.Contains(c.body, []byte(message)) {
+	if !ok || !c.target.isAnswer(c.body) {
 		return fmt.Errorf("a wrong answer: %.300s", c.body)
 	}
 	return nil
+}
+
+// isAnswer tells whether a response is what the tool should have said.
+func (t *target) isAnswer(body []byte) bool {
+	if t.want == "" {
+		return bytes.Contains(body, []byte(message))
+	}
+	return bytes.Contains(body, []byte(t.want))
 }

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,9 +28,9 @@ var sections = []string{sectionCalls, sectionPeers, sectionScale}
 // head stands above all sections, whichever of them are there.
 const head = `# What the gateway costs
 
-Everything here was measured by programs that are in this repository, and each section says when, where and with which
-command, so that you can make it again: ` + "`make bench`, `make bench-peers`, `make bench-scale`" + `. Each command writes its own
-section and its charts, and leaves the others as they are.
+Everything here was measured by programs of this repository. Each section says when, on what machine, of which commit and
+with which command it was made, so that you can make it again; a command writes its own section and charts, and leaves
+the others as they are.
 
 How to read it: absolute figures belong to one machine, so compare **ratios**. Those that are compared ran right after one
 another, several times in turn; the figure is the median of these rounds, and the spread behind it is the lowest and the
@@ -115,20 +116,23 @@ func revision(ctx context.Context) string {
 
 // machine says what is under it all, as far as Linux tells.
 func machine() string {
-	parts := []string{fmt.Sprintf("%d processors", runtime.NumCPU())}
-	for _, f := range []struct {
-		path, pattern, format string
-	}{
-		{"/proc/cpuinfo", `(?m)^model name\s*: (.*)$`, "%s"},
-		{"/proc/meminfo", `(?m)^MemTotal:\s*(\d+ kB)$`, "%s of memory"},
-		{"/proc/sys/kernel/osrelease", `(\S+)`, runtime.GOOS + "/" + runtime.GOARCH + " %s"},
-	} {
-		text, err := os.ReadFile(f.path)
-		if match := regexp.MustCompile(f.pattern).FindSubmatch(text); err == nil && match != nil {
-			parts = append(parts, fmt.Sprintf(f.format, match[1]))
-		}
+	parts := []string{plural(runtime.NumCPU(), "processor")}
+	if model := fieldOf("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`); model != "" {
+		parts = append(parts, model)
 	}
-	return strings.Join(parts, ", ")
+	if kib, err := strconv.Atoi(fieldOf("/proc/meminfo", `(?m)^MemTotal:\s*(\d+) kB$`)); err == nil {
+		parts = append(parts, fmt.Sprintf("%.0f GiB of memory", float64(kib)/(1<<20)))
+	}
+	return strings.Join(append(parts, runtime.GOOS+"/"+runtime.GOARCH+" "+fieldOf("/proc/sys/kernel/osrelease", `(\S+)`)), ", ")
+}
+
+// fieldOf returns what a pattern finds in a file, or "".
+func fieldOf(path, pattern string) string {
+	text, err := os.ReadFile(path) //nolint:gosec // files of the system, named above
+	if match := regexp.MustCompile(pattern).FindSubmatch(text); err == nil && match != nil {
+		return string(match[1])
+	}
+	return ""
 }
 
 // loadAverage returns the load of the last minute as the system says it.

@@ -2,38 +2,227 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 )
 
-// describe writes the report.
-func describe(results []result, memory int64, took time.Duration, rounds int) string {
+// charts draws the pictures of the section into the folder beside the page and returns what shows them there. Without
+// idle streams there is no picture of them.
+func (m *findings) charts(page string) (calls, memory string, err error) {
+	const callsSay = "Calls per second through drawbridge, in times of what a tuned ReverseProxy does"
+	bars := &barChart{
+		title: callsSay, unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread", mark: 1,
+		series: []string{"beside a tuned ReverseProxy", "beside one with GOGC=400"},
+	}
+	for _, r := range m.calls {
+		g := barGroup{label: fmt.Sprintf("%s, %s", r.revision, plural(r.connections, "connection"))}
+		for _, way := range []string{wayProxy, wayThrifty} {
+			s := ratioOf(r.ways[wayDrawbridge].rate, r.ways[way].rate)
+			g.bars = append(g.bars, bar{s.median, s.least, s.most})
+		}
+		bars.groups = append(bars.groups, g)
+	}
+	if calls, err = draw(page, "calls", bars.svg, callsSay); err != nil || len(m.idle) == 0 {
+		return calls, "", err
+	}
+	const memorySays = "Memory that an idle event stream takes of the gateway"
+	bars = &barChart{title: memorySays, unit: "KiB of resident memory a stream"}
+	for _, kind := range idleKinds() {
+		g := barGroup{label: kind.name}
+		bars.series = bars.series[:0]
+		for _, r := range m.idle {
+			if r.kind == kind.name {
+				bars.series = append(bars.series, number(float64(r.streams))+" streams")
+				g.bars = append(g.bars, bar{value: max(0, r.kib)})
+			}
+		}
+		bars.groups = append(bars.groups, g)
+	}
+	memory, err = draw(page, "streams", bars.svg, memorySays)
+	return calls, memory, err
+}
+
+// draw writes one picture beside the page and returns what shows it.
+func draw(page, name string, picture func() (string, error), says string) (string, error) {
+	text, err := picture()
+	if err != nil {
+		return "", fmt.Errorf("chart %s: %w", name, err)
+	}
+	return writeChart(page, name, text, says)
+}
+
+// describe writes the section.
+func (m *findings) describe(p plan, origin, nginx, calls, memory string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# What the gateway costs
+	fmt.Fprintf(&b, `## One call
 
-One tools/call of an echo tool, in three ways to the same upstream, in one run: directly, through Go's
-httputil.ReverseProxy (idle connections as many as the concurrency, body read before it is sent on), and through
-drawbridge with its whole chain on: token, tenant, rules, request, call, user and tool limits, argument schema, time
-limit, output cleaning, audit (a line is written before each answer; `+"`sync: interval`"+`, so it is synced to disk once a
-second), log line, metrics. Every answer's content is checked; load, parts and upstream share the machine.
+%s
 
-Absolute figures belong to one machine. Compare the ratios, and make your own: `+"`make bench`"+` writes this file.
+%s
 
-| revision | connections | drawbridge ÷ ReverseProxy, calls per second | drawbridge ÷ direct | added at the median, beyond direct |
-|---|---|---|---|---|
+One tools/call of an echo tool, in several ways to the same upstream in the same rounds:
+
+- **direct**: without anything between.
+- **nginx**: as a plain proxy that keeps its connections (%s).
+- **ReverseProxy**: Go's httputil.ReverseProxy, tuned: idle connections as many as the concurrency, the body read before it
+  is sent on. It checks nothing and records nothing. With **GOGC=400** its collector runs less often and it takes
+  more memory: where the gateway sets so for itself, this is the comparison without the gain of that setting.
+- **drawbridge** with its whole chain on: token, tenant, rules, request, call, user and tool limits, argument schema, time
+  limit, output cleaning, audit (a line is written before each answer; `+"`sync: interval`"+`, so it is synced to disk once a
+  second), a log line for each request, metrics.
+
+Every answer's content is checked. %s of %v for each way; what a ratio compares ran right after one another, in both
+orders in turn. A figure is the median of the rounds' ratios, the brackets hold the lowest and the highest.
+
+| revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
+|---|---|---|---|---|---|---|
+`, origin, calls, nginx, plural(p.rounds, "round"), p.took)
+	for _, r := range m.calls {
+		own := r.ways[wayDrawbridge]
+		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
+			r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect), ratioOf(own.cpu, r.ways[wayProxy].cpu))
+	}
+	b.WriteString("\nThe figures behind it. CPU and memory are those of the processes between client and upstream alone.\n\n")
+	m.figures(&b, m.calls)
+	b.WriteString(`
+### An upstream that speaks TLS
+
+The same with an https upstream, whose certificate both check. The upstream offers HTTP/2, so there are two ReverseProxies:
+one that takes it, and one that stays with HTTP/1.1.
+
 `)
-	for _, r := range results {
-		fmt.Fprintf(&b, "| %s | %d | **%.2f** | %.2f | %v |\n", r.era, r.connections,
-			r.rate["drawbridge"]/r.rate["ReverseProxy"], r.rate["drawbridge"]/r.rate["direct"],
-			(r.latency["drawbridge"] - r.latency["direct"]).Round(time.Microsecond))
-	}
-	fmt.Fprintf(&b, "\nResident memory with 1,000 idle event streams open, after the runs above: **%.1f MiB**.\n", float64(memory)/(1<<20))
-	fmt.Fprintf(&b, "\n%d rounds of %v for each way and count of connections; the median of the rounds. %s on %d processors, %s/%s.\n",
-		rounds, took, runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	b.WriteString("\nThe figures behind the ratios, calls per second:\n\n| revision | connections | direct | ReverseProxy | drawbridge |\n|---|---|---|---|---|\n")
-	for _, r := range results {
-		fmt.Fprintf(&b, "| %s | %d | %.0f | %.0f | %.0f |\n", r.era, r.connections, r.rate["direct"], r.rate["ReverseProxy"], r.rate["drawbridge"])
-	}
+	fmt.Fprintf(&b, "drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.\n\n",
+		m.secure.over(wayProxyOne), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyOne].cpu),
+		m.secure.over(wayProxyTwo), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyTwo].cpu))
+	m.figures(&b, []result{m.secure})
+	m.describeKinds(&b, p)
+	m.describeIdle(&b, memory)
 	return b.String()
+}
+
+// over returns the ratio of calls per second, through the gateway and another way.
+func (r *result) over(way string) string {
+	other, found := r.ways[way]
+	if !found {
+		return "not measured"
+	}
+	return ratioOf(r.ways[wayDrawbridge].rate, other.rate).String()
+}
+
+// figures writes the table of absolute figures.
+func (m *findings) figures(b *strings.Builder, results []result) {
+	b.WriteString("| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range results {
+		for _, way := range []string{wayDirect, wayNginx, wayProxy, wayThrifty, wayProxyOne, wayProxyTwo, wayDrawbridge} {
+			s, found := r.ways[way]
+			if !found {
+				continue
+			}
+			cpu, held := "–", "–"
+			if way != wayDirect && len(s.cpu) > 0 {
+				cpu, held = spreadOf(s.cpu).String(), number(spreadOf(s.resident).median)
+			}
+			fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", r.revision, r.connections, way,
+				spreadOf(s.rate), number(spreadOf(s.latency).median), cpu, held)
+		}
+	}
+}
+
+// describeKinds writes what other kinds of calls cost.
+func (m *findings) describeKinds(b *strings.Builder, p plan) {
+	fmt.Fprintf(b, `
+### Other kinds of calls
+
+Through drawbridge, as its CPU alone; server and client are not in it. A KiB is one of requests and answers together, with
+their heads, between client and gateway. The last column divides the CPU a KiB by that of the plain case in the same round:
+a call of echo in the same revision, at 16 connections or, for one question at a time, at 1. A question is one that the
+server asks in the middle of a call (elicitation); the client answers it, and then the result comes. %s of %v each.
+
+| kind | callers | calls/s | CPU a call, µs | KiB a call | CPU a KiB, µs | ÷ plain call, by KiB |
+|---|---|---|---|---|---|---|
+`, plural(p.rounds, "round"), p.took/2)
+	byName := make(map[string]*kindRounds)
+	for _, k := range m.kinds {
+		byName[k.name] = k
+	}
+	var notes []string
+	for _, k := range m.kinds {
+		times := "–"
+		if plain, found := byName[k.plain]; found {
+			factor := ratioOf(k.perKiB, plain.perKiB)
+			times = factor.String()
+			if factor.median > 2 {
+				times = "**" + times + "**"
+				notes = append(notes, "- "+k.explain(factor))
+			}
+		}
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers, number(spreadOf(k.rate).median),
+			spreadOf(k.cpu), number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
+	}
+	for _, k := range m.kinds {
+		if other, found := byName[k.name+besideProxy]; found {
+			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it%s", k.name, ratioOf(k.cpu, other.cpu), reasonUnread))
+		}
+	}
+	b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
+}
+
+// explain says why a byte costs so much more than in the plain case.
+func (k *kindRounds) explain(factor spread) string {
+	if k.reason == "" {
+		return fmt.Sprintf("%s costs %s times the plain case by KiB. No profile has been made of it, so its reason is not known.", k.name, number(factor.median))
+	}
+	return fmt.Sprintf("%s costs %s times the plain case by KiB: %s", k.name, number(factor.median), k.reason)
+}
+
+// describeIdle writes what idle streams cost and how soon they are told.
+func (m *findings) describeIdle(b *strings.Builder, memory string) {
+	if len(m.idle) == 0 {
+		return
+	}
+	fmt.Fprintf(b, `
+### Idle event streams
+
+%s
+
+Each stream is a connection of its own; of the eras that have sessions, with a session of its own whose client has listed
+the tools. A stream takes the gateway's resident memory with all of them open, less what it was before the first, divided
+by their number; taken after each stream had a heartbeat (every %v here; 20s is the default) and the gateway had given
+back what it needed only for a moment, which it does by itself. Then a reload hides or shows a tool, and every stream must
+be told; the time counts from the signal to reload, so the reload is in it. Memory that the kernel has for connections is
+not in these figures.
+
+| streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
+|---|---|---|---|---|---|---|---|
+`, memory, idleHeartbeat)
+	for _, r := range m.idle {
+		told := fmt.Sprintf("all %d", r.told)
+		if r.told < r.streams {
+			told = fmt.Sprintf("**%d of %d**", r.told, r.streams)
+		}
+		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams, number(r.kib), number(r.after), told,
+			r.first.Round(time.Millisecond), r.median.Round(time.Millisecond), r.last.Round(time.Millisecond))
+	}
+	if m.note != "" {
+		b.WriteString("\n" + m.note + "\n")
+	}
+}
+
+// String writes the median and, where there were several rounds, the spread.
+func (s spread) String() string {
+	if s == (spread{}) {
+		return "–"
+	}
+	median, least, most := number(s.median), number(s.least), number(s.most)
+	if least == most {
+		return median
+	}
+	return median + " (" + least + "–" + most + ")"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

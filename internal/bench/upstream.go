@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -16,9 +17,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// serveUpstream runs an MCP server with one tool, echo, that serves both eras and does nothing else: what it costs is
-// the floor of every comparison. Under /tools/N it lists N tools.
-func serveUpstream(ctx context.Context, addr string) error {
+// serveUpstream runs an MCP server that serves both eras and does nothing else: what it costs is the floor of every
+// comparison. It has one tool, echo; under /tools/N it lists N tools, and under /kinds those that answer in other ways.
+// With the files of a certificate and its key it speaks TLS.
+func serveUpstream(ctx context.Context, addr string, files ...string) error {
+	asked := &questions{}
 	return listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -30,20 +33,34 @@ func serveUpstream(ctx context.Context, addr string) error {
 			return
 		}
 		m, err := mcp.Decode(body)
+		if err == nil && m.IsResponse() {
+			asked.answer(m)
+		}
 		if err != nil || !m.IsRequest() {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		if m.Method == mcp.MethodInitialize {
+		switch m.Method {
+		case mcp.MethodInitialize:
 			w.Header().Set(mcp.HeaderSessionID, "bench")
-		}
-		if count, found := strings.CutPrefix(r.URL.Path, "/tools/"); found && m.Method == mcp.MethodToolsList {
-			n, _ := strconv.Atoi(count) // our own path
-			respond(w, mcp.AppendResult(nil, m.ID, manyTools(n)))
-			return
+		case mcp.MethodToolsList:
+			if count, found := strings.CutPrefix(r.URL.Path, "/tools/"); found {
+				n, _ := strconv.Atoi(count) // our own path
+				respond(w, mcp.AppendResult(nil, m.ID, manyTools(n)))
+				return
+			}
+			if r.URL.Path == "/kinds" {
+				respond(w, mcp.AppendResult(nil, m.ID, object(kindTools)))
+				return
+			}
+		case mcp.MethodToolsCall:
+			if m.Params.Text("name") != "echo" {
+				asked.serveKind(w, r, m)
+				return
+			}
 		}
 		respond(w, reply(m))
-	}))
+	}), files...)
 }
 
 func reply(m *mcp.Message) []byte {
@@ -103,11 +120,16 @@ func serveProxy(ctx context.Context, addr, upstream string) error {
 	}))
 }
 
-func listen(ctx context.Context, addr string, handler http.Handler) error {
-	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+// listen serves until ctx ends, over TLS with the files of a certificate and its key.
+func listen(ctx context.Context, addr string, handler http.Handler, files ...string) error {
+	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
 	defer stop()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	serve := server.ListenAndServe
+	if len(files) == 2 {
+		serve = func() error { return server.ListenAndServeTLS(files[0], files[1]) }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// idleHeartbeat is shorter than the gateway's default, so that a run need not wait long for one.
+const idleHeartbeat = 5 * time.Second
+
+// idleConfig shows two tools; the last rule hides one of them, and a reload takes that rule in or out.
+const idleConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[1]s
+issuers:
+  - {issuer: "https://bench.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: bench}
+tenants:
+  bench:
+    servers: [echo]
+    rules: [{allow: ["*"]}%[4]s]
+    limits: {requests: {rate: 1e9, burst: 1000000000}, streams: 100000, sessions: 100000, user_sessions: 100000}
+servers:
+  echo: {url: "http://%[3]s/tools/2", private_addresses: true}
+audit: {file: audit.jsonl, sync: interval}
+log: {level: info, format: json}
+limits: {heartbeat: %[5]s, max_streams: 100000, max_connections: 100000, address_connections: 100000}
+`
+
+// crowd is idle event streams of one kind at a gateway of their own.
+type crowd struct {
+	lab     *lab
+	gateway part
+	open    func(ctx context.Context, c *crowd) (*caller, error) // opens one stream
+	posts   *target                                              // how requests are made
+	posting *caller                                              // for those beside the streams; nil before the first
+
+	readers sync.WaitGroup // closing the streams ends them
+	streams []*idleStream
+}
+
+// idleStream is one stream and what came on it.
+type idleStream struct {
+	caller *caller
+	beats  atomic.Int64 // heartbeats
+	told   atomic.Int64 // when the last notice of a changed list came, in Unix nanoseconds; 0 before the first
+	ended  atomic.Bool
+}
+
+// idleResult is what a crowd of one size showed.
+type idleResult struct {
+	kind    string
+	streams int
+	kib     float64       // a stream, with all open and heartbeats sent
+	after   float64       // the same after a list changed
+	told    int           // streams that a changed list was told on
+	first   time.Duration // from the signal to reload until the first stream was told
+	median  time.Duration
+	last    time.Duration
+}
+
+// idleKind is a kind of streams that clients hold open.
+type idleKind struct {
+	name string
+	era  mcp.Era
+	open func(context.Context, *crowd) (*caller, error)
+}
+
+// idleKinds returns those of the modern era, of sessions, and of HTTP+SSE.
+func idleKinds() []idleKind {
+	return []idleKind{
+		{"2026-07-28, subscriptions/listen", mcp.Modern, openListen},
+		{"2025-11-25, GET of a session", mcp.Legacy, openGet},
+		{"2024-11-05, HTTP+SSE", mcp.Legacy, openSSE},
+	}
+}
+
+// idle measures crowds of the given sizes, each kind of stream at a gateway of its own that nothing else has used.
+func (l *lab) idle(ctx context.Context, sizes []int, progress io.Writer) ([]idleResult, error) {
+	var all []idleResult
+	for _, k := range idleKinds() {
+		c := &crowd{lab: l, open: k.open}
+		results, err := c.measure(ctx, k.name, k.era, sizes, progress)
+		if err != nil {
+			return nil, fmt.Errorf("idle streams, %s: %w", k.name, err)
+		}
+		all = append(all, results...)
+	}
+	return all, nil
+}
+
+func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int, progress io.Writer) ([]idleResult, error) {
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return nil, err
+	}
+	config := func(hidden bool) error {
+		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
+		text := fmt.Appendf(nil, idleConfig, addrs[0], addrs[1], c.lab.upstream, rule, idleHeartbeat)
+		return os.WriteFile(filepath.Join(c.lab.dir, "idle.yaml"), text, 0o600)
+	}
+	if err := config(false); err != nil {
+		return nil, err
+	}
+	c.gateway, err = c.lab.startWith(ctx, nil, addrs[0], c.lab.program, "serve", "-config", filepath.Join(c.lab.dir, "idle.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	defer c.lab.stopLast()
+	defer c.close()
+	if c.posts, err = c.begin(ctx, era); err != nil {
+		return nil, err
+	}
+	before, err := c.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var results []idleResult
+	for i, size := range sizes {
+		r := idleResult{kind: name, streams: size}
+		if err := c.grow(ctx, size); err != nil {
+			return nil, err
+		}
+		if r.kib, err = c.weigh(ctx, before); err != nil {
+			return nil, err
+		}
+		if err := c.change(ctx, &r, func() error { return config(i%2 == 0) }); err != nil {
+			return nil, err
+		}
+		if r.after, err = c.share(ctx, before); err != nil {
+			return nil, err
+		}
+		_, _ = fmt.Fprintf(progress, "%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
+			name, size, r.kib, r.after, r.told, r.last)
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// begin waits until the gateway has the server's tools.
+func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
+	token, err := c.lab.sign(ctx, filepath.Join(c.lab.dir, "idle.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo", token: token, revision: mcp.LatestModern}
+	if err := within(ctx, 20*time.Second, "the gateway serves the tool", func() bool { return t.answers(ctx) }); err != nil {
+		return nil, err
+	}
+	if era == mcp.Legacy {
+		t.handshake, t.revision = true, mcp.LatestLegacy
+	}
+	return t, nil
+}
+
+// grow opens streams until there are so many.
+func (c *crowd) grow(ctx context.Context, size int) error {
+	for len(c.streams) < size {
+		opened, err := c.open(ctx, c)
+		if err != nil {
+			return fmt.Errorf("open stream %d: %w", len(c.streams)+1, err)
+		}
+		s := &idleStream{caller: opened}
+		c.streams = append(c.streams, s)
+		c.readers.Go(s.read)
+	}
+	return nil
+}
+
+// read notes what comes on a stream until it ends.
+func (s *idleStream) read() {
+	defer s.ended.Store(true)
+	const change = mcp.NotifyToolsChanged
+	var seen [512]byte
+	kept := 0 // bytes of seen that may begin one of the texts looked for
+	for {
+		n, err := s.caller.in.Read(seen[kept:])
+		if err != nil {
+			return
+		}
+		text := seen[:kept+n]
+		if at := bytes.LastIndex(text, []byte(change)); at >= 0 {
+			s.told.Store(time.Now().UnixNano())
+			text = text[at+len(change):]
+		}
+		if at := bytes.LastIndex(text, []byte("\n:")); at >= 0 {
+			s.beats.Add(1)
+			text = text[at+len("\n:"):]
+		}
+		kept = copy(seen[:], text[max(0, len(text)-len(change)):])
+	}
+}
+
+// weigh is share after every stream had a heartbeat. It fails if one has ended.
+func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
+	beats := make([]int64, len(c.streams))
+	for i, s := range c.streams {
+		beats[i] = s.beats.Load()
+	}
+	err := within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
+		for i, s := range c.streams {
+			if s.beats.Load() == beats[i] && !s.ended.Load() {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.IndexFunc(c.streams, func(s *idleStream) bool { return s.ended.Load() }); i >= 0 {
+		return 0, fmt.Errorf("stream %d ended", i+1)
+	}
+	return c.share(ctx, before)
+}
+
+// share returns what each stream takes of the gateway's memory, in KiB, once it has settled.
+func (c *crowd) share(ctx context.Context, before int64) (float64, error) {
+	after, err := c.settle(ctx)
+	return float64(after-before) / 1024 / float64(len(c.streams)), err
+}
+
+// settling is how long the gateway's memory must not have shrunk to count as settled: by itself it collects garbage
+// every five seconds at most.
+const settling = 7 * time.Second
+
+// settle returns the gateway's resident memory once it does not shrink any more, or after a minute.
+func (c *crowd) settle(ctx context.Context) (int64, error) {
+	least, err := residentOf(c.gateway.pids)
+	if err != nil {
+		return 0, err
+	}
+	since := time.Now()
+	_ = within(ctx, time.Minute, "the memory settles", func() bool { // else it is what it is
+		now, failed := residentOf(c.gateway.pids)
+		if err = failed; err != nil {
+			return true
+		}
+		if now < least-least/100 {
+			least, since = now, time.Now()
+		}
+		return time.Since(since) > settling
+	})
+	if err != nil {
+		return 0, err
+	}
+	return residentOf(c.gateway.pids)
+}
+
+// change changes the list of tools by a reload and notes when the streams were told.
+func (c *crowd) change(ctx context.Context, r *idleResult, write func() error) error {
+	if err := write(); err != nil {
+		return err
+	}
+	for _, s := range c.streams {
+		s.told.Store(0)
+	}
+	signalled := time.Now()
+	if err := syscall.Kill(c.gateway.pids[0], syscall.SIGHUP); err != nil {
+		return err
+	}
+	all := func() bool {
+		return !slices.ContainsFunc(c.streams, func(s *idleStream) bool { return s.told.Load() == 0 })
+	}
+	_ = within(ctx, 30*time.Second, "every stream is told", all) // else the report says how many were
+	var after []time.Duration
+	for _, s := range c.streams {
+		if told := s.told.Load(); told != 0 {
+			after = append(after, time.Duration(told-signalled.UnixNano()))
+		}
+	}
+	r.told = len(after)
+	if len(after) == 0 {
+		return nil
+	}
+	slices.Sort(after)
+	r.first, r.median, r.last = after[0], after[len(after)/2], after[len(after)-1]
+	return nil
+}
+
+// close ends all streams and waits for those that read them.
+func (c *crowd) close() {
+	for _, s := range c.streams {
+		s.caller.close()
+	}
+	if c.posting != nil {
+		c.posting.close()
+	}
+	c.readers.Wait()
+}
+
+// stopLast ends the part that was started last.
+func (l *lab) stopLast() {
+	cmd := l.running[len(l.running)-1]
+	_ = cmd.Process.Signal(os.Interrupt) // it may be gone
+	_ = cmd.Wait()                       // how it ended does not matter here
+	l.running = l.running[:len(l.running)-1]
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// kind is a way to use the gateway that costs something else than the plain case: a call of echo over HTTP in the same
+// era.
+type kind struct {
+	name    string
+	target  *target
+	callers int
+	plain   string // the name of the plain case; "" for that itself and for what does not pass the gateway
+	reason  string // why a byte costs more than twice the plain case's, as a profile shows it; "" where none was needed
+}
+
+// The names of kinds that others are compared with.
+const (
+	plainModern = "plain call, 2026-07-28"
+	plainLegacy = "plain call, 2025-11-25"
+	plainAlone  = "plain call, 2025-11-25, one at a time"
+)
+
+// kinds returns all of them, and calls with the same large results through ReverseProxy.
+func (l *lab) kinds() []kind {
+	of := func(tool string, era mcp.Era) *target {
+		return l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, era)
+	}
+	stream := of("kinds__stream", mcp.Modern)
+	stream.meta, stream.call = `"progressToken":"p"`, (*caller).whole
+	builtin := of("toolbox__calculate", mcp.Modern)
+	builtin.arguments, builtin.want = `{"expression":"6*7"}`, `42`
+	all := []kind{
+		{name: plainModern, target: of("echo__echo", mcp.Modern), callers: 16},
+		{name: plainLegacy, target: of("echo__echo", mcp.Legacy), callers: 16},
+		{name: plainAlone, target: of("echo__echo", mcp.Legacy), callers: 1},
+		{name: "event stream: three notices of progress, then the result", target: stream, callers: 16, plain: plainModern, reason: reasonStream},
+		{name: "stdio server: one process", target: of("stdio__echo", mcp.Modern), callers: 64, plain: plainModern},
+		{name: "built-in tool", target: builtin, callers: 16, plain: plainModern},
+	}
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+		tool := fmt.Sprintf("text_%d", size)
+		through, beside := of("kinds__"+tool, mcp.Modern), l.target(wayProxy, l.parts[wayProxy], tool, mcp.Modern)
+		for _, t := range []*target{through, beside} {
+			t.arguments, t.call = "{}", (*caller).whole
+		}
+		what := fmt.Sprintf("result of %d KiB", size>>10)
+		all = append(all, kind{name: what, target: through, callers: 16, plain: plainModern}, kind{name: what + besideProxy, target: beside, callers: 16})
+	}
+	for _, callers := range []int{1, 10, 100} {
+		ask := of("kinds__ask", mcp.Legacy)
+		ask.capabilities, ask.call = `{"elicitation":{}}`, (*caller).whole
+		k := kind{name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask, callers: callers, plain: plainLegacy, reason: reasonQuestions}
+		if callers == 1 {
+			k.name, k.plain = "one question at a time, each in a call", plainAlone
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+const besideProxy = ", through ReverseProxy"
+
+// kindRounds is what one kind showed, round after round.
+type kindRounds struct {
+	kind
+	rate   []float64 // calls per second
+	cpu    []float64 // µs a call
+	kib    []float64 // KiB a call, both ways, with heads
+	perKiB []float64 // µs
+}
+
+// measureKinds loads all kinds in turn, round after round.
+func (p plan) measureKinds(ctx context.Context, all []kind, progress io.Writer) ([]*kindRounds, error) {
+	results := make([]*kindRounds, len(all))
+	for i, k := range all {
+		results[i] = &kindRounds{kind: k}
+	}
+	for round := range p.rounds {
+		for _, r := range turned(results, round) {
+			s, err := r.target.load(ctx, r.callers, p.took)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.name, err)
+			}
+			calls, kib := float64(s.calls), float64(s.bytes)/1024
+			r.rate = append(r.rate, s.perSecond())
+			r.cpu = append(r.cpu, micros(s.cpu)/calls)
+			r.kib = append(r.kib, kib/calls)
+			r.perKiB = append(r.perKiB, micros(s.cpu)/kib)
+			_, _ = fmt.Fprintf(progress, "round %d: %s, %d callers: %.0f calls/s, %.0f µs of CPU a call, %.1f KiB\n",
+				round+1, r.name, r.callers, s.perSecond(), micros(s.cpu)/calls, kib/calls)
+		}
+	}
+	return results, nil
+}
+
+// whole calls the tool and takes an answer of any form: in one piece or as an event stream, on which the server may ask
+// something first.
+func (c *caller) whole() error {
+	if _, err := c.conn.Write(c.request); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }() // it was read to its end, or the connection is of no use any more
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		return c.events(response.Body)
+	}
+	body := bytes.NewBuffer(c.body[:0])
+	if _, err := body.ReadFrom(response.Body); err != nil {
+		return err
+	}
+	c.body = body.Bytes()
+	if response.StatusCode != http.StatusOK || !c.target.isAnswer(c.body) {
+		return fmt.Errorf("a wrong answer, status %d: %.300s", response.StatusCode, c.body)
+	}
+	return nil
+}
+
+// events reads a stream to its end, answers questions, and fails when the result is not on it.
+func (c *caller) events(stream io.Reader) error {
+	lines := bufio.NewScanner(stream)
+	answered := false
+	for lines.Scan() {
+		data, found := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+		if !found || len(data) == 0 {
+			continue
+		}
+		m, err := mcp.Decode(data)
+		if err != nil {
+			return fmt.Errorf("a wrong event: %.300s", data)
+		}
+		switch {
+		case m.IsRequest():
+			if err := c.agree(m.ID); err != nil {
+				return err
+			}
+		case m.IsResponse():
+			answered = c.target.isAnswer(data)
+		}
+	}
+	if !answered {
+		return errors.Join(lines.Err(), errors.New("a stream without the result"))
+	}
+	return lines.Err()
+}
+
+// agree answers a question on a second connection, as clients do while the first waits for the result.
+func (c *caller) agree(id mcp.ID) error {
+	if c.aside == nil {
+		aside, err := c.target.dial(context.Background(), c.traffic)
+		if err != nil {
+			return err
+		}
+		c.aside = aside
+	}
+	body := mcp.AppendResult(nil, id, object(`{"action":"accept","content":{"word":"yes"}}`))
+	if _, err := c.aside.conn.Write(c.target.post(string(body), "", c.session)); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(c.aside.in, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }() // it has none
+	if response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("an answer to a question: status %d", response.StatusCode)
+	}
+	return nil
+}

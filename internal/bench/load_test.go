@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// upstreamOf starts the upstream for a test, with the files of a certificate for TLS, and returns its address.
+func upstreamOf(t *testing.T, files ...string) string {
+	t.Helper()
+	addr, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serveUpstream(ctx, addr, files...) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the upstream: %v", err)
+		}
+	})
+	err = within(ctx, time.Minute, "the upstream listens", func() bool {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// TestEveryKindIsAnswered calls the upstream itself in each of the ways that are measured.
+func TestEveryKindIsAnswered(t *testing.T) {
+	addr := upstreamOf(t)
+	for name, target := range map[string]*target{
+		"plain":          {tool: "echo", revision: mcp.LatestModern},
+		"in a session":   {tool: "echo", revision: mcp.LatestLegacy, handshake: true},
+		"event stream":   {tool: "stream", revision: mcp.LatestModern, meta: `"progressToken":"p"`, call: (*caller).whole},
+		"question":       {tool: "ask", revision: mcp.LatestLegacy, handshake: true, call: (*caller).whole},
+		"64 KiB of text": {tool: "text_65536", revision: mcp.LatestModern, arguments: "{}", call: (*caller).whole},
+	} {
+		target.addr = addr
+		c, err := target.connect(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		defer c.close()
+		call := target.call
+		if call == nil {
+			call = (*caller).plain
+		}
+		for range 2 {
+			if err := call(c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if got := c.traffic.Load(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
+			t.Errorf("two answers of 64 KiB took %d bytes", got)
+		}
+	}
+}
+
+func TestLoadCountsCallsAndBytes(t *testing.T) {
+	target := &target{name: "direct", addr: upstreamOf(t), tool: "echo", revision: mcp.LatestModern}
+	s, err := target.load(t.Context(), 3, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(message)) || s.counted {
+		t.Errorf("%d calls with %d latencies, %d bytes, counted %v", s.calls, len(s.latency), s.bytes, s.counted)
+	}
+}
+
+// TestWrongAnswersFailTheRun lets a server say something else, in each form that an answer has.
+func TestWrongAnswersFailTheRun(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"another text":  func(w http.ResponseWriter) { respond(w, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) },
+		"a refusal":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) },
+		"a short event": func(w http.ResponseWriter) { asEvent(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`) },
+		"no message":    func(w http.ResponseWriter) { asEvent(w, "data: {") },
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
+		target := &target{name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern, call: (*caller).whole}
+		if _, err := target.load(t.Context(), 1, time.Second); err == nil {
+			t.Errorf("%s counts as an answer", name)
+		}
+		server.Close()
+	}
+}
+
+func asEvent(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, text+"\n\n")
+}
+
+func TestStdioUpstreamAnswersEachLine(t *testing.T) {
+	var out strings.Builder
+	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
+		(&target{tool: "echo", revision: mcp.LatestModern}).callBody() + "\n"
+	if err := serveStdio(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], message) {
+		t.Errorf("got %q", lines)
+	}
+}
+
+// TestUpstreamWithTLSIsTrustedByItsAuthorityAlone calls it with the certificate that the parts are given, and without.
+func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
+	l := &lab{dir: t.TempDir()}
+	authority := l.dir + "/authority.pem"
+	if err := writeCertificates(authority, l.certificate(), l.key()); err != nil {
+		t.Fatal(err)
+	}
+	addr := upstreamOf(t, l.certificate(), l.key())
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM([]byte(read(t, authority))) {
+		t.Fatal("the authority has no certificate")
+	}
+	for _, pool := range []*x509.CertPool{trusted, x509.NewCertPool()} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr+"/mcp", strings.NewReader((&target{tool: "echo"}).callBody()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if (err == nil) != (pool == trusted) {
+			t.Fatalf("trusted %v: %v", pool == trusted, err)
+		}
+		if err == nil {
+			text, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if !strings.Contains(string(text), message) || response.ProtoMajor != 2 {
+				t.Errorf("over HTTP/%d: %s", response.ProtoMajor, text)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSpreadIsMedianLeastAndMost(t *testing.T) {
+	for _, test := range []struct {
+		values []float64
+		want   spread
+		text   string
+	}{
+		{nil, spread{}, "–"},
+		{[]float64{2}, spread{2, 2, 2}, "2"},
+		{[]float64{3, 1.5, 2}, spread{2, 1.5, 3}, "2 (1.50–3)"},
+		{[]float64{4, 1, 2, 3}, spread{2.5, 1, 4}, "2.50 (1–4)"},
+	} {
+		before := slices.Clone(test.values)
+		got := spreadOf(test.values)
+		if got != test.want || got.String() != test.text {
+			t.Errorf("spreadOf(%v) = %v %q, want %v %q", test.values, got, got, test.want, test.text)
+		}
+		if !slices.Equal(before, test.values) {
+			t.Errorf("spreadOf changed the order of %v to %v", before, test.values)
+		}
+	}
+}
+
+// A ratio of medians would say 2 here: each side's own middle, of different rounds.
+func TestRatioComparesRoundsNotMedians(t *testing.T) {
+	if got, want := ratioOf([]float64{10, 20, 60}, []float64{10, 40, 20}), (spread{1, 0.5, 3}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := ratioOf([]float64{1}, nil); got != (spread{}) {
+		t.Errorf("beside nothing: got %v", got)
+	}
+	if got := ratioOf([]float64{1}, []float64{0}); got != (spread{}) {
+		t.Errorf("by 0: got %v", got)
+	}
+}
+
+func TestRoundsTurnTheirOrder(t *testing.T) {
+	all := []string{"a", "b", "c"}
+	for round, want := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"a", "b", "c"}} {
+		if got := turned(all, round); !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, want %v", round, got, want)
+		}
+	}
+}
+
+func TestProcessorTimeOfAProcessGrows(t *testing.T) {
+	own := processes(os.Getpid())
+	if own[0] != os.Getpid() {
+		t.Fatalf("processes of %d: %v", os.Getpid(), own)
+	}
+	before, err := busy(own[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		after, err := busy(own[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after > before {
+			return
+		}
+	}
+	t.Error("a minute of work took no processor time")
+}
+
+func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
+	one, err := residentOf([]int{os.Getpid()})
+	if err != nil || one < 1<<20 {
+		t.Fatalf("this process has %d bytes, %v", one, err)
+	}
+	if two, err := residentOf([]int{os.Getpid(), os.Getppid()}); err != nil || two <= one/2 {
+		t.Errorf("with its parent it has %d bytes, %v", two, err)
+	}
+	if _, err := residentOf([]int{-1}); err == nil {
+		t.Error("a process that is not there has memory")
+	}
+}
+
+// Once only the worker that had started already was counted, and nginx looked as if it took half of its CPU.
+func TestNginxCountsWithAllWorkers(t *testing.T) {
+	l := &lab{dir: t.TempDir(), parts: make(map[string]part), upstream: "127.0.0.1:1"}
+	addrs, err := freeAddrs(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.startNginx(t.Context(), addrs[0]); err != nil {
+		t.Fatal(err)
+	}
+	p, found := l.parts[wayNginx]
+	if _, err := exec.LookPath("nginx"); err != nil {
+		if found || !strings.Contains(nginxVersion(t.Context()), "not installed") {
+			t.Errorf("nginx is not installed, and yet %v, %s", p, nginxVersion(t.Context()))
+		}
+		return
+	}
+	if got := len(p.pids); got != 1+runtime.NumCPU() {
+		t.Errorf("nginx has %d processes, want its master and a worker for each of %d processors", got, runtime.NumCPU())
+	}
+}

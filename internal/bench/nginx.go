@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// plainNginx is nginx as a plain proxy that keeps its connections to the upstream. Nothing is logged.
+const plainNginx = `daemon off;
+worker_processes %[4]d;
+pid %[1]s/nginx.pid;
+error_log %[1]s/nginx.err;
+events { worker_connections 4096; }
+http {
+  access_log off;
+  client_body_temp_path %[1]s/body;
+  proxy_temp_path %[1]s/proxy;
+  fastcgi_temp_path %[1]s/fastcgi;
+  uwsgi_temp_path %[1]s/uwsgi;
+  scgi_temp_path %[1]s/scgi;
+  keepalive_requests 1000000000;
+  upstream bench { server %[3]s; keepalive 128; keepalive_requests 1000000000; }
+  server {
+    listen %[2]s;
+    client_body_buffer_size 1m;
+    location / {
+      proxy_pass http://bench;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+    }
+  }
+}
+`
+
+// startNginx starts nginx before the upstream. Where it is not installed there is no such way.
+func (l *lab) startNginx(ctx context.Context, addr string) error {
+	binary, err := exec.LookPath("nginx")
+	if err != nil {
+		return nil //nolint:nilerr // not installed: the report says so
+	}
+	config := filepath.Join(l.dir, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()), 0o600); err != nil {
+		return err
+	}
+	p, err := l.startWith(ctx, nil, addr, binary, "-p", l.dir, "-c", config)
+	if err != nil {
+		return err
+	}
+	// nginx listens before its workers run, and all of them count. A kernel that does not tell children hides them.
+	all := func() bool {
+		p.pids = processes(p.pids[0])
+		return len(p.pids) == 1+runtime.NumCPU()
+	}
+	if within(ctx, 10*time.Second, "nginx has workers", all) != nil {
+		p.pids = nil // its work is done where it cannot be counted
+	}
+	l.parts[wayNginx] = p
+	return nil
+}
+
+// nginxVersion says what nginx calls itself, or that there is none.
+func nginxVersion(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "nginx", "-v").CombinedOutput()
+	if err != nil {
+		return "nginx was not measured, because it is not installed here"
+	}
+	version := string(out)
+	if _, err := fmt.Sscanf(version, "nginx version: %s", &version); err != nil {
+		version = "nginx of the version " + strconv.Quote(version)
+	}
+	return version
+}

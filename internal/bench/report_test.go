@@ -1,0 +1,82 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sampleFindings is what two rounds could have shown.
+func sampleFindings() *findings {
+	ways := func(names ...string) map[string]*rounds {
+		all := make(map[string]*rounds)
+		for i, name := range names {
+			rate := 1000 * float64(i+1)
+			all[name] = &rounds{rate: []float64{rate, rate}, latency: []float64{100, 200}, cpu: []float64{50, 60}, resident: []float64{20, 30}}
+		}
+		return all
+	}
+	m := &findings{secure: result{"2026-07-28", 16, ways(wayProxyOne, wayProxyTwo, wayDrawbridge)}}
+	for _, connections := range []int{1, 16} {
+		m.calls = append(m.calls, result{"2026-07-28", connections, ways(wayDirect, wayProxy, wayDrawbridge, wayThrifty)})
+	}
+	kind := func(k kind, perKiB float64) *kindRounds {
+		return &kindRounds{kind: k, rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1}, perKiB: []float64{perKiB}}
+	}
+	m.kinds = []*kindRounds{
+		kind(kindNamed(plainModern, "", ""), 100),
+		kind(kindNamed("cheap", plainModern, ""), 150),
+		kind(kindNamed("dear", plainModern, "it does more"), 250),
+		kind(kindNamed("dear as well", plainModern, ""), 300),
+		kind(kindNamed("result of 1 KiB", plainModern, ""), 90),
+		kind(kindNamed("result of 1 KiB"+besideProxy, "", ""), 45),
+	}
+	for i, k := range idleKinds() {
+		m.idle = append(m.idle, idleResult{kind: k.name, streams: 1000, kib: 7.5, after: 8, told: 1000 - i, last: 90 * time.Millisecond})
+	}
+	return m
+}
+
+func kindNamed(name, plain, reason string) kind {
+	return kind{name: name, plain: plain, reason: reason, callers: 16}
+}
+
+func TestReportSaysWhatWasMeasured(t *testing.T) {
+	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "ORIGIN", "no nginx here", "CALLS", "STREAMS")
+	for _, want := range []string{
+		"ORIGIN", "CALLS", "STREAMS", "no nginx here", "2 rounds of 1s",
+		"| 2026-07-28 | 1 | **1.50** | 0.75 | not measured | 3 | 1 |",       // ratios
+		"| 2026-07-28 | 16 | direct | 1,000 | 150 | – | – |",                // a way whose CPU does not count
+		"| 2026-07-28 | 16 | drawbridge | 3,000 | 150 | 55 (50–60) | 25 |",  // and one whose does
+		"calls/s **3**, CPU a call 1. ÷ ReverseProxy with HTTP/2",           // TLS
+		"| cheap | 16 | 10 | 150 | 1 | 150 | 1.50 |",                        // within bounds
+		"| dear | 16 | 10 | 250 | 1 | 250 | **2.50** |",                     // beyond them
+		"- dear costs 2.50 times the plain case by KiB: it does more",       // with its reason
+		"- dear as well costs 3 times the plain case by KiB. No profile",    // or none
+		"- A result of 1 KiB costs 2 times the CPU that ReverseProxy takes", // beside ReverseProxy
+		"| 1000 | **7.50** | 8 | all 1000 | 0s | 0s | 90ms |",               // idle streams
+		"**999 of 1000**", // a stream that was not told
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report has no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "- cheap") || strings.Contains(text, "%!") {
+		t.Errorf("the report says too much:\n%s", text)
+	}
+}
+
+func TestReportHasCharts(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	calls, memory, err := sampleFindings().charts(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shows, bars := range map[string]int{calls: 4, memory: 3} {
+		_, path, _ := strings.Cut(strings.TrimSuffix(shows, ")"), "](")
+		if got := len(shapes(t, read(t, filepath.Join(filepath.Dir(page), path)), "bar")); got != bars {
+			t.Errorf("%s has %d bars, want %d", shows, got, bars)
+		}
+	}
+}

@@ -41,7 +41,7 @@ interop: setup ## the tests with real clients, servers and agents
 
 check: formatted lint tidy vuln test ## what CI asks for
 
-bench: ## calls per second and latency, beside Go's ReverseProxy and a direct call
+bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
 	go run ./internal/bench -out deploy/BENCHMARKS.md
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy

@@ -7,6 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
+// levels is on how many levels a call is counted at a server: those of the user, the tenant, and all.
+const levels = 3
+
 // defaultPlaces is how many calls there may be at once of all tenants, if the config does not say.
 const defaultPlaces = 1024
 
@@ -46,46 +49,55 @@ func newBulkhead(places int) *bulkhead {
 	return &bulkhead{places: places, held: make(map[berth]int)}
 }
 
-// enter counts a call at the server. leave is called once, when the call has ended. If the server holds too many places
-// already, the error says whose: errServerFull for those of the user or the tenant, errServerCrowded for those of all.
-func (b *bulkhead) enter(c Caller, server string) (leave func(), err error) {
-	levels := b.levels(c)
+// enter counts a call at the server. leave is called once with taken, when the call has ended. If the server holds too
+// many places already, the error says whose: errServerFull for those of the user or the tenant, errServerCrowded for
+// those of all.
+func (b *bulkhead) enter(c *Caller, server string) (taken [levels]berth, err error) {
+	wanted := b.levels(c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, l := range levels {
-		held, all := b.held[berth{l.holder, server}]+1, b.held[berth{l.holder, ""}]+1
+	for i, l := range wanted {
+		taken[i] = berth{l.holder, server}
+		held, all := b.held[taken[i]]+1, b.held[berth{l.holder, ""}]+1
 		if l.full != nil && held > max(1, 2*(l.places-all)) {
-			return nil, l.full
+			return taken, l.full
 		}
 	}
-	b.countLocked(levels, server, 1)
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.countLocked(levels, server, -1)
-	}, nil
+	for _, at := range taken {
+		b.held[at]++
+		b.held[berth{at.holder, ""}]++
+	}
+	return taken, nil
+}
+
+// leave ends the count of a call, of which enter returned what it took.
+func (b *bulkhead) leave(taken [levels]berth) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, at := range taken {
+		b.dropLocked(at)
+		b.dropLocked(berth{at.holder, ""})
+	}
+}
+
+func (b *bulkhead) dropLocked(at berth) {
+	if n := b.held[at]; n > 1 {
+		b.held[at] = n - 1
+	} else {
+		delete(b.held, at)
+	}
 }
 
 // levels returns whose places a call of the caller takes. Those without an error are only counted.
-func (b *bulkhead) levels(c Caller) [3]level {
+func (b *bulkhead) levels(c *Caller) [levels]level {
 	full := errServerFull
 	if len(c.Tenant.servers) == 1 {
 		full = nil
 	}
-	return [3]level{
-		{c.userKey(), ofUser(c.Tenant.concurrency), full},
+	return [levels]level{
+		{c.user, ofUser(c.Tenant.concurrency), full},
 		{c.Tenant.ID, c.Tenant.concurrency, full},
 		{"", b.places, errServerCrowded},
-	}
-}
-
-func (b *bulkhead) countLocked(levels [3]level, server string, n int) {
-	for _, l := range levels {
-		for _, at := range []berth{{l.holder, server}, {l.holder, ""}} {
-			if b.held[at] += n; b.held[at] == 0 {
-				delete(b.held, at)
-			}
-		}
 	}
 }
 
@@ -96,14 +108,14 @@ func (g *Gateway) portioned(next Handler) Handler {
 		if c.kept {
 			return next(ctx, c)
 		}
-		leave, err := g.bulkhead.enter(c.caller, c.item.Server)
+		taken, err := g.bulkhead.enter(&c.caller, c.item.Server)
 		if err != nil {
 			if down := c.item.Down(); down != nil {
 				return mcp.Object{}, down
 			}
 			return mcp.Object{}, err
 		}
-		c.place.add(leave)
+		c.place.moor(g.bulkhead, taken)
 		c.place.add(g.config.Metrics.ServerCall(c.item.Server))
 		return next(ctx, c)
 	}

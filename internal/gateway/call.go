@@ -189,17 +189,17 @@ func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
 		if !c.kept {
-			leave, err := enter(g.inflight, c.caller, tenant.concurrency)
-			if err != nil {
+			user := share.User(c.caller.Principal.User())
+			if err := takePlace(g.inflight, user, tenant.concurrency); err != nil {
 				return mcp.Object{}, errors.Join(errBusy, err)
 			}
-			c.place.take(leave)
+			c.place.take(g.inflight, user)
 			defer c.place.release()
 		}
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey(), Limit: tenant.userCalls}
+		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.user, Limit: tenant.userCalls}
 		all.Sharer = own.Key
 		if err := g.config.Limiter.Take(ctx, all, own); err != nil {
 			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}}}
@@ -208,24 +208,29 @@ func (g *Gateway) limited(next Handler) Handler {
 	}
 }
 
-// userKey returns the key of the caller's user where users and tenants are counted in one map.
-func (c *Caller) userKey() string { return "user\x00" + c.Principal.User().Key() }
-
-// enter takes one of the limit places that the caller's tenant has. So that one user cannot take them all, a user has
-// at most half of them. leave gives the place back and is called once. The error is errUserPlaces or errTenantPlaces if
-// there was none, and errNoPlaces if there never is one.
+// enter is takePlace for a caller. leave gives the place back and is called once.
 func enter(places *share.Budget, c Caller, limit int) (leave func(), err error) {
-	if limit == 0 {
-		return nil, errNoPlaces
-	}
 	user := share.User(c.Principal.User())
-	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(limit), User: int64(ofUser(limit))}); {
-	case errors.Is(err, share.ErrUser):
-		return nil, errUserPlaces
-	case err != nil:
-		return nil, errTenantPlaces
+	if err := takePlace(places, user, limit); err != nil {
+		return nil, err
 	}
 	return func() { places.Give(user, 1) }, nil
+}
+
+// takePlace takes one of the limit places that the user's tenant has. So that one user cannot take them all, a user has
+// at most half of them. The error is errUserPlaces or errTenantPlaces if there was none, and errNoPlaces if there never
+// is one.
+func takePlace(places *share.Budget, user share.User, limit int) error {
+	if limit == 0 {
+		return errNoPlaces
+	}
+	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(limit), User: int64(ofUser(limit))}); {
+	case err == nil:
+		return nil
+	case errors.Is(err, share.ErrUser):
+		return errUserPlaces
+	}
+	return errTenantPlaces
 }
 
 // ofUser returns how many of that many places of a tenant one of its users may hold.

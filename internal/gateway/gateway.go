@@ -37,12 +37,14 @@ type Config struct {
 }
 
 // Caller is who sends a request, and the policy of the tenant that applies. Only Admit and Resolve make one. It is
-// valid for one request; whatever lives longer, such as a stream, resolves the principal again each time.
+// valid for one request; whatever lives longer, such as a stream, resolves the principal again each time. What it says
+// belongs together: do not modify it.
 type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
 
 	rules ruleSet // of the tenant, that match the principal
+	user  string  // key of the principal's user where users and tenants are counted in one map
 }
 
 // Request is one request in the stateless form of the protocol, whatever form the client used.

@@ -385,9 +385,14 @@ func TestSizeIsCharged(t *testing.T) {
 				t.Errorf("%d bytes of a burst of %d: %v", test.size, test.burst, err)
 			}
 			left := 0
-			for caller.Principal.Subject = "0"; b.Charge(t.Context(), caller, 1) == nil; { // each time another user
+			charge := func(subject string) error {
+				other := alice
+				other.Subject = subject
+				_, err := b.Admit(t.Context(), other, 1)
+				return err
+			}
+			for charge(strconv.Itoa(left)) == nil { // each time another user
 				left++
-				caller.Principal.Subject = strconv.Itoa(left)
 			}
 			if left != test.left {
 				t.Errorf("%d bytes of a burst of %d: %d tokens are left, want %d", test.size, test.burst, left, test.left)

@@ -1,28 +1,40 @@
 package gateway
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // place is one of the places for calls at once. The call holds it, and so may work of the source that goes on after the
 // call has returned, such as a call of a legacy server that waits for answers. The place is given back when the last of
 // them lets go.
+//
+// What the place is made of stands in fields of its own and not in functions that give it back, because every call has
+// one and each such function would be an allocation.
 type place struct {
-	leaves  []func()
-	holders atomic.Int32
+	calls    *share.Budget // that it was taken from
+	user     share.User
+	bulkhead *bulkhead // where the call is counted at the server of its item; nil: nowhere
+	berths   [levels]berth
+	counted  func() // ends the count of the call at the server in the metrics; nil: there is none
+	holders  atomic.Int32
 }
 
-// take begins to hold the place. leave gives it back.
-func (p *place) take(leave func()) {
-	p.add(leave)
+// take begins to hold the place, which was taken from calls for the user.
+func (p *place) take(calls *share.Budget, user share.User) {
+	p.calls, p.user = calls, user
 	p.holders.Store(1)
 }
 
-// add makes something else part of the place, that is given back with it by leave. It is called before anybody but the
+// moor makes a place at a server part of the place, which is given back with it. It is called before anybody but the
 // call holds the place.
-func (p *place) add(leave func()) { p.leaves = append(p.leaves, leave) }
+func (p *place) moor(b *bulkhead, at [levels]berth) { p.bulkhead, p.berths = b, at }
+
+// add makes the count of the call in the metrics part of the place: counted ends it. It is called once, before anybody
+// but the call holds the place.
+func (p *place) add(counted func()) { p.counted = counted }
 
 // hold keeps the place taken until release is called. If the place was given back already, held is false and release
 // does nothing.
@@ -43,9 +55,13 @@ func (p *place) release() {
 	if p.holders.Add(-1) > 0 {
 		return
 	}
-	for _, leave := range slices.Backward(p.leaves) {
-		leave()
+	if p.counted != nil {
+		p.counted()
 	}
+	if p.bulkhead != nil {
+		p.bulkhead.leave(p.berths)
+	}
+	p.calls.Give(p.user, 1)
 }
 
 // shared tells whether anybody besides the call itself holds the place.

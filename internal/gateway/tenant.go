@@ -174,6 +174,12 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
+// userKey returns the key of the principal's user where users, tenants and tools are counted in one map. It is put
+// together in one step, and once for each request.
+func userKey(p *auth.Principal) string {
+	return "user\x00" + p.TenantID + "\x00" + p.Issuer + "\x00" + p.Subject
+}
+
 // Resolve finds the tenant of a principal without charging for it. Streams use it, because they outlive the request
 // that paid for them. The error is an *mcp.Error, the same for every tenant that is not served.
 func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
@@ -181,7 +187,7 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	if t == nil {
 		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(p)}, nil
+	return Caller{Principal: p, Tenant: t, rules: t.matching(p), user: userKey(&p)}, nil
 }
 
 // Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the
@@ -197,7 +203,7 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 // Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
-	bucket.N, bucket.Sharer = n, c.userKey()
+	bucket.N, bucket.Sharer = n, c.user
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
 		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
 	}

@@ -41,6 +41,7 @@ type call struct {
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
 	place   place         // taken by limited, and with it by portioned one at the server
+	begun   begun         // by which Judge ends the call; set by revocable
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
 	asking  bool          // set by conformed: the result asks for input
@@ -289,6 +290,7 @@ func (g *Gateway) timed(next Handler) Handler {
 		}
 		limited, cancel := context.WithTimeout(ctx, whole-c.spent)
 		defer cancel()
+		c.begun.endBy(cancel)
 		result, err := next(limited, c)
 		c.spent += time.Since(started)
 		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {

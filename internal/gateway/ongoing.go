@@ -24,26 +24,60 @@ type ongoing struct {
 	uses map[*begun]struct{}
 }
 
-// begun is one use that goes on.
+// begun is one use that goes on. It is safe for concurrent use.
 type begun struct {
-	principal auth.Principal
+	principal *auth.Principal
 	item      *registry.Item
-	end       func() // may be called from any goroutine, more than once, and does not wait
+
+	mu      sync.Mutex // guards the fields below
+	revoked bool
+	end     func() // ends what the use waits for now; does not wait, and may be called more than once. nil: nothing
 }
 
-// add notes that a use goes on, until over is called.
-func (o *ongoing) add(u *begun) (over func()) {
+// endBy lets revoke call end from now on, and calls it if the use was revoked already. What end was before is over.
+func (u *begun) endBy(end func()) {
+	u.mu.Lock()
+	u.end = end
+	revoked := u.revoked
+	u.mu.Unlock()
+	if revoked {
+		end()
+	}
+}
+
+// revoke ends the use, now and in all that it begins later.
+func (u *begun) revoke() {
+	u.mu.Lock()
+	u.revoked = true
+	end := u.end
+	u.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// isRevoked tells whether the use was revoked.
+func (u *begun) isRevoked() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.revoked
+}
+
+// add notes that a use goes on, until remove is called.
+func (o *ongoing) add(u *begun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.uses == nil {
 		o.uses = make(map[*begun]struct{})
 	}
 	o.uses[u] = struct{}{}
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.uses, u)
-	}
+}
+
+// remove notes that a use is over.
+func (o *ongoing) remove(u *begun) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.uses, u)
 }
 
 // all returns the uses that go on now.
@@ -58,8 +92,8 @@ func (o *ongoing) all() []*begun {
 // call may do by now; it is false if the token is not accepted any more or its tenant not served.
 func (g *Gateway) Judge(now func(auth.Principal) (Caller, bool)) (ended int) {
 	for _, u := range g.ongoing.all() {
-		if c, ok := now(u.principal); !ok || !c.mayUse(u.item) {
-			u.end()
+		if c, ok := now(*u.principal); !ok || !c.mayUse(u.item) {
+			u.revoke()
 			ended++
 		}
 	}
@@ -73,22 +107,28 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 }
 
 // revocable ends the call as soon as Judge finds that its caller may not go on. Whatever the item answers then is not
-// told.
+// told. It makes no context for that: a call has one anyway wherever it waits, in check and in timed, and there tells
+// begun how to end it.
 func (g *Gateway) revocable(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer g.ongoing.add(&begun{c.caller.Principal, c.item, func() { cancel(ErrRevoked) }})()
+		c.begun.principal, c.begun.item = &c.caller.Principal, c.item
+		g.ongoing.add(&c.begun)
+		defer g.ongoing.remove(&c.begun)
 		if !g.stillAllows(c) {
 			return mcp.Object{}, ErrRevoked
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }
 		result, err := next(ctx, c)
-		if errors.Is(context.Cause(ctx), ErrRevoked) {
+		if c.isRevoked(ctx) {
 			return mcp.Object{}, ErrRevoked
 		}
 		return result, err
 	}
+}
+
+// isRevoked tells whether the call was ended because its caller may not go on with it, by Judge or by the door.
+func (c *call) isRevoked(ctx context.Context) bool {
+	return c.begun.isRevoked() || errors.Is(context.Cause(ctx), ErrRevoked)
 }
 
 // stillAllows tells whether the tenants that are in force now allow the call. They may have been replaced between the
@@ -109,9 +149,10 @@ func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()
 	if !held {
 		return leave
 	}
-	over := g.ongoing.add(&begun{c.caller.Principal, c.item, end})
-	if errors.Is(context.Cause(ctx), ErrRevoked) {
+	kept := &begun{principal: &c.caller.Principal, item: c.item, end: end}
+	g.ongoing.add(kept)
+	if c.isRevoked(ctx) {
 		end()
 	}
-	return sync.OnceFunc(func() { over(); leave() })
+	return sync.OnceFunc(func() { g.ongoing.remove(kept); leave() })
 }

@@ -40,7 +40,12 @@ func turnBy(ctx context.Context, c *call, enter entering) (turn func(estimate ti
 func (g *Gateway) check(ctx context.Context, c *call) error {
 	lease := g.config.Memory.Lease(share.User(c.caller.Principal.User()))
 	defer lease.Release()
-	turn, leave := turnBy(ctx, c, g.config.Turns.Enter)
+	turn, leave := turnBy(ctx, c, func(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		c.begun.endBy(cancel) // the wait may be long
+		return g.config.Turns.Enter(ctx, u, estimate)
+	})
 	defer leave()
 	hold := func(bytes int64) error {
 		err := lease.Resize(bytes)

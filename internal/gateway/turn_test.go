@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -74,6 +75,46 @@ func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked holds the only slot for good. A call whose arguments wait for it has
+// no context of its item yet, and ends all the same.
+func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+		b.config.Turns = fairqueue.New(1)
+		ran := false
+		b.replace(t, registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
+			Definition: object(`{"name":"do","inputSchema":{"type":"object","properties":{"text":{"pattern":"^[a-z]{900}"}}}}`), Timeout: time.Hour,
+			Call: func(context.Context, *registry.Call) (mcp.Object, error) {
+				ran = true
+				return texts("done"), nil
+			},
+		}}})
+		free, err := b.config.Turns.Enter(t.Context(), share.User{TenantID: "other"}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer free()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Handle(t.Context(), b.caller(t, alice), request("heavy__do", `{"text":"`+strings.Repeat("a", 4_000)+`"}`))
+			ended <- err
+		}()
+		synctest.Wait()
+		if got := b.config.Turns.Waiting()["acme"]; got != 1 {
+			t.Fatalf("%d wait, want the call", got)
+		}
+		began := time.Now()
+		b.Judge(func(auth.Principal) (Caller, bool) { return Caller{}, false })
+		if failure := asError(t, <-ended); failure.StableCode() != "DB-CANCELLED" || time.Since(began) > time.Second {
+			t.Errorf("got %+v after %v, want that the call was cancelled at once", failure, time.Since(began))
+		}
+		if ran || len(b.config.Turns.Waiting()) != 0 || !strings.Contains(b.records(t), `"outcome":"cancelled","reason":"revoked"`) {
+			t.Errorf("the tool ran: %v, waiting: %v, on record: %s", ran, b.config.Turns.Waiting(), b.records(t))
+		}
+	})
 }
 
 // TestDigestsOfLongArgumentsKeptAllProcessorsBusy: arguments are digested for the record when the call has ended. With

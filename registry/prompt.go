@@ -17,7 +17,7 @@ type Prompt struct {
 // Validate checks the arguments of prompts/get (nil means {}): they must be an object of strings that has those which
 // the prompt requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
 func (p *Prompt) Validate(arguments mcp.RawJSON) error {
-	return p.ValidateWithin(arguments, schema.Means{})
+	return p.ValidateWithin(arguments, nil)
 }
 
 // ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.

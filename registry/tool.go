@@ -58,7 +58,7 @@ func (e *ArgumentError) Error() string { return e.Text }
 // passed strictjson.Check. For an argument that a header would repeat, null means that it is absent, whatever the
 // schema says about null: a header cannot carry null.
 func (t *Tool) Validate(arguments mcp.RawJSON) error {
-	return t.ValidateWithin(arguments, schema.Means{})
+	return t.ValidateWithin(arguments, nil)
 }
 
 // ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.
@@ -151,7 +151,7 @@ func (t *Tool) HasOutput() bool { return t.output != nil }
 // structured must have passed strictjson.Check. nil means that the result has no structured content, which no output
 // schema allows. The text of the error names the place and the rule, but no value.
 func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
-	return t.ValidateOutputWithin(structured, schema.Means{})
+	return t.ValidateOutputWithin(structured, nil)
 }
 
 // ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error may be a *schema.MeansError.

@@ -42,6 +42,7 @@ type call struct {
 
 	place   place         // taken by limited, and with it by portioned one at the server
 	begun   begun         // by which Judge ends the call; set by revocable
+	means   argumentMeans // used by check
 	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
 	asking  bool          // set by conformed: the result asks for input
@@ -190,7 +191,7 @@ func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
 		if !c.kept {
-			user := share.User(c.caller.Principal.User())
+			user := c.user()
 			if err := takePlace(g.inflight, user, tenant.concurrency); err != nil {
 				return mcp.Object{}, errors.Join(errBusy, err)
 			}
@@ -200,7 +201,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.user, Limit: tenant.userCalls}
+		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey, Limit: tenant.userCalls}
 		all.Sharer = own.Key
 		if err := g.config.Limiter.Take(ctx, all, own); err != nil {
 			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}}}

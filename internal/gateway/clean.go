@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
@@ -160,11 +161,9 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		c.outcome = outcomeBadOutput
 		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments."), nil
 	}
-	turn, leave := turnBy(ctx, c, g.config.Turns.Finish)
-	defer leave()
-	memory, giveBack := c.roomToDecode()
-	defer giveBack()
-	err := c.tool.ValidateOutputWithin(structured, schema.Means{Memory: memory, Turn: turn})
+	means := &resultMeans{gateway: g, call: c, ctx: ctx, before: c.request.Room.Size()}
+	defer means.giveBack()
+	err := c.tool.ValidateOutputWithin(structured, means)
 	if _, unmet := errors.AsType[*schema.MeansError](err); unmet {
 		return mcp.Object{}, err
 	}
@@ -175,17 +174,36 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	return result, nil
 }
 
-// roomToDecode returns a function that makes room for decoding a part of the result, whose error is a
-// *registry.RoomError, and one that gives back what was taken.
-func (c *call) roomToDecode() (memory func(bytes int64) error, giveBack func()) {
-	room := c.request.Room
-	before := room.Size()
-	return func(bytes int64) error {
-		if err := room.Resize(before + bytes); err != nil {
-			return &registry.RoomError{Server: c.item.Server, Err: err}
-		}
-		return nil
-	}, func() { room.Shrink(before) }
+// resultMeans are what the check of a result may use: room beside the answer, and a slot for what takes long.
+type resultMeans struct {
+	gateway *Gateway
+	call    *call
+	ctx     context.Context //nolint:containedctx // of the check, which is over when it ends
+	before  int64           // bytes that the room of the answer held
+	slot    slot
+}
+
+var _ schema.Means = (*resultMeans)(nil)
+
+// Memory implements schema.Means. The error is a *registry.RoomError.
+func (m *resultMeans) Memory(bytes int64) error {
+	if err := m.call.request.Room.Resize(m.before + bytes); err != nil {
+		return &registry.RoomError{Server: m.call.item.Server, Err: err}
+	}
+	return nil
+}
+
+// Turn implements schema.Means. It waits however long: the call has been made.
+func (m *resultMeans) Turn(estimate time.Duration) error {
+	return m.slot.take(estimate, func() (leave func(), err error) {
+		return m.gateway.config.Turns.Finish(m.ctx, m.call.user(), estimate)
+	})
+}
+
+// giveBack ends the check.
+func (m *resultMeans) giveBack() {
+	m.call.request.Room.Shrink(m.before)
+	m.slot.give()
 }
 
 // count adds up what cleaning changed, for the audit and the metrics.

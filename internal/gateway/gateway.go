@@ -43,8 +43,8 @@ type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
 
-	rules ruleSet // of the tenant, that match the principal
-	user  string  // key of the principal's user where users and tenants are counted in one map
+	rules   ruleSet // of the tenant, that match the principal
+	userKey string  // key of the principal's user where users and tenants are counted in one map
 }
 
 // Request is one request in the stateless form of the protocol, whatever form the client used.

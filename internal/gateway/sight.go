@@ -177,7 +177,7 @@ func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
 	}
 	buckets := slices.Clone(known.([]ratelimit.Bucket))
 	for i := range buckets {
-		buckets[i].Sharer = c.caller.user
+		buckets[i].Sharer = c.caller.userKey
 	}
 	return buckets
 }

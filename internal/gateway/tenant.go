@@ -187,7 +187,7 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	if t == nil {
 		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(p), user: userKey(&p)}, nil
+	return Caller{Principal: p, Tenant: t, rules: t.matching(p), userKey: userKey(&p)}, nil
 }
 
 // Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the
@@ -203,7 +203,7 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 // Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
-	bucket.N, bucket.Sharer = n, c.user
+	bucket.N, bucket.Sharer = n, c.userKey
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
 		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
 	}

@@ -13,54 +13,73 @@ import (
 // cleanTime is about how long it takes to clean one byte of a result.
 const cleanTime = 6 * time.Nanosecond
 
-// entering is one of the methods of fairqueue.Queue that wait for a slot.
-type entering func(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error)
+// slot is one of the slots for work that takes long, which a call takes at most once for one piece of work. The zero
+// slot is not taken yet.
+type slot struct{ leave func() }
 
-// turnBy returns a function that waits for a slot for the caller if the work that it is asked about takes long. A slot
-// is taken once and then held until leave is called, which must be done in any case.
-func turnBy(ctx context.Context, c *call, enter entering) (turn func(estimate time.Duration) error, leave func()) {
-	var held func()
-	turn = func(estimate time.Duration) error {
-		if held != nil || estimate < fairqueue.Small {
-			return nil
-		}
-		var err error
-		held, err = enter(ctx, share.User(c.caller.Principal.User()), estimate)
-		return err
+// take waits for a slot by enter if the work that it is asked about takes long. Afterwards the slot is held until give.
+func (s *slot) take(estimate time.Duration, enter func() (leave func(), err error)) (err error) {
+	if s.leave != nil || estimate < fairqueue.Small {
+		return nil
 	}
-	return turn, func() {
-		if held != nil {
-			held()
-		}
+	s.leave, err = enter()
+	return err
+}
+
+// give gives the slot back if it was taken.
+func (s *slot) give() {
+	if s.leave != nil {
+		s.leave()
 	}
 }
 
-// check checks what the client sent along, within the memory that the caller may have: if a value must be decoded for
-// that, it takes up to fifty times the memory of its text. What takes long waits for its turn.
-func (g *Gateway) check(ctx context.Context, c *call) error {
-	lease := g.config.Memory.Lease(share.User(c.caller.Principal.User()))
-	defer lease.Release()
-	turn, leave := turnBy(ctx, c, func(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
-		ctx, cancel := context.WithCancel(ctx)
+// argumentMeans are what the check of what the client sent along may use: memory of the caller, since a value that must
+// be decoded takes up to fifty times the memory of its text, and a slot for what takes long.
+type argumentMeans struct {
+	gateway *Gateway
+	call    *call
+	ctx     context.Context //nolint:containedctx // of the check, which is over when it ends
+	lease   share.Lease
+	slot    slot
+}
+
+var _ schema.Means = (*argumentMeans)(nil)
+
+// Memory implements schema.Means.
+func (m *argumentMeans) Memory(bytes int64) error {
+	err := m.lease.Resize(bytes)
+	if err != nil && bytes > m.gateway.config.Memory.Most()-int64(m.call.params.Size()) { // the body is held beside it
+		return share.ErrNever
+	}
+	return err
+}
+
+// Turn implements schema.Means. The wait ends when the call is revoked.
+func (m *argumentMeans) Turn(estimate time.Duration) error {
+	return m.slot.take(estimate, func() (leave func(), err error) {
+		ctx, cancel := context.WithCancel(m.ctx)
 		defer cancel()
-		c.begun.endBy(cancel) // the wait may be long
-		return g.config.Turns.Enter(ctx, u, estimate)
+		m.call.begun.endBy(cancel)
+		return m.gateway.config.Turns.Enter(ctx, m.call.user(), estimate)
 	})
-	defer leave()
-	hold := func(bytes int64) error {
-		err := lease.Resize(bytes)
-		if err != nil && bytes > g.config.Memory.Most()-int64(c.params.Size()) { // the body is held beside it
-			return share.ErrNever
-		}
-		return err
-	}
-	return c.method.check(c, schema.Means{Memory: hold, Turn: turn})
 }
+
+// check checks what the client sent along, within the means that the caller has.
+func (g *Gateway) check(ctx context.Context, c *call) error {
+	means := &c.means // and not a variable, which would be one more allocation of every call
+	means.gateway, means.call, means.ctx, means.lease = g, c, ctx, g.config.Memory.Lease(c.user())
+	defer means.lease.Release()
+	defer means.slot.give()
+	return c.method.check(c, means)
+}
+
+// user returns who holds what the call takes.
+func (c *call) user() share.User { return share.User(c.caller.Principal.User()) }
 
 // turnToClean waits until so many bytes that a server sent for the call may be cleaned. leave ends the turn. The error
 // is why ctx has ended before.
 func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave func(), err error) {
-	return g.config.Turns.Finish(ctx, share.User(c.caller.Principal.User()), time.Duration(bytes)*cleanTime)
+	return g.config.Turns.Finish(ctx, c.user(), time.Duration(bytes)*cleanTime)
 }
 
 // cleaned cleans a result by policy. That of a large one waits for its turn, however long: the call has been made.

@@ -15,7 +15,7 @@ import (
 // it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must
 // have passed strictjson.Check. A value that costs too much to check is refused as well.
 func (s *Schema) Check(value mcp.RawJSON, name string) error {
-	return s.CheckWithin(value, name, Means{})
+	return s.CheckWithin(value, name, nil)
 }
 
 // CheckWithin is Check that asks for the means that it needs.
@@ -30,7 +30,7 @@ func (s *Schema) CheckWithin(value mcp.RawJSON, name string, m Means) error {
 // "id" and "ID", unless the schema declares both. Whoever reads the value after this gateway might otherwise see
 // another member than the one that was checked.
 func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
-	return s.CheckUnambiguousWithin(value, name, Means{})
+	return s.CheckUnambiguousWithin(value, name, nil)
 }
 
 // CheckUnambiguousWithin is CheckUnambiguous that asks for the means that it needs.
@@ -64,7 +64,7 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string, m Means) error {
 		}
 	}
 	reads := min(s.cost.passes*len(value), maxReads)
-	return m.turn(time.Duration(reads)*readTime + time.Duration(steps)*stepTime)
+	return askTurn(m, time.Duration(reads)*readTime+time.Duration(steps)*stepTime)
 }
 
 // ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
@@ -73,7 +73,7 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, m Means) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	decoded, err := m.decode(value)
+	decoded, err := decodeWithin(m, value)
 	if err != nil {
 		return err
 	}
@@ -96,10 +96,10 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
 	if work > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
 	}
-	if err := m.turn(time.Duration(work) * workTime); err != nil {
+	if err := askTurn(m, time.Duration(work)*workTime); err != nil {
 		return err
 	}
-	decoded, err := m.decode(value)
+	decoded, err := decodeWithin(m, value)
 	if err != nil {
 		return err
 	}

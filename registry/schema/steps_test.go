@@ -137,7 +137,7 @@ func TestTurnsAreAskedForWhatTakesLong(t *testing.T) {
 	} {
 		s := compile(t, test.schema)
 		longest := time.Duration(0)
-		means := schema.Means{Turn: func(estimate time.Duration) error {
+		means := &turns{grant: func(estimate time.Duration) error {
 			longest = max(longest, estimate)
 			return nil
 		}}
@@ -147,11 +147,20 @@ func TestTurnsAreAskedForWhatTakesLong(t *testing.T) {
 		if longest < test.least || longest > test.most {
 			t.Errorf("%s: got an estimate of %v, want %v to %v", name, longest, test.least, test.most)
 		}
-		means.Turn = func(time.Duration) error { return errNoTurn }
+		means.grant = func(time.Duration) error { return errNoTurn }
 		if err := s.CheckUnambiguousWithin(mcp.RawJSON(test.value), "value", means); !errors.Is(err, errNoTurn) {
 			t.Errorf("%s: got %v, want %v", name, err, errNoTurn)
 		}
 	}
 }
+
+// turns are means of which memory is granted and grant decides about turns.
+type turns struct {
+	grant func(estimate time.Duration) error
+}
+
+func (*turns) Memory(int64) error { return nil }
+
+func (t *turns) Turn(estimate time.Duration) error { return t.grant(estimate) }
 
 var errNoTurn = errors.New("no turn")

@@ -40,17 +40,18 @@ type call struct {
 	task     *task              // that the call is about, nil for none
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
-	place   place         // taken by limited, and with it by portioned one at the server
-	begun   begun         // by which Judge ends the call; set by revocable
-	means   argumentMeans // used by check
-	open    mcp.RawJSON   // set by invoke: the requestState under which the source keeps the call open; nil: it does not
-	spent   time.Duration // how much of the item's time all rounds together have used; set by timed
-	asking  bool          // set by conformed: the result asks for input
-	outcome string        // one word for the records, set by the stage that decides it; "" is an ordinary result
-	judging int           // work of judge so far; see maxJudging
-	leftOut int           // how many resources judge left out of the result
-	repairs atomic.Int64  // how much sanitized changed; notifications may come from another goroutine
-	logs    logs          // how many log messages sanitized let pass
+	buckets [2]ratelimit.Bucket // asked by limited; here, because a slice of its own would be one more allocation
+	place   place               // taken by limited, and with it by portioned one at the server
+	begun   begun               // by which Judge ends the call; set by revocable
+	means   argumentMeans       // used by check
+	open    mcp.RawJSON         // set by invoke: the requestState under which the source keeps the call open; nil: it does not
+	spent   time.Duration       // how much of the item's time all rounds together have used; set by timed
+	asking  bool                // set by conformed: the result asks for input
+	outcome string              // one word for the records, set by the stage that decides it; "" is an ordinary result
+	judging int                 // work of judge so far; see maxJudging
+	leftOut int                 // how many resources judge left out of the result
+	repairs atomic.Int64        // how much sanitized changed; notifications may come from another goroutine
+	logs    logs                // how many log messages sanitized let pass
 
 	// As registry.Call.Hold; set by revocable.
 	hold func(end func()) (release func())
@@ -123,9 +124,9 @@ func (g *Gateway) audited(next Handler) Handler {
 		record := c.record(failure, started)
 		record.Arguments = g.digest(ctx, c)
 		if failure.inside {
-			g.logInside(ctx, record, failure, err)
+			g.logInside(ctx, &record, failure, err)
 		}
-		kept := g.kept(ctx, record)
+		kept := g.kept(ctx, &record)
 		if c.open != nil && (failure.told != nil || !kept) {
 			g.abandon(ctx, c)
 		}
@@ -203,7 +204,8 @@ func (g *Gateway) limited(next Handler) Handler {
 		}
 		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey, Limit: tenant.userCalls}
 		all.Sharer = own.Key
-		if err := g.config.Limiter.Take(ctx, all, own); err != nil {
+		c.buckets = [...]ratelimit.Bucket{all, own}
+		if err := g.config.Limiter.Take(ctx, c.buckets[:]...); err != nil {
 			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}}}
 		}
 		return next(ctx, c)
@@ -263,11 +265,12 @@ func (g *Gateway) resolved(next Handler) Handler {
 func (g *Gateway) validated(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		err := g.check(ctx, c)
-		var wrong *registry.ArgumentError
-		switch {
-		case err == nil:
+		if err == nil {
 			return next(ctx, c)
-		case !errors.As(err, &wrong):
+		}
+		wrong, ok := errors.AsType[*registry.ArgumentError](err)
+		switch {
+		case !ok:
 			return mcp.Object{}, err
 		case c.tool == nil:
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)

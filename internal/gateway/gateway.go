@@ -73,6 +73,8 @@ type Request struct {
 type Gateway struct {
 	config        Config
 	serverInfo    mcp.RawJSON
+	complete      mcp.Member  // resultType of a result that says none
+	meta          mcp.RawJSON // _meta of a result that has none: serverInfo
 	discovered    mcp.Object
 	ending        mcp.Object         // what every page of a list has behind its items and its cursor
 	methods       map[string]*method // of calls
@@ -113,7 +115,9 @@ func New(cfg Config) *Gateway {
 		rendered:      newRendered(cfg.Memory.Total()),
 		renewed:       make(chan struct{}, 1),
 		serverInfo:    ServerInfo(cfg.Version),
+		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
+	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.discovered = g.discover()
 	g.ending = g.finish(hinted(mcp.Object{}))
 	g.call = stack(g.stages(), invoke)
@@ -142,10 +146,14 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 // upstream's.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 func (g *Gateway) finish(result mcp.Object) mcp.Object {
-	if !result.Has("resultType") {
-		result = result.With("resultType", mcp.String("complete"))
+	meta := mcp.Member{Name: "_meta", Value: g.meta}
+	if said, ok := mcp.ObjectOf(result.Value("_meta")); ok {
+		meta.Value = said.With(mcp.MetaServerInfo, g.serverInfo).JSON()
 	}
-	return result.With("_meta", result.Object("_meta").With(mcp.MetaServerInfo, g.serverInfo).JSON())
+	if result.Has("resultType") {
+		return result.WithAll(meta)
+	}
+	return result.WithAll(g.complete, meta)
 }
 
 // Run tells those who wait on Changed when the catalogue changes, and reports to operators what they should know of it,

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // record returns the line of the audit for the call. Arguments are never in it, only their digest, which digest makes.
-func (c *call) record(failure failure, started time.Time) *audit.Record {
+func (c *call) record(failure failure, started time.Time) audit.Record {
 	principal := &c.caller.Principal
-	r := &audit.Record{
+	r := audit.Record{
 		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
 		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
-		Method: c.request.Method, Item: c.method.spelt(c.params), Outcome: c.kind(failure), Reason: failure.reason,
+		Method: c.request.Method, Item: c.spelt(), Outcome: c.kind(failure), Reason: failure.reason,
 		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
 	}
 	r.Server = c.away
@@ -33,6 +33,17 @@ func (c *call) record(failure failure, started time.Time) *audit.Record {
 	return r
 }
 
+// spelt returns how the client names the item. A tool was found by its very name, which is in memory already.
+func (c *call) spelt() string {
+	if c.tool != nil && c.task == nil {
+		return c.tool.Exposed
+	}
+	return c.method.spelt(c.params)
+}
+
+// digestForm is what every digest begins with.
+const digestForm = "sha256:"
+
 // digestTime is about how long it takes to digest one byte.
 const digestTime = 2 * time.Nanosecond
 
@@ -43,12 +54,14 @@ func (g *Gateway) digest(ctx context.Context, c *call) string {
 	if arguments == nil {
 		return ""
 	}
-	user := share.User(c.caller.Principal.User())
-	if leave, err := g.config.Turns.Finish(context.WithoutCancel(ctx), user, time.Duration(len(arguments))*digestTime); err == nil {
-		defer leave()
+	if estimate := time.Duration(len(arguments)) * digestTime; estimate >= fairqueue.Small {
+		if leave, err := g.config.Turns.Finish(context.WithoutCancel(ctx), c.user(), estimate); err == nil {
+			defer leave()
+		}
 	}
 	sum := sha256.Sum256(arguments)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	var text [len(digestForm) + 2*sha256.Size]byte
+	return string(hex.AppendEncode(append(text[:0], digestForm...), sum[:]))
 }
 
 // kind returns how the call ended, in the one word that audit and metrics use.

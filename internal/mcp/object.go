@@ -214,6 +214,22 @@ func (o Object) With(name string, value RawJSON) Object {
 	return Object{append(members, strictjson.Member{Name: name, Value: value})}
 }
 
+// WithAll returns o with each of the members set like With, in one copy. None of their values may be nil, and their names
+// must differ.
+func (o Object) WithAll(set ...Member) Object {
+	members := make([]strictjson.Member, len(o.members), len(o.members)+len(set))
+	copy(members, o.members)
+	for _, m := range set {
+		i := slices.IndexFunc(members, func(other strictjson.Member) bool { return other.Name == m.Name })
+		if i < 0 {
+			members = append(members, strictjson.Member{Name: m.Name, Value: m.Value})
+		} else {
+			members[i].Value = m.Value
+		}
+	}
+	return Object{members}
+}
+
 // Without returns o without the members of these names. It is o itself if o has none of them.
 func (o Object) Without(names ...string) Object {
 	named := func(m strictjson.Member) bool { return slices.Contains(names, m.Name) }

@@ -50,9 +50,11 @@ func TestEditsDoNotShare(t *testing.T) {
 	o := mcp.NewObject(mcp.Member{Name: "a", Value: mcp.Int(1)}).With("b", mcp.Int(2))
 	left, right := o.With("c", mcp.Int(3)), o.With("d", mcp.Int(4))
 	left2, right2 := left.With("e", mcp.Int(5)), left.With("f", mcp.Int(6))
+	both := left.WithAll(mcp.Member{Name: "g", Value: mcp.Int(7)}, mcp.Member{Name: "b", Value: mcp.Int(8)})
 	for got, want := range map[string]string{
 		string(o.JSON()): `{"a":1,"b":2}`, string(left.JSON()): `{"a":1,"b":2,"c":3}`, string(right.JSON()): `{"a":1,"b":2,"d":4}`,
 		string(left2.JSON()): `{"a":1,"b":2,"c":3,"e":5}`, string(right2.JSON()): `{"a":1,"b":2,"c":3,"f":6}`,
+		string(both.JSON()): `{"a":1,"b":8,"c":3,"g":7}`,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

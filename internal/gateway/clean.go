@@ -19,35 +19,14 @@ import (
 // cannot be removed.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		notify := c.notify
-		out := &relay{send: func(n mcp.Notification) error {
-			// It may run on a goroutine of the upstream or the relay, where nobody else would stop a panic.
-			_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
-				params, ok, err := g.cleanNote(ctx, c, n.Params)
-				if err != nil || !ok {
-					return mcp.Object{}, err
-				}
-				return params, notify(ctx, mcp.Notification{Method: n.Method, Params: params})
-			})
-			return err
-		}}
+		out := &c.relay
+		out.gateway, out.call, out.ctx, out.notify = g, c, ctx, c.notify
 		defer func() {
 			if left := out.end(ctx); left > 0 {
 				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "progress_limit", left)
 			}
 		}()
-		c.notify = func(_ context.Context, n mcp.Notification) error {
-			switch {
-			case !c.wants(n):
-				return nil
-			case n.Method == mcp.NotifyProgress:
-				return out.progress(n)
-			case n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params):
-				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
-				return nil
-			}
-			return out.pass(n)
-		}
+		c.notify = out.take
 		result, err := next(ctx, c)
 		if err != nil {
 			return mcp.Object{}, g.cleanError(ctx, c, err)
@@ -60,6 +39,36 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		}
 		return g.cleaned(ctx, c, result)
 	}
+}
+
+// take is called by the source for each notification. Those that the client did not ask for, and log messages beyond
+// their bounds, are dropped.
+func (r *relay) take(_ context.Context, n mcp.Notification) error {
+	g, c := r.gateway, r.call
+	switch {
+	case !c.wants(n):
+		return nil
+	case n.Method == mcp.NotifyProgress:
+		return r.progress(n)
+	case n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params):
+		g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
+		return nil
+	}
+	return r.pass(n)
+}
+
+// send cleans a notification and passes it on. It may run on a goroutine of the source or of a timer, where nobody else
+// would stop a panic.
+func (r *relay) send(n mcp.Notification) error {
+	g := r.gateway
+	_, err := g.guarded(r.ctx, r.call, func(ctx context.Context, c *call) (mcp.Object, error) {
+		params, ok, err := g.cleanNote(ctx, c, n.Params)
+		if err != nil || !ok {
+			return mcp.Object{}, err
+		}
+		return params, r.notify(ctx, mcp.Notification{Method: n.Method, Params: params})
+	})
+	return err
 }
 
 // cleanNote is cleanParams for a notification of the call, which waits for its turn if it is large. The error says that

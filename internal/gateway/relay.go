@@ -24,8 +24,13 @@ const (
 //
 //	progress ──▶ within the bounds ─────────────────────────────▶ send
 //	         └─▶ beyond: latest ──▶ when the gap is over, or at the end
+//
+// It is a part of the call, because every call has one and few use it.
 type relay struct {
-	send func(mcp.Notification) error // cleans a notification and passes it on
+	gateway *Gateway
+	call    *call
+	ctx     context.Context //nolint:containedctx // of the use of the item, with which the relay ends
+	notify  func(context.Context, mcp.Notification) error
 
 	mu     sync.Mutex  // held while send runs; guards the fields below
 	paid   time.Time   // up to then the progress that was sent has used up its gaps

@@ -145,19 +145,23 @@ func TestOrdinaryProgressIsToldWhole(t *testing.T) {
 }
 
 func TestLargeProgressDoesNotWait(t *testing.T) {
-	r := &relay{send: func(mcp.Notification) error { return nil }}
-	large := mcp.Notification{Method: mcp.NotifyProgress, Params: object(`{"message":` + quote(strings.Repeat("x", maxProgress)) + `}`)}
-	for range progressBurst + 5 {
-		if err := r.progress(large); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		c := newCall(b.caller(t, alice), request("box__plain", `{}`), b.methods[mcp.MethodToolsCall])
+		r := &relay{gateway: b.Gateway, call: c, ctx: t.Context(), notify: c.notify}
+		large := mcp.Notification{Method: mcp.NotifyProgress, Params: object(`{"message":` + quote(strings.Repeat("x", maxProgress)) + `}`)}
+		for range progressBurst + 5 {
+			if err := r.progress(large); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if r.latest != nil {
-		t.Errorf("%d bytes wait, want none", len(r.latest))
-	}
-	if left := r.end(t.Context()); left < 3 { // time goes on
-		t.Errorf("%d were counted as left out, want nearly five", left)
-	}
+		if r.latest != nil {
+			t.Errorf("%d bytes wait, want none", len(r.latest))
+		}
+		if left := r.end(t.Context()); left != 5 {
+			t.Errorf("%d were counted as left out, want 5", left)
+		}
+	})
 }
 
 // BenchmarkProgressFlood measures what one notification of a flood costs behind its transport.

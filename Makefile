@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop check bench bench-fair bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,11 @@ unit: setup ## the tests of all packages but interop, under the race detector
 interop: setup ## the tests with real clients, servers and agents
 	go test -shuffle=on -vet=off -timeout 30m ./internal/interop
 
-check: formatted lint tidy vuln test ## what CI asks for
+# The race detector makes allocations of its own, so unit does not count them.
+allocations: ## whether calls make no more allocations than they did
+	@.ci/allocations ./internal/gateway
+
+check: formatted lint tidy vuln allocations test ## what CI asks for
 
 bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
 	go run ./internal/bench -out deploy/BENCHMARKS.md

@@ -45,6 +45,7 @@ type call struct {
 	begun   begun               // by which Judge ends the call; set by revocable
 	means   argumentMeans       // used by check
 	relay   relay               // of notifications; used by sanitized
+	told    registry.Call       // what the source gets to know; set by use
 	open    mcp.RawJSON         // set by invoke: the requestState under which the source keeps the call open; nil: it does not
 	spent   time.Duration       // how much of the item's time all rounds together have used; set by timed
 	asking  bool                // set by conformed: the result asks for input

@@ -330,9 +330,14 @@ func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.C
 // useItem uses an item that is not a tool.
 func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }
 
-// use returns what the source of the item gets to know of the call.
+// use returns what the source of the item gets to know of the call. It is a part of the call when the item is used first,
+// which spares an allocation; later, in abandon, it is not, because the source may still look at the first.
 func (c *call) use() *registry.Call {
-	use := &registry.Call{
+	use := &c.told
+	if use.Method != "" {
+		use = &registry.Call{}
+	}
+	*use = registry.Call{
 		Method:       c.request.Method,
 		Principal:    c.caller.Principal,
 		Params:       c.params,

@@ -176,9 +176,9 @@ func compilePatterns(texts []string) (patterns, error) {
 }
 
 // matching returns which rules of the tenant apply to the principal.
-func (t *Tenant) matching(p auth.Principal) ruleSet {
+func (t *Tenant) matching(p *auth.Principal) ruleSet {
 	var buffer [32]byte
-	set := buffer[:0]
+	set := slices.Grow(buffer[:0], len(t.rules))
 	for i := range t.rules {
 		match := byte(0)
 		if t.rules[i].concerns(p) && t.rules[i].hasScopes(p) {
@@ -190,14 +190,14 @@ func (t *Tenant) matching(p auth.Principal) ruleSet {
 }
 
 // concerns tells whether the rule is meant for this subject, whatever scopes its token has.
-func (r *rule) concerns(p auth.Principal) bool {
+func (r *rule) concerns(p *auth.Principal) bool {
 	return len(r.subjects) == 0 || slices.ContainsFunc(r.subjects, func(s string) bool {
-		issuer, ok := strings.CutSuffix(s, "#"+p.Subject)
-		return ok && issuer == p.Issuer
+		rest, ok := strings.CutPrefix(s, p.Issuer)
+		return ok && len(rest) == 1+len(p.Subject) && rest[0] == '#' && rest[1:] == p.Subject
 	})
 }
 
-func (r *rule) hasScopes(p auth.Principal) bool {
+func (r *rule) hasScopes(p *auth.Principal) bool {
 	for _, scope := range r.scopes {
 		if !slices.Contains(p.Scopes, scope) {
 			return false
@@ -232,7 +232,7 @@ func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.announce && c.rules[i] == 0 && r.concerns(c.Principal) && r.allow.match(&n) {
+		if r.announce && c.rules[i] == 0 && r.concerns(&c.Principal) && r.allow.match(&n) {
 			return r.scopes
 		}
 	}

@@ -187,7 +187,7 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	if t == nil {
 		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(p), userKey: userKey(&p)}, nil
+	return Caller{Principal: p, Tenant: t, rules: t.matching(&p), userKey: userKey(&p)}, nil
 }
 
 // Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the

@@ -57,7 +57,7 @@ type Limiter interface {
 	// Take takes the tokens of all buckets or, if one of them has too few, of none: a call that the limit of a tool
 	// refuses must not use up the tenant's tokens as well. An *ExceededError says that a bucket had too few. Any other
 	// error means that the counts could not be read, so that it is not known whether the limit was reached; nothing was
-	// allowed then.
+	// allowed then. Take does not keep buckets.
 	Take(ctx context.Context, buckets ...Bucket) error
 }
 

@@ -40,7 +40,7 @@ type call struct {
 	task     *task              // that the call is about, nil for none
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
-	buckets [2]ratelimit.Bucket // asked by limited; here, because a slice of its own would be one more allocation
+	buckets [2]ratelimit.Bucket // asked by limited, and then by resolved; here, because slices of their own would be allocations
 	place   place               // taken by limited, and with it by portioned one at the server
 	begun   begun               // by which Judge ends the call; set by revocable
 	means   argumentMeans       // used by check

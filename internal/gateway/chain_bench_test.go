@@ -60,7 +60,7 @@ func plentiful() TenantConfig {
 	plenty := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
 	return TenantConfig{
 		ID: "acme", Servers: []string{"fixed"}, Rules: []Rule{{Allow: []string{"*"}}},
-		Limits: Limits{Requests: &plenty, Calls: &plenty, UserCalls: &plenty},
+		Limits: Limits{Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Tools: map[string]ratelimit.Limit{"fixed__*": plenty}},
 	}
 }
 

@@ -164,7 +164,7 @@ func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	return item.Raw
 }
 
-// bucketsFor returns the buckets of tools that a call costs its user.
+// bucketsFor returns the buckets of tools that a call costs its user. It writes over those that limited has asked.
 func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
 	t := c.caller.Tenant
 	if c.tool == nil || len(t.tools) == 0 {
@@ -175,7 +175,7 @@ func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
 	if !ok {
 		known, _ = s.buckets.LoadOrStore(c.tool, t.bucketsOf(c.tool))
 	}
-	buckets := slices.Clone(known.([]ratelimit.Bucket))
+	buckets := append(c.buckets[:0], known.([]ratelimit.Bucket)...)
 	for i := range buckets {
 		buckets[i].Sharer = c.caller.userKey
 	}

@@ -27,6 +27,9 @@
 // Two judges are there because neither does alone. The nodes decide nearly every valid value in a fraction of the time,
 // but only ever say yes; the library knows every keyword, but is slow and has faults of its own. What the library gets
 // wrong is written differently in the copy or refused by the guard, so that both judges agree with the specification.
+// Measured by BenchmarkChain of internal/gateway, a call of a tool with one property takes 6.6 µs of processor time at
+// the desk if the nodes accept it and 10.2 µs if the library must judge; with ten properties it is 8.7 and 44.8 µs, and of
+// a whole call about a third.
 //
 // Bounded are the size of a schema, its subschemas, patterns and enums, and the work of one check: how many subschemas
 // one value can meet, how many instructions patterns run over it, how long its strings are. The work is estimated

@@ -34,6 +34,7 @@ type world struct {
 	settings server.Settings
 	config   server.Config
 	tenants  []gateway.TenantConfig
+	audit    *audit.Log // nil: nothing is recorded
 
 	mu        sync.Mutex // guards the fields below
 	release   chan struct{}
@@ -160,7 +161,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		w.config.Log = w.log
 	}
 	w.gateway = gateway.New(gateway.Config{
-		Registry: w.registry, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: w.config.Seal,
+		Registry: w.registry, Limiter: ratelimit.NewMemory(0), Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
 		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
 	})
 	w.config.Gateway = w.gateway

@@ -31,7 +31,7 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	}
 	var requests []*mcp.Message
 	if refused == nil {
-		requests, refused = s.unpack(r.Context(), l, raw)
+		requests, refused = s.unpack(x.context(), l, raw)
 	}
 	if refused != nil {
 		x.refuse("", refused)
@@ -42,12 +42,12 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 		return
 	}
 	if len(requests) > 1 { // one was charged at the door
-		if err := s.admission.Charge(r.Context(), x.caller, len(requests)-1); err != nil {
+		if err := s.admission.Charge(x.context(), x.caller, len(requests)-1); err != nil {
 			x.refuseAdmission(err)
 			return
 		}
 	}
-	s.answerBatch(x, r, l, requests)
+	s.answerBatch(x, l, requests)
 }
 
 // absentOr tells whether a header is absent, or is there once with the value want.
@@ -90,10 +90,10 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 
 // answerBatch runs the requests of a batch at the same time, each under its own limits, and answers when all of them
 // are done.
-func (s *Server) answerBatch(x *exchange, r *http.Request, l *live, requests []*mcp.Message) {
-	ctx := context.WithoutCancel(r.Context()) // a client that loses its connection can resume, so the calls go on
-	p := s.newReply(r.Context(), x, l)
-	way := p.line(r.Context())
+func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
+	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
+	p := s.newReply(x.context(), x, l)
+	way := p.line(x.context())
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
 	var inFlight []*job

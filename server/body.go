@@ -35,7 +35,7 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 		return nil, s.tooLargeForMemory()
 	}
 	if r.ContentLength >= 0 {
-		if refused := s.charge(x, r, r.ContentLength); refused != nil {
+		if refused := s.charge(x, r.ContentLength); refused != nil {
 			return nil, refused
 		}
 	}
@@ -44,17 +44,17 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 		return nil, refused
 	}
 	if r.ContentLength < 0 {
-		if refused := s.charge(x, r, int64(len(data))); refused != nil {
+		if refused := s.charge(x, int64(len(data))); refused != nil {
 			return nil, refused
 		}
 	}
-	return s.parse(x, r, data)
+	return s.parse(x, data)
 }
 
 // charge takes what a body of that size costs. Who has no room for it gets the refusal late.
-func (s *Server) charge(x *exchange, r *http.Request, size int64) *refusal {
-	if err := s.admission.ChargeSize(r.Context(), x.caller, size); err != nil {
-		s.linger(x, r, err)
+func (s *Server) charge(x *exchange, size int64) *refusal {
+	if err := s.admission.ChargeSize(x.context(), x.caller, size); err != nil {
+		s.linger(x, err)
 		told := toldOf(err)
 		return &refusal{statusOf(told.Code, 0), told}
 	}
@@ -64,7 +64,7 @@ func (s *Server) charge(x *exchange, r *http.Request, size int64) *refusal {
 // receiveBody reads the bytes of the body.
 func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
-	data, err := x.receive(s.config.Turns.Paced(r.Context(), r.Body), r.ContentLength)
+	data, err := x.receive(s.config.Turns.Paced(x.context(), r.Body), r.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -87,8 +87,8 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 const parseTime = 4 * time.Nanosecond
 
 // parse checks a body strictly. A large one waits for its turn.
-func (s *Server) parse(x *exchange, r *http.Request, data []byte) (mcp.RawJSON, *refusal) {
-	leave, err := s.config.Turns.Enter(r.Context(), share.User(x.principal.User()), time.Duration(len(data))*parseTime)
+func (s *Server) parse(x *exchange, data []byte) (mcp.RawJSON, *refusal) {
+	leave, err := s.config.Turns.Enter(x.context(), share.User(x.principal.User()), time.Duration(len(data))*parseTime)
 	switch {
 	case errors.Is(err, fairqueue.ErrUser):
 		return nil, errUserWork

@@ -8,8 +8,8 @@ import (
 )
 
 // endpoint serves /mcp, the one endpoint for clients of both eras.
-func (s *Server) endpoint(_ http.ResponseWriter, r *http.Request) {
-	x := of(r)
+func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
 	x.readAccept(r.Header)
 	switch r.Method {
 	case http.MethodPost:

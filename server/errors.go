@@ -235,8 +235,8 @@ func refusedLogin(why *auth.Error) *refusal {
 // can be had if there is such a place. A header with the scheme alone is not allowed.
 // https://www.rfc-editor.org/rfc/rfc6750#section-3 and https://www.rfc-editor.org/rfc/rfc9728#section-5.1
 func (x *exchange) challenge(params ...string) {
-	if x.metadata != "" {
-		params = append(params, `resource_metadata="`+x.metadata+`"`)
+	if metadata := x.metadataURL(); metadata != "" {
+		params = append(params, `resource_metadata="`+metadata+`"`)
 	}
 	if len(params) == 0 {
 		params = []string{`realm="drawbridge"`}

@@ -19,20 +19,24 @@ import (
 // goroutine of the request. A call that outlives the request may read only the id and the caller.
 type exchange struct {
 	http.ResponseWriter
-	control *http.ResponseController
+	control http.ResponseController
 	server  *Server
 
-	id        string // of this request, for records
+	id        string    // of this request, for records
+	named     [1]string // the id, as the value of its header
+	measured  [1]string // the length of the answer, as the value of its header
+	scope     scope     // the context of the request
+	lasting   scope     // the context of what goes on when the client leaves
 	started   time.Time
 	settings  Settings
 	remote    string
-	metadata  string         // where that of the resource is, "" when there is none; set by authenticated
 	judged    uint64         // how often all had been judged before its token was checked; set by authenticated
 	principal auth.Principal // set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
 	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
+	tenant    string         // that the path names, "" when it names none; set by authenticated
 	held      held           // while it is in work
 
 	era     mcp.Era    // set by the endpoint; zero while unknown
@@ -46,10 +50,33 @@ type exchange struct {
 	prefersStream              bool // results come as event streams, so that each of a session can be resumed
 }
 
-type exchangeKey struct{}
+// of returns the exchange of a request, which is what answers it. Every handler behind identified is given it.
+func of(w http.ResponseWriter) *exchange { return w.(*exchange) } //nolint:forcetypeassert // identified comes first
 
-// of returns the exchange that a request belongs to.
-func of(r *http.Request) *exchange { return exchangeIn(r.Context()) }
+// scope is a context that knows its exchange. It is part of the exchange, because a context made by net/http's
+// WithContext costs a copy of the whole request.
+type scope struct {
+	context.Context //nolint:containedctx // the scope is the context
+
+	exchange *exchange
+}
+
+// Value implements context.Context.
+func (s *scope) Value(key any) any {
+	if key == (exchangeKey{}) {
+		return s.exchange
+	}
+	return s.Context.Value(key)
+}
+
+// context returns the context of the request, which ends when the client leaves. The context of the http.Request does
+// not know the exchange: records made with it would not say which request they are about.
+func (x *exchange) context() context.Context { return &x.scope }
+
+// outliving returns a context that does not end. It is for calls that go on when the client leaves, and for records.
+func (x *exchange) outliving() context.Context { return &x.lasting }
+
+type exchangeKey struct{}
 
 // exchangeIn returns the exchange that ctx belongs to, nil if it belongs to none.
 func exchangeIn(ctx context.Context) *exchange {

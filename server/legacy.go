@@ -12,7 +12,7 @@ import (
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
-		s.initialize(r.Context(), x, m)
+		s.initialize(x.context(), x, m)
 		return
 	}
 	l, refused := s.sessions.of(x, r)
@@ -23,9 +23,9 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	case refused != nil:
 		x.refuse(m.ID, refused)
 	case !m.IsRequest():
-		x.acknowledge(s.notified(r.Context(), l, m))
+		x.acknowledge(s.notified(x.context(), l, m))
 	default:
-		s.legacyRequest(x, r, l, m)
+		s.legacyRequest(x, l, m)
 	}
 }
 
@@ -67,20 +67,20 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because the client can resume.
-func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Message) {
+func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
 	}
-	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), x, l, m.ID)
+	ctx, j, refused := s.beginLegacy(x.outliving(), x, l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
 	defer s.jobs.finish(j)
 	defer l.leave(j)
-	p := s.newReply(r.Context(), x, l)
-	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(r.Context()).of(j))
+	p := s.newReply(x.context(), x, l)
+	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(x.context()).of(j))
 	l.answered(j)
 	x.outcome = a.word()
 	if a.silent {
@@ -92,7 +92,7 @@ func (s *Server) legacyRequest(x *exchange, r *http.Request, l *live, m *mcp.Mes
 		status = statusOf(a.err.Code, mcp.Legacy)
 	}
 	if status == http.StatusOK && x.prefersStream {
-		p.follow(r.Context())
+		p.follow(x.context())
 	}
 	if p.decide() == "" && a.err != nil {
 		x.answerError(a.id, a.err, status)
@@ -182,7 +182,7 @@ func (s *Server) get(x *exchange, r *http.Request) {
 	defer place.leave()
 	s.leave(x)
 	f.revoked = place.revoked
-	s.serveFeed(r.Context(), x, f)
+	s.serveFeed(x.context(), x, f)
 	x.noteRevoked()
 }
 
@@ -197,7 +197,7 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *r
 	}
 	f := &feed{session: l, numbered: true, principal: x.principal, expiry: x.principal.Expiry}
 	if refused == nil {
-		refused = s.chooseStream(r, f)
+		refused = s.chooseStream(x, r, f)
 	}
 	if refused != nil {
 		return nil, nil, refused
@@ -208,16 +208,16 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *r
 
 // chooseStream decides which stream a GET gets. Notices of changed lists go only to streams that a GET opened, and each
 // message goes to one stream only.
-func (s *Server) chooseStream(r *http.Request, f *feed) *refusal {
+func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
 	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
 	case 0:
 		f.stream = f.session.nextStream('g')
 		f.first = f.session.priming(f.stream)
-		if refused := s.beginStream(r.Context(), f.session, f.stream); refused != nil {
+		if refused := s.beginStream(x.context(), f.session, f.stream); refused != nil {
 			return refused
 		}
 	case 1:
-		stream, err := s.config.Log.Find(r.Context(), f.session.inLog(), last[0])
+		stream, err := s.config.Log.Find(x.context(), f.session.inLog(), last[0])
 		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // other streams of the log carry answers and cancellations to us
 			return errEvent
 		}
@@ -241,6 +241,6 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	s.sessions.end(r.Context(), l, endClosed)
+	s.sessions.end(x.context(), l, endClosed)
 	x.writeStatus(http.StatusNoContent)
 }

@@ -15,8 +15,8 @@ const sseStream = "s"
 // openSSE opens a session together with its one stream, and tells the client where to post its messages. When the
 // stream ends, the session ends too.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
-func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
-	x := of(r)
+func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
 	x.era = mcp.Legacy
 	x.readAccept(r.Header)
 	if r.Method != http.MethodGet {
@@ -34,14 +34,14 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer place.leave()
-	l, id, refused := s.openSession(r.Context(), x, purposeSSE, mcp.Revision2024, mcp.Object{})
+	l, id, refused := s.openSession(x.context(), x, purposeSSE, mcp.Revision2024, mcp.Object{})
 	if refused != nil {
 		x.refuse("", refused)
 		return
 	}
 	end := endClosed
-	defer func() { s.sessions.end(r.Context(), l, end) }()
-	if refused := s.beginStream(r.Context(), l, sseStream); refused != nil {
+	defer func() { s.sessions.end(x.context(), l, end) }()
+	if refused := s.beginStream(x.context(), l, sseStream); refused != nil {
 		x.refuse("", refused)
 		return
 	}
@@ -49,7 +49,7 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 	s.leave(x)
 	// The address is a path from the root that clients see, because some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
-	s.serveFeed(r.Context(), x, &feed{
+	s.serveFeed(x.context(), x, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, principal: x.principal, expiry: x.principal.Expiry,
 		revoked: place.revoked, first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
@@ -60,8 +60,8 @@ func (s *Server) openSSE(_ http.ResponseWriter, r *http.Request) {
 
 // postMessage takes a message of a session over HTTP+SSE. The answer does not come in the response, but on the stream
 // of the session.
-func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
-	x := of(r)
+func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
 	x.era = mcp.Legacy
 	if r.Method != http.MethodPost {
 		x.Header().Set("Allow", "POST")
@@ -83,7 +83,7 @@ func (s *Server) postMessage(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if m := x.decode(raw); m != nil {
-		s.takeMessage(x, r, l, m)
+		s.takeMessage(x, l, m)
 	}
 }
 
@@ -94,15 +94,15 @@ func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
 		return nil, errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return s.sessions.find(r.Context(), purposeSSE, ids[0], x.caller)
+		return s.sessions.find(x.context(), purposeSSE, ids[0], x.caller)
 	}
 	return nil, errSession
 }
 
 // takeMessage accepts a message. If it is a request, a goroutine answers it on the stream of the session.
-func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Message) {
+func (s *Server) takeMessage(x *exchange, l *live, m *mcp.Message) {
 	if !m.IsRequest() {
-		x.acknowledge(s.notified(r.Context(), l, m))
+		x.acknowledge(s.notified(x.context(), l, m))
 		return
 	}
 	select {
@@ -111,7 +111,7 @@ func (s *Server) takeMessage(x *exchange, r *http.Request, l *live, m *mcp.Messa
 		return
 	default:
 	}
-	ctx, j, refused := s.beginLegacy(context.WithoutCancel(r.Context()), x, l, m.ID)
+	ctx, j, refused := s.beginLegacy(x.outliving(), x, l, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +34,9 @@ func (l *lingering) wait(ctx context.Context) {
 }
 
 // linger makes a client wait that was refused because it sends more than its tenant or user may.
-func (s *Server) linger(x *exchange, r *http.Request, err error) {
+func (s *Server) linger(x *exchange, err error) {
 	if toldOf(err).Code == mcp.CodeLimited {
 		s.rest(&x.held)
-		s.beyond.wait(r.Context())
+		s.beyond.wait(x.context())
 	}
 }

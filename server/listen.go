@@ -22,7 +22,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // listen answers subscriptions/listen with an event stream of notices, until the client leaves or the time of the
 // stream is over. Every message on it carries the id of the request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
+func (s *Server) listen(x *exchange, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") && tasksOf(x) == 0 {
 		refused = errTasks
@@ -46,13 +46,13 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 	sub.told = s.catalogue.Lists(x.caller) // taken before the acknowledgement, so that no change after it goes untold
 	defer sub.stop()
-	sub.open(r.Context(), uris)
+	sub.open(x.context(), uris)
 	s.leave(x)
 	var err error
 	if sub.out, err = openStream(x); err != nil {
 		return // the client is gone
 	}
-	sub.serve(r.Context())
+	sub.serve(x.context())
 	x.noteRevoked()
 }
 

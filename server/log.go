@@ -53,13 +53,12 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 // held.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.logRequest(r)
+		defer s.logRequest(of(w), r)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) logRequest(r *http.Request) {
-	x := of(r)
+func (s *Server) logRequest(x *exchange, r *http.Request) {
 	s.leave(x)
 	took := time.Since(x.started)
 	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), took)
@@ -72,7 +71,7 @@ func (s *Server) logRequest(r *http.Request) {
 		line = append(line, slog.String("reason", x.missed))
 	}
 	line = append(line, x.foreign...)
-	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
+	s.log.LogAttrs(x.context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
 }
 
 // whyRefused tells the log why a token was refused, in more detail than its bearer is told.
@@ -95,7 +94,11 @@ func whyRefused(refused *auth.Error) []slog.Attr {
 // routeOf returns the pattern of the route that matched. The path itself is not used as a label, because clients choose
 // it.
 func routeOf(r *http.Request) string {
-	if pattern := chi.RouteContext(r.Context()).RoutePattern(); pattern != "" {
+	route := chi.RouteContext(r.Context())
+	if route == nil { // it came by the shortcut
+		return endpointPath
+	}
+	if pattern := route.RoutePattern(); pattern != "" {
 		return pattern
 	}
 	return "none"

@@ -25,8 +25,8 @@ const (
 // exists. If no issuer has an address there is no metadata at all: a client that found some would try to get a token
 // there and fail, with an error that hides ours.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
-func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
-	x := of(r)
+func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
 	servers := x.settings.AuthorizationServers
 	if len(servers) == 0 {
 		x.refuse("", errNotFound)
@@ -59,12 +59,12 @@ func (s *Server) metadata(_ http.ResponseWriter, r *http.Request) {
 // and not the answer to the one before. So this answer says again why the token was refused.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
-func (s *Server) register(_ http.ResponseWriter, r *http.Request) {
-	x := of(r)
+func (s *Server) register(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
 	code, says := "access_denied", "Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
 		if told := refusedLogin(refused); told != errNoToken && told != errScheme {
-			s.recordLogin(x, r, refused)
+			s.recordLogin(x, refused)
 			code, says = "invalid_token", told.told.Message
 		}
 	}
@@ -80,13 +80,13 @@ func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
 // metadataURL returns where the metadata is of the endpoint that the request came to, "" if there is none. Paths other
 // than endpoints have the metadata of /mcp.
-func (x *exchange) metadataURL(r *http.Request) string {
+func (x *exchange) metadataURL() string {
 	if len(x.settings.AuthorizationServers) == 0 {
 		return ""
 	}
 	path := endpointPath
-	if tenant := chi.URLParam(r, "tenant"); gateway.IsTenantID(tenant) {
-		path = tenantPath + tenant + endpointPath
+	if gateway.IsTenantID(x.tenant) {
+		path = tenantPath + x.tenant + endpointPath
 	}
 	return x.settings.base() + metadataPath + path
 }

@@ -28,7 +28,7 @@ type check func(x *exchange, r *http.Request) bool
 func checked(checks ...check) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			x := of(r)
+			x := of(w)
 			for _, passes := range checks {
 				if !passes(x, r) {
 					return
@@ -45,21 +45,23 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.newExchange(w, r)
-		x.Header().Set(requestIDHeader, x.id)
-		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		x.Header()[requestIDHeader] = x.named[:]
+		next.ServeHTTP(x, r)
 	})
 }
 
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{
 		ResponseWriter: w,
-		control:        http.NewResponseController(w),
+		control:        *http.NewResponseController(w),
 		server:         s,
 		id:             rand.Text(), // a number would tell each client how many requests the others make
 		started:        time.Now(),
 		settings:       s.config.Settings(),
 		outcome:        "ok",
 	}
+	x.named[0] = x.id
+	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
 	x.remote = x.settings.remoteOf(r)
 	return x
 }
@@ -69,19 +71,18 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if problem := recover(); problem != nil {
-				s.answerPanic(r, problem)
+				s.answerPanic(of(w), problem)
 			}
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) answerPanic(r *http.Request, problem any) {
+func (s *Server) answerPanic(x *exchange, problem any) {
 	if problem == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(problem)
 	}
-	s.panicked(r.Context(), problem)
-	x := of(r)
+	s.panicked(x.context(), problem)
 	if x.status != 0 {
 		panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 	}
@@ -106,6 +107,8 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	default:
 		if r.ContentLength != 0 {
 			_ = x.control.SetReadDeadline(x.started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
+		}
+		if r.ContentLength < 0 { // net/http ends a body at the length that it declares
 			r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, s.config.MaxBody)
 		}
 		return true
@@ -116,7 +119,7 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 // authenticated finds out whose token the request carries, before any of its body is read.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
-	x.metadata = x.metadataURL(r)
+	x.tenant = chi.URLParam(r, "tenant")
 	x.judged = s.judged.Load() // before the token is checked: see isOutdated
 	refused := s.login(x, r)
 	if refused == nil {
@@ -124,7 +127,7 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 		return true
 	}
 	connlimit.Unknown(r.Context())
-	s.recordLogin(x, r, refused)
+	s.recordLogin(x, refused)
 	s.refuseLogin(x, refused)
 	return false
 }
@@ -136,7 +139,7 @@ func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 		return refused
 	}
 	var err error
-	if x.principal, err = s.config.Verify(r.Context(), token); err == nil {
+	if x.principal, err = s.config.Verify(x.context(), token); err == nil {
 		return nil
 	}
 	refused, known := errors.AsType[*auth.Error](err)
@@ -172,11 +175,11 @@ func bearer(r *http.Request) (string, *auth.Error) {
 }
 
 // recordLogin counts a refused token and puts it on record.
-func (s *Server) recordLogin(x *exchange, r *http.Request, refused *auth.Error) {
+func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.refused = refused
-	s.recordStranger(x, r, "unauthenticated", refused.Reason)
+	s.recordStranger(x, "unauthenticated", refused.Reason)
 }
 
 func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
@@ -201,19 +204,19 @@ func (x *exchange) record(outcome, reason string) {
 	if x.refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
 	}
-	x.server.records.Refuse(context.WithValue(context.Background(), exchangeKey{}, x), line)
+	x.server.records.Refuse(x.outliving(), line)
 }
 
 // admitted finds the tenant of the caller and takes one request token from it, before the body is read. If the path
 // names a tenant, it must be the one of the token: the path never chooses a tenant.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
-	if x.caller, err = s.admission.Admit(r.Context(), x.principal, 1); err != nil {
-		s.linger(x, r, err)
+	if x.caller, err = s.admission.Admit(x.context(), x.principal, 1); err != nil {
+		s.linger(x, err)
 		x.refuseAdmission(err)
 		return false
 	}
-	if strings.HasPrefix(r.URL.Path, tenantPath) && chi.URLParam(r, "tenant") != x.caller.Tenant.ID {
+	if strings.HasPrefix(r.URL.Path, tenantPath) && x.tenant != x.caller.Tenant.ID {
 		x.refuse("", errNotFound)
 		return false
 	}
@@ -227,4 +230,4 @@ func (x *exchange) refuseAdmission(err error) {
 	x.answerError("", told, status)
 }
 
-func (s *Server) notFound(_ http.ResponseWriter, r *http.Request) { of(r).refuse("", errNotFound) }
+func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) { of(w).refuse("", errNotFound) }

@@ -22,16 +22,16 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	case m.IsNotification(): // no notification of a client has a meaning here: it cancels a request by leaving
 		x.writeStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
-		s.listen(x, r, m)
+		s.listen(x, m)
 	default:
-		s.modernRequest(x, r, m)
+		s.modernRequest(x, m)
 	}
 }
 
 // modernRequest answers one request. If the client leaves, or is not accepted any more, the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
-func (s *Server) modernRequest(x *exchange, r *http.Request, m *mcp.Message) {
-	ctx, j, refused := s.beginJob(r.Context(), x, m.ID)
+func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
+	ctx, j, refused := s.beginJob(x.context(), x, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return

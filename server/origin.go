@@ -22,7 +22,7 @@ const (
 func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if !x.settings.allowsHost(r.Host) {
 		x.foreign = []slog.Attr{slog.String("host", harmless(r.Host)), slog.String("advice", hostAdvice)}
-		s.recordStranger(x, r, "forbidden", "host")
+		s.recordStranger(x, "forbidden", "host")
 		x.refuse("", errHost)
 		return false
 	}
@@ -32,7 +32,7 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	}
 	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
 		x.foreign = []slog.Attr{slog.String("origin", harmless(strings.Join(origins, ", "))), slog.String("advice", originAdvice)}
-		s.recordStranger(x, r, "forbidden", "origin")
+		s.recordStranger(x, "forbidden", "origin")
 		x.refuse("", errOrigin)
 		return false
 	}

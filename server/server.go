@@ -156,7 +156,10 @@ func orDefault[T int | int64 | time.Duration](value, fallback T) T {
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	// Every request, to whatever path, is:
-	r.Use(s.identified, s.logged, s.recovered, checked(s.sameOrigin, s.bounded))
+	every := chi.Chain(s.identified, s.logged, s.recovered, checked(s.sameOrigin, s.bounded))
+	// Every request to what only a caller may use is besides:
+	known := checked(s.authenticated, s.admitted)
+	r.Use(every...)
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.notFound)
 	r.Get(metadataPath, s.metadata)
@@ -164,8 +167,7 @@ func (s *Server) Handler() http.Handler {
 	r.Get(metadataPath+tenantPath+"{tenant}"+endpointPath, s.metadata)
 	r.Post(registerPath, s.register)
 	r.Group(func(r chi.Router) {
-		// Every request to what follows is besides:
-		r.Use(checked(s.authenticated, s.admitted))
+		r.Use(known)
 		r.HandleFunc(endpointPath, s.endpoint)
 		r.HandleFunc(tenantPath+"{tenant}"+endpointPath, s.endpoint)
 		if s.config.LegacySSE {
@@ -173,7 +175,24 @@ func (s *Server) Handler() http.Handler {
 			r.HandleFunc(messagesPath, s.postMessage)
 		}
 	})
-	return r
+	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
+}
+
+// shortcut is a router that leads messages to endpointPath past itself. Nearly every request is one. It passes the same
+// stages, and is spared the look-up and the copy of the request that the router makes.
+type shortcut struct {
+	chi.Router
+
+	messages http.Handler
+}
+
+// ServeHTTP implements http.Handler. An escaped path is left to the router, which takes it as it is written.
+func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == endpointPath && r.URL.RawPath == "" {
+		s.messages.ServeHTTP(w, r)
+		return
+	}
+	s.Router.ServeHTTP(w, r)
 }
 
 // Run ends sessions that nobody has used for too long, judges again what callers have open when JudgeAgain asks for it,

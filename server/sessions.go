@@ -158,7 +158,7 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 		return nil, errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return ss.find(r.Context(), purposeSession, ids[0], x.caller)
+		return ss.find(x.context(), purposeSession, ids[0], x.caller)
 	}
 	return nil, errSession
 }

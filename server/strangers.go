@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -48,7 +47,7 @@ func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen
 
 // recordStranger puts the refusal of an unverified caller on record, or counts it for the line at the end of the
 // window. Who is refused again and again waits for each further answer.
-func (s *Server) recordStranger(x *exchange, r *http.Request, outcome, reason string) {
+func (s *Server) recordStranger(x *exchange, outcome, reason string) {
 	times := s.strangers.count(x, outcome, reason)
 	if times <= strangersShown {
 		x.record(outcome, reason)
@@ -57,7 +56,7 @@ func (s *Server) recordStranger(x *exchange, r *http.Request, outcome, reason st
 	}
 	if times > strangersSwift {
 		s.rest(&x.held)
-		s.knocking.wait(r.Context())
+		s.knocking.wait(x.context())
 	}
 }
 

@@ -16,7 +16,7 @@ const maxSubscriptions = 4096
 // What a subscription takes in memory, in bytes, roughly: so much, for itself and what it keeps of the request that opened
 // it, and its URI at the door, here, and at the server's.
 const (
-	subscriptionCost = 12 << 10
+	subscriptionCost = 8 << 10
 	subscriptionURIs = 3
 )
 

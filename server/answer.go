@@ -104,8 +104,10 @@ func (a *answer) word() string {
 	case string(a.result.Value("isError")) == "true":
 		return "tool_error"
 	}
-	if kind := a.result.Text("resultType"); kind == "input_required" || kind == "task" {
-		return kind
+	for _, kind := range [...]string{"input_required", "task"} {
+		if a.result.Value("resultType").Says(kind) {
+			return kind
+		}
 	}
 	if a.result.Has("task") && !a.result.Has("content") {
 		return "task" // as clients of 2025-11-25 get it: without resultType, in the place of a result

@@ -108,7 +108,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 // note keeps what the message says about itself, for the log and the endpoint.
 func (x *exchange) note(m *mcp.Message) {
-	x.meta = m.Params.Object("_meta")
+	x.meta = m.Meta
 	x.method = m.Method
 	if m.Method == mcp.MethodToolsCall {
 		x.tool = m.Params.Text("name")

@@ -36,7 +36,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 // checkMeta requires the metadata that every modern request carries.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
 func checkMeta(meta mcp.Object) *refusal {
-	if _, ok := meta.Value(mcp.MetaProtocolVersion).Text(); !ok {
+	if !meta.Value(mcp.MetaProtocolVersion).IsText() {
 		return missing(mcp.MetaProtocolVersion)
 	}
 	if !meta.Value(mcp.MetaClientCapabilities).IsObject() {
@@ -57,12 +57,12 @@ func missing(name string) *refusal {
 
 // checkVersion compares the revision in the header with the one in the body, and with those that are served.
 func checkVersion(h http.Header, meta mcp.Object) *refusal {
-	revision := meta.Text(mcp.MetaProtocolVersion)
-	if values := h[mcp.HeaderProtocolVersion]; len(values) != 1 || values[0] != revision {
+	values := h[mcp.HeaderProtocolVersion]
+	if len(values) != 1 || !meta.Value(mcp.MetaProtocolVersion).Says(values[0]) {
 		return mismatch(mcp.HeaderProtocolVersion)
 	}
-	if mcp.EraOf(revision) != mcp.Modern {
-		return unsupported(revision)
+	if mcp.EraOf(values[0]) != mcp.Modern {
+		return unsupported(values[0])
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func checkNames(h http.Header, m *mcp.Message) *refusal {
 	if !repeats(h[mcp.HeaderMethod], m.Method) {
 		return mismatch(mcp.HeaderMethod)
 	}
-	if method := mcp.MethodOf(m.Method); method.Named && !repeats(h[mcp.HeaderName], m.Params.Text(method.Subject)) {
+	if method := mcp.MethodOf(m.Method); method.Named && !repeatsText(h[mcp.HeaderName], m.Params.Value(method.Subject)) {
 		return mismatch(mcp.HeaderName)
 	}
 	return nil
@@ -115,7 +115,7 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal 
 // for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusal {
-	params := s.desk.HeaderParams(x.caller, m.Params.Text("name"))
+	params := s.desk.HeaderParams(x.caller, x.tool)
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
 		value := params[i].Argument(m.Params.Value("arguments"))
@@ -140,6 +140,16 @@ func repeats(values []string, text string) bool {
 	}
 	decoded, ok := mcp.DecodeHeader(values[0])
 	return ok && decoded == text
+}
+
+// repeatsText tells whether a header is there exactly once and says the text of a JSON string; what is no string has
+// the text "".
+func repeatsText(values []string, text mcp.RawJSON) bool {
+	if len(values) != 1 {
+		return false
+	}
+	decoded, ok := mcp.DecodeHeader(values[0])
+	return ok && (text.Says(decoded) || decoded == "" && !text.IsText())
 }
 
 // repeatsValue tells whether a header is there exactly once and says the same as a JSON value. Numbers are compared as

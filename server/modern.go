@@ -39,10 +39,11 @@ func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 	defer s.jobs.finish(j)
 	t := s.newTrickle(x)
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
+	client, _ := x.meta.Value(mcp.MetaClientInfo).Member("name").Text()
 	result, err := s.handle(ctx, x.caller, &gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
-		Capabilities: mcp.CapabilitiesOf(x.meta.Text(mcp.MetaProtocolVersion), x.meta.Object(mcp.MetaClientCapabilities)),
-		Client:       x.meta.Object(mcp.MetaClientInfo).Text("name"),
+		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
+		Client:       client,
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
 		Form:         forms[mcp.LatestModern],

@@ -108,7 +108,7 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		if told != nil && rounds+pauses > 0 && told.StableCode() == unrecordable {
 			return mcp.Object{}, errBegun
 		}
-		if told != nil || result.Text("resultType") != "input_required" {
+		if told != nil || !result.Value("resultType").Says("input_required") {
 			return result, told
 		}
 		questions := result.Object("inputRequests")

@@ -26,6 +26,7 @@ type Message struct {
 	ID     ID
 	Method string
 	Params Object // of a request or notification; {} if absent
+	Meta   Object // the _meta of Params; {} if absent
 	Result Object // of a response, if Err is nil
 	Err    *Error // of a response; what the other side sent, so it may say anything
 }
@@ -57,38 +58,61 @@ func Decode(data []byte) (*Message, error) {
 	return DecodeRaw(raw)
 }
 
+// call is a request or notification with room for the members of a usual one, so that it is one piece of memory.
+type call struct {
+	Message
+
+	params [4]strictjson.Member
+	meta   [6]strictjson.Member
+}
+
 // DecodeRaw is Decode for text that was checked already, such as an element of a batch.
 func DecodeRaw(raw RawJSON) (*Message, error) {
-	m := &Message{}
-	envelope, ok := ObjectOf(raw)
+	var few [8]strictjson.Member // of the envelope, which is not kept
+	envelope, ok := objectIn(few[:0], raw)
 	if !ok {
-		return m, Errorf(CodeInvalidRequest, "Invalid request: a message is a JSON object")
+		return &Message{}, Errorf(CodeInvalidRequest, "Invalid request: a message is a JSON object")
 	}
+	if method := envelope.Value("method"); method != nil {
+		c := &call{}
+		err := c.readEnvelope(envelope)
+		if err == nil {
+			err = c.read(envelope, method)
+		}
+		return &c.Message, err
+	}
+	m := &Message{}
+	err := m.readEnvelope(envelope)
+	if err == nil {
+		err = m.readAnswer(envelope)
+	}
+	return m, err
+}
+
+// readEnvelope reads what every message has.
+func (m *Message) readEnvelope(envelope Object) error {
 	id := envelope.Value("id")
 	if id.IsNull() && envelope.Has("error") && !envelope.Has("method") {
 		id = nil // JSON-RPC 2.0 answers a request whose id could not be read with id null
 	}
 	if id != nil {
 		if !validID(id) {
-			return m, Errorf(CodeInvalidRequest, "Invalid request: id must be a string of at most %d bytes or an integer", MaxID-2)
+			return Errorf(CodeInvalidRequest, "Invalid request: id must be a string of at most %d bytes or an integer", MaxID-2)
 		}
 		m.ID = ID(id)
 	}
 	if name, ok := twin(envelope); ok {
-		return m, Errorf(CodeInvalidRequest, "Invalid request: a member's name differs from %q only in spelling", name)
+		return Errorf(CodeInvalidRequest, "Invalid request: a member's name differs from %q only in spelling", name)
 	}
-	if envelope.Text("jsonrpc") != "2.0" {
-		return m, Errorf(CodeInvalidRequest, `Invalid request: jsonrpc must be "2.0"`)
+	if !envelope.Value("jsonrpc").Says("2.0") {
+		return Errorf(CodeInvalidRequest, `Invalid request: jsonrpc must be "2.0"`)
 	}
-	if method := envelope.Value("method"); method != nil {
-		return m, m.readCall(envelope, method)
-	}
-	return m, m.readAnswer(envelope)
+	return nil
 }
 
-// readCall reads a request or a notification. m.Method is set last, so a message with an error has none.
-func (m *Message) readCall(envelope Object, method RawJSON) error {
-	name, ok := method.Text()
+// read reads a request or a notification. Its Method is set last, so a message with an error has none.
+func (c *call) read(envelope Object, method RawJSON) error {
+	name, ok := methodIn(method)
 	if !ok || name == "" || len(name) > 128 {
 		return Errorf(CodeInvalidRequest, "Invalid request: method must be a short string")
 	}
@@ -96,24 +120,34 @@ func (m *Message) readCall(envelope Object, method RawJSON) error {
 		return Errorf(CodeInvalidRequest, "Invalid request: a message with a method has no result and no error")
 	}
 	if params := envelope.Value("params"); params != nil {
-		if m.Params, ok = ObjectOf(params); !ok {
+		if c.Params, ok = objectIn(c.params[:0], params); !ok {
 			return Errorf(CodeInvalidRequest, "Invalid request: params must be an object")
 		}
 	}
-	if known, ok := twin(m.Params); ok {
+	if known, ok := twin(c.Params); ok {
 		return Errorf(CodeInvalidRequest, "Invalid request: a member's name in params differs from %q only in spelling", known)
 	}
-	if meta := m.Params.Value("_meta"); meta != nil {
-		inner, ok := ObjectOf(meta)
-		if !ok {
+	if meta := c.Params.Value("_meta"); meta != nil {
+		if c.Meta, ok = objectIn(c.meta[:0], meta); !ok {
 			return Errorf(CodeInvalidParams, "Invalid params: _meta must be an object")
 		}
-		if known, ok := twin(inner); ok {
+		if known, ok := twin(c.Meta); ok {
 			return Errorf(CodeInvalidRequest, "Invalid request: a member's name in _meta differs from %q only in spelling", known)
 		}
 	}
-	m.Method = name
+	c.Method = name
 	return nil
+}
+
+// methodIn returns the text of a method, and false if it is not a string. It copies only names that the protocol does
+// not have.
+func methodIn(raw RawJSON) (string, bool) {
+	if len(raw) > 2 {
+		if known, ok := methods[string(raw[1:len(raw)-1])]; ok {
+			return known.Name, raw[0] == '"'
+		}
+	}
+	return raw.Text()
 }
 
 // readAnswer reads a response.
@@ -190,10 +224,12 @@ const maxTwin = 42 * 4
 // twin returns the known name that a member of o imitates: spelt differently, but the same to a lenient parser. Such a
 // member could make the server behind the gateway read another method or tool than the gateway has checked.
 func twin(o Object) (string, bool) {
-	for name := range o.Members {
+	for i := range o.members {
+		name := o.members[i].Name
 		switch name {
-		case MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities:
-			continue // they are in every modern request, right as they are, and long names are slow to fold
+		case "id", "jsonrpc", "method", "params", "result", "name", "arguments", "_meta",
+			MetaProgressToken, MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities:
+			continue // they are in nearly every message, right as they are, and names are slow to fold
 		}
 		// What follows a NUL does not count, so a long name may still fold to a short one.
 		if end := strings.IndexByte(name, 0); len(name) > maxTwin && (end < 0 || end > maxTwin) {

@@ -45,6 +45,29 @@ func (r RawJSON) Text() (string, bool) {
 	return text, err == nil
 }
 
+// Says tells whether r is the JSON string with that text. It spares the copy that Text makes.
+func (r RawJSON) Says(text string) bool {
+	if len(r) < 2 || r[0] != '"' {
+		return false
+	}
+	if inner := r[1 : len(r)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner) == text
+	}
+	said, ok := r.Text()
+	return ok && said == text
+}
+
+// IsText tells whether r is a JSON string.
+func (r RawJSON) IsText() bool { return len(r) > 0 && r[0] == '"' }
+
+// Member returns the value of that member of the object r, nil if there is none or r is not an object. It is for one
+// look into an object that nobody needs besides: it keeps nothing.
+func (r RawJSON) Member(name string) RawJSON {
+	var few [8]strictjson.Member
+	o, _ := objectIn(few[:0], r)
+	return o.Value(name)
+}
+
 // Int returns the value of r, and false if r is not an integer, has a fraction or an exponent, or does not fit an
 // int64.
 func (r RawJSON) Int() (int64, bool) {
@@ -119,10 +142,20 @@ func NewObject(members ...Member) Object {
 
 // ObjectOf takes raw apart, one level deep. ok is false if raw is not an object. The object aliases raw.
 func ObjectOf(raw RawJSON) (o Object, ok bool) {
+	var few [8]strictjson.Member // spares usual objects to grow
+	found, ok := objectIn(few[:0], raw)
+	if len(found.members) == 0 {
+		return Object{}, ok
+	}
+	return Object{slices.Clone(found.members)}, ok
+}
+
+// objectIn is ObjectOf with room for the members. If they do not fit, they are somewhere else.
+func objectIn(room []strictjson.Member, raw RawJSON) (o Object, ok bool) {
 	if !raw.IsObject() {
 		return Object{}, false
 	}
-	members, err := strictjson.Members(make([]strictjson.Member, 0, 6), raw)
+	members, err := strictjson.Members(room, raw)
 	return Object{members}, err == nil
 }
 

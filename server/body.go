@@ -64,23 +64,34 @@ func (s *Server) charge(x *exchange, size int64) *refusal {
 // receiveBody reads the bytes of the body.
 func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
-	data, err := x.receive(s.config.Turns.Paced(x.context(), r.Body), r.ContentLength)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, s.tooLarge()
-	case errors.Is(err, errNoRoom):
-		return nil, s.tooLargeForMemory()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, s.tooLate()
-	case ofMemory(err) != nil:
-		return nil, ofMemory(err)
-	case err != nil:
-		return nil, errBody
+	body := r.Body
+	if r.ContentLength < 0 || r.ContentLength > fairqueue.Swift { // what is shorter is never held up
+		body = s.config.Turns.Paced(x.context(), body)
 	}
+	data, err := x.receive(body, r.ContentLength)
+	if err != nil {
+		return nil, s.unreceived(err)
+	}
+	_ = body.Close() // it is at its end; net/http would look for that again
 	// The deadline ends only here: until then it also bounds how long net/http reads on in a body that was refused.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
 	return data, nil
+}
+
+// unreceived returns what is told for an error of receive.
+func (s *Server) unreceived(err error) *refusal {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return s.tooLarge()
+	}
+	switch {
+	case errors.Is(err, errNoRoom):
+		return s.tooLargeForMemory()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return s.tooLate()
+	case ofMemory(err) != nil:
+		return ofMemory(err)
+	}
+	return errBody
 }
 
 // parseTime is about how long it takes to check one byte of a body strictly.
@@ -158,11 +169,14 @@ func (x *exchange) acceptOne(value string) {
 	}
 }
 
+// jsonTypes is the value of a header. It is shared: do not modify.
+var jsonTypes = []string{jsonType}
+
 // writeJSON answers with one JSON text, which may come in parts and is not empty.
 func (x *exchange) writeJSON(status int, body ...[]byte) {
 	h := x.Header()
-	h.Set("Content-Type", jsonType)
-	h.Set("Content-Length", strconv.Itoa(payload(body).size()))
+	x.measured[0] = strconv.Itoa(payload(body).size())
+	h["Content-Type"], h["Content-Length"] = jsonTypes, x.measured[:]
 	x.WriteHeader(status)
 	for _, part := range body {
 		if x.writeAll(part) != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -55,7 +54,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 		ResponseWriter: w,
 		control:        *http.NewResponseController(w),
 		server:         s,
-		id:             rand.Text(), // a number would tell each client how many requests the others make
+		id:             s.ids.next(),
 		started:        time.Now(),
 		settings:       s.config.Settings(),
 		outcome:        "ok",

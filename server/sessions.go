@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -97,11 +98,7 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 // ended or expired. Only the log tells.
 func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
 	owner := c.Principal.Owner().Digest() // worked out for every id, so that the time does not tell a foreign one from a forged one
-	plain, err := ss.ring.Open(purpose, id)
-	if err != nil {
-		return nil, miss(ctx, lostUnreadable)
-	}
-	t, ok := decodeTicket(plain)
+	t, ok := ss.openTicket(purpose, id)
 	shared := ss.shared && purpose == purposeSession
 	switch {
 	case !ok:
@@ -136,6 +133,20 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 	}
 	return l, nil
 }
+
+// openTicket returns the ticket that is sealed in id.
+func (ss *sessions) openTicket(purpose, id string) (t ticket, ok bool) {
+	room := plains.Get().(*[ticketSize]byte)
+	defer plains.Put(room)
+	plain, err := ss.ring.AppendOpen(room[:0], purpose, id)
+	if err != nil {
+		return ticket{}, false
+	}
+	return decodeTicket(plain)
+}
+
+// plains has room for tickets that are being read.
+var plains = sync.Pool{New: func() any { return new([ticketSize]byte) }}
 
 // keptLevel is the name under which the log keeps a session's log level.
 const keptLevel = "level"

@@ -54,7 +54,7 @@ func (t *ticket) encode() []byte {
 	return append(out, t.capabilities)
 }
 
-// decodeTicket reads what encode wrote.
+// decodeTicket reads what encode wrote. The ticket keeps nothing of data.
 func decodeTicket(data []byte) (t ticket, ok bool) {
 	if len(data) != ticketSize || data[0] != ticketVersion {
 		return ticket{}, false
@@ -65,8 +65,18 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	rest = rest[copy(t.owner[:], rest):]
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
 	last := len(rest) - 1
-	t.revision, t.capabilities = string(rest[8:last]), rest[last]
-	return t, mcp.EraOf(t.revision) == mcp.Legacy
+	t.revision, t.capabilities = legacyRevision(rest[8:last]), rest[last]
+	return t, t.revision != ""
+}
+
+// legacyRevision returns the legacy revision of that name, "" if there is none.
+func legacyRevision(name []byte) string {
+	for _, known := range mcp.Revisions() {
+		if known == string(name) && mcp.EraOf(known) == mcp.Legacy {
+			return known
+		}
+	}
+	return ""
 }
 
 // askable lists what a client can be asked; each entry is one bit of a ticket. A part follows the whole that it belongs

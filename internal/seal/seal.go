@@ -191,16 +191,22 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 // Open returns the text that Seal was given for the same purpose. The token may come from anyone. The error is
 // ErrInvalid.
 func (r *Ring) Open(purpose, token string) ([]byte, error) {
-	return r.open(purpose, token, MaxLength)
+	return r.AppendOpen(nil, purpose, token)
+}
+
+// AppendOpen is Open for whoever has room for the text: it appends the text to dst.
+func (r *Ring) AppendOpen(dst []byte, purpose, token string) ([]byte, error) {
+	return r.open(dst, purpose, token, MaxLength)
 }
 
 // OpenLong is Open for what SealLong returned.
 func (r *Ring) OpenLong(purpose, token string) ([]byte, error) {
-	return r.open(purpose, token, base64.RawURLEncoding.EncodedLen(MaxLong+overhead))
+	return r.open(nil, purpose, token, base64.RawURLEncoding.EncodedLen(MaxLong+overhead))
 }
 
-// open opens a token of at most limit bytes. Longer ones are refused before any work is done for them.
-func (r *Ring) open(purpose, token string, limit int) ([]byte, error) {
+// open opens a token of at most limit bytes and appends its text to dst. Longer ones are refused before any work is done
+// for them.
+func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error) {
 	// The decoder skips line breaks and would so accept several spellings of one token.
 	if len(token) > limit || strings.ContainsAny(token, "\r\n") {
 		return nil, ErrInvalid
@@ -217,7 +223,7 @@ func (r *Ring) open(purpose, token string, limit int) ([]byte, error) {
 		if [headerSize]byte(raw) != k.header {
 			continue
 		}
-		plain, err := k.aead.Open(make([]byte, 0, len(sealed)-tagSize), nonce, sealed, s.bind(k, purpose))
+		plain, err := k.aead.Open(dst, nonce, sealed, s.bind(k, purpose))
 		if err == nil {
 			return plain, nil
 		}

@@ -92,13 +92,15 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 // are done.
 func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
-	p := s.newReply(x.context(), x, l)
-	way := p.line(x.context())
+	p := &reply{}
+	p.begin(x, l)
+	way := p.line()
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
 	var inFlight []*job
 	for i, m := range requests {
-		ctx, j, refused := s.beginLegacy(ctx, x, l, m.ID)
+		j := &job{}
+		ctx, refused := s.beginLegacy(ctx, x, l, j, m.ID)
 		if refused != nil {
 			x.recordRefusal(refused)
 			answers[i] = answer{id: m.ID, err: refused.told}

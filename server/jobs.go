@@ -36,32 +36,32 @@ func newJobs() *jobs {
 	return &jobs{running: make(map[*job]struct{}), empty: make(chan struct{})}
 }
 
-// begin adds a job that ends with ctx. It returns a nil job once a shutdown has begun.
-func (js *jobs) begin(ctx context.Context, id mcp.ID, p auth.Principal) (context.Context, *job) {
+// begin adds a job, of which id and principal are set. It is false once a shutdown has begun.
+func (js *jobs) begin(ctx context.Context, j *job) (context.Context, bool) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	if js.closing {
-		return ctx, nil
+		return ctx, false
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	j := &job{id: id, principal: p, cancel: cancel}
+	ctx, j.cancel = context.WithCancelCause(ctx)
 	js.running[j] = struct{}{}
-	return ctx, j
+	return ctx, true
 }
 
-// beginJob adds a job for a request of a caller who is still accepted. The context that it returns ends with ctx, and
-// when that caller is not accepted any more, or the process stops.
-func (s *Server) beginJob(ctx context.Context, x *exchange, id mcp.ID) (context.Context, *job, *refusal) {
-	ctx, j := s.jobs.begin(ctx, id, x.principal)
-	if j == nil {
-		return ctx, nil, errDraining
+// beginJob makes j, which is new, a job for a request of a caller who is still accepted. The context that it returns
+// ends with ctx, and when that caller is not accepted any more, or the process stops.
+func (s *Server) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (context.Context, *refusal) {
+	j.id, j.principal = id, x.principal
+	ctx, begun := s.jobs.begin(ctx, j)
+	if !begun {
+		return ctx, errDraining
 	}
 	j.answer.Begin(s.config.Memory, share.User(x.principal.User()))
 	if x.isOutdated() {
 		s.jobs.finish(j)
-		return ctx, nil, x.refuseOutdated()
+		return ctx, x.refuseOutdated()
 	}
-	return ctx, j, nil
+	return ctx, nil
 }
 
 // finish takes the job out, after its answer was given.

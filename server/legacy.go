@@ -66,21 +66,32 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 	return nil
 }
 
+// legacyCall is what answers one request, in one piece of memory.
+type legacyCall struct {
+	job   job
+	reply reply
+	line  line
+}
+
 // legacyRequest answers one request. The call goes on if the connection breaks, because the client can resume.
 func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
 	}
-	ctx, j, refused := s.beginLegacy(x.outliving(), x, l, m.ID)
+	c := &legacyCall{}
+	j, p := &c.job, &c.reply
+	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
 	defer s.jobs.finish(j)
 	defer l.leave(j)
-	p := s.newReply(x.context(), x, l)
-	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, p.line(x.context()).of(j))
+	p.begin(x, l)
+	c.line = p.line()
+	c.line.room = &j.answer
+	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
 	l.answered(j)
 	x.outcome = a.word()
 	if a.silent {
@@ -92,7 +103,7 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 		status = statusOf(a.err.Code, mcp.Legacy)
 	}
 	if status == http.StatusOK && x.prefersStream {
-		p.follow(x.context())
+		p.follow()
 	}
 	if p.decide() == "" && a.err != nil {
 		x.answerError(a.id, a.err, status)
@@ -101,21 +112,21 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	p.finish(ctx, status, s.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
 }
 
-// beginLegacy adds a job of a session. The context that it returns ends when the client cancels the request, its caller
+// beginLegacy makes j, which is new, a job of a session. The context that it returns ends when the client cancels the request, its caller
 // is not accepted any more, the session ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, id mcp.ID) (context.Context, *job, *refusal) {
-	ctx, j, refused := s.beginJob(ctx, x, id)
+func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job, id mcp.ID) (context.Context, *refusal) {
+	ctx, refused := s.beginJob(ctx, x, j, id)
 	if refused != nil {
-		return ctx, nil, refused
+		return ctx, refused
 	}
 	if refused := l.enter(j); refused != nil {
 		s.jobs.finish(j)
-		return ctx, nil, refused
+		return ctx, refused
 	}
 	if l.shared {
 		j.heeds.Go(func() { s.heed(ctx, l, j) }) // jobs.finish waits for it
 	}
-	return ctx, j, nil
+	return ctx, nil
 }
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the session's revision.

@@ -111,30 +111,41 @@ func (s *Server) takeMessage(x *exchange, l *live, m *mcp.Message) {
 		return
 	default:
 	}
-	ctx, j, refused := s.beginLegacy(x.outliving(), x, l, m.ID)
+	j := &job{}
+	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
-	taken := x.held // belongs to the goroutine from here on
+	way := &sseWay{server: s, session: l, taken: x.held} // belongs to the goroutine from here on
 	x.held = held{}
 	go func() { // Wait waits for it
 		defer s.jobs.finish(j)
 		defer l.leave(j)
-		defer func() { s.giveBack(taken) }()
-		way := &line{carriesQuestions: true, body: taken.body.Held(), rest: func() { s.rest(&taken) }}
-		s.answerSSE(ctx, x, l, m, j, way.of(j))
+		defer func() { s.giveBack(way.taken) }()
+		s.answerSSE(ctx, x, l, m, j, way)
 	}()
 	x.writeStatus(http.StatusAccepted)
 }
 
+// sseWay leads to the client of one request: everything goes on the stream of the session.
+type sseWay struct {
+	server  *Server
+	session *live
+	taken   held // by the request
+}
+
+var _ passage = (*sseWay)(nil)
+
+func (p *sseWay) send(ctx context.Context, message []byte) error {
+	_, err := p.server.config.Log.Append(ctx, p.session.inLog(), sseStream, message, false)
+	return err
+}
+
+func (p *sseWay) rest() { p.server.rest(&p.taken) }
+
 // answerSSE runs one request, and appends all that comes of it to the stream of the session.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *line) {
-	push := func(ctx context.Context, message []byte) error {
-		_, err := s.config.Log.Append(ctx, l.inLog(), sseStream, message, false)
-		return err
-	}
-	way.send = push
+func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *sseWay) {
 	var a answer
 	switch m.Method {
 	case mcp.MethodInitialize:
@@ -142,17 +153,17 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	case mcp.MethodPing:
 		a = answer{id: m.ID}
 	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, way)
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
 	}
 	l.answered(j)
 	if a.silent {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := push(ctx, s.message(ctx, &a, x.id))
+	err := way.send(ctx, s.message(ctx, &a, x.id))
 	if ofMemory(err) != nil {
 		s.log.WarnContext(ctx, "answer not kept", "error", err)
-		err = push(ctx, a.unkept(x.id))
+		err = way.send(ctx, a.unkept(x.id))
 	}
 	if err != nil {
 		s.log.DebugContext(ctx, "answer not kept", "error", err) // the session has ended, and its stream with it

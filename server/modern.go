@@ -28,19 +28,28 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	}
 }
 
+// modernCall is what answers one request, in one piece of memory.
+type modernCall struct {
+	job     job
+	trickle trickle
+	request gateway.Request
+}
+
 // modernRequest answers one request. If the client leaves, or is not accepted any more, the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
 func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
-	ctx, j, refused := s.beginJob(x.context(), x, m.ID)
+	c := &modernCall{}
+	j, t := &c.job, &c.trickle
+	ctx, refused := s.beginJob(x.context(), x, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
 	defer s.jobs.finish(j)
-	t := s.newTrickle(x)
+	t.begin(x)
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
 	client, _ := x.meta.Value(mcp.MetaClientInfo).Member("name").Text()
-	result, err := s.handle(ctx, x.caller, &gateway.Request{
+	c.request = gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
@@ -49,7 +58,8 @@ func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 		Form:         forms[mcp.LatestModern],
 		Notify:       t.notify,
 		Room:         &j.answer,
-	})
+	}
+	result, err := s.handle(ctx, x.caller, &c.request)
 	a := answer{id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &j.answer}
 	if isRevoked(ctx) {
 		a = answer{id: m.ID, err: errGone}

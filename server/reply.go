@@ -29,7 +29,8 @@ type reply struct {
 	server  *Server
 	x       *exchange
 	session *live
-	timer   *time.Timer
+	alarm   *alarm    // rings when patience is over; nil: no stream is possible
+	rested  sync.Once // the place of the request is given back
 
 	mu       sync.Mutex         // guards the fields below
 	stream   string             // of the log; "" while the answer is to be plain
@@ -38,40 +39,46 @@ type reply struct {
 	followed chan struct{}      // closed when nothing is sent any more
 }
 
-// newReply begins an answer. The context connection ends when the client leaves.
-func (s *Server) newReply(connection context.Context, x *exchange, l *live) *reply {
-	p := &reply{server: s, x: x, session: l}
+var _ passage = (*reply)(nil)
+
+// begin begins the answer to a request of a session. p is new.
+func (p *reply) begin(x *exchange, l *live) {
+	p.server, p.x, p.session = x.server, x, l
 	if !x.acceptsStream {
 		p.plain = true
-		return p
+		return
 	}
-	p.timer = time.AfterFunc(patience, func() {
-		if follow := p.upgrade(connection); follow != nil {
-			follow()
-		}
-	})
-	return p
+	p.alarm = x.server.alarms.set(patience, p)
 }
 
 // line returns the way to the client for what happens during the request. The first message on it makes the answer an
 // event stream.
-func (p *reply) line(connection context.Context) *line {
-	send := func(ctx context.Context, message []byte) error {
-		p.follow(connection)
-		stream := p.streamed()
-		if stream == "" {
-			return errNoLine
-		}
-		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, false)
-		return err
+func (p *reply) line() line {
+	return line{passage: p, carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held()}
+}
+
+func (p *reply) send(ctx context.Context, message []byte) error {
+	p.follow()
+	stream := p.streamed()
+	if stream == "" {
+		return errNoLine
 	}
-	rest := sync.OnceFunc(func() { p.server.rest(&p.x.held) })
-	return &line{carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held(), send: send, rest: rest}
+	_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, false)
+	return err
+}
+
+func (p *reply) rest() { p.rested.Do(func() { p.server.rest(&p.x.held) }) }
+
+// ring makes the answer an event stream when patience is over, and sends it.
+func (p *reply) ring() {
+	if follow := p.upgrade(); follow != nil {
+		follow()
+	}
 }
 
 // follow makes the answer an event stream, unless that is decided already, and lets the connection follow it.
-func (p *reply) follow(connection context.Context) {
-	if follow := p.upgrade(connection); follow != nil {
+func (p *reply) follow() {
+	if follow := p.upgrade(); follow != nil {
 		go follow() // finish waits for it
 	}
 }
@@ -84,7 +91,8 @@ func (p *reply) streamed() string {
 
 // upgrade makes the answer an event stream, unless that is decided already. It returns a function that sends the stream
 // to the client, for the caller to run, or nil.
-func (p *reply) upgrade(connection context.Context) (follow func()) {
+func (p *reply) upgrade() (follow func()) {
+	connection := p.x.context()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.plain || p.stream != "" {
@@ -118,9 +126,7 @@ func (p *reply) upgrade(connection context.Context) (follow func()) {
 // decide makes the answer plain, unless it is an event stream already. It returns the name of the stream, "" if there
 // is none.
 func (p *reply) decide() string {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.server.alarms.stop(&p.alarm)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plain = p.stream == ""

@@ -30,23 +30,29 @@ var (
 	errPauses     = errors.New("it is not ready in time")
 )
 
-// line is the way to the client of a session while a request of it is being answered.
-type line struct {
-	carriesQuestions bool
-	body             int64 // bytes of the body in which the request came
+// passage leads to the client of a session: a reply, or a stream that is there already. Several requests of a batch share
+// one.
+type passage interface {
 	// send sends a message. The error is errNoLine if this client accepts no stream.
-	send func(ctx context.Context, message []byte) error
+	send(ctx context.Context, message []byte) error
 	// rest gives back the place of the request among those in work, since a human may take long to answer. The desk
 	// counts the call all the while. rest may be called again.
-	rest func()
-	room *share.Claim // holds the answer; nil: nothing is counted
+	rest()
 }
 
-// of returns the line for one request, which several of a batch would share otherwise.
+// line is the way to the client of a session while one request of it is being answered.
+type line struct {
+	passage
+
+	carriesQuestions bool
+	body             int64        // bytes of the body in which the request came
+	room             *share.Claim // holds the answer; nil: nothing is counted
+	rounds           roundTrips   // of the request, set by inRounds
+}
+
+// of returns the line for one request of a batch.
 func (w *line) of(j *job) *line {
-	own := *w
-	own.room = &j.answer
-	return &own
+	return &line{passage: w.passage, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.answer}
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
@@ -86,7 +92,8 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	if !way.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
-	rt := &roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
+	rt := &way.rounds
+	*rt = roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 		Room: way.room, Form: forms[l.speaks()],

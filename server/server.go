@@ -91,6 +91,7 @@ type Server struct {
 	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
 
 	ids     requestIDs
+	alarms  alarms
 	working atomic.Int64  // requests in work
 	streams *share.Budget // places of event streams
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
@@ -16,7 +15,7 @@ import (
 type trickle struct {
 	server *Server
 	x      *exchange
-	timer  *time.Timer
+	alarm  *alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
 
 	mu    sync.Mutex // guards the fields below, and the connection while the call is under way
 	out   *stream    // nil as long as the answer is not a stream
@@ -24,14 +23,14 @@ type trickle struct {
 	plain bool // it is decided that the answer is no stream, or that nothing more is sent
 }
 
-func (s *Server) newTrickle(x *exchange) *trickle {
-	t := &trickle{server: s, x: x, plain: !x.acceptsStream}
+// begin begins the answer to a request. t is new.
+func (t *trickle) begin(x *exchange) {
+	t.server, t.x, t.plain = x.server, x, !x.acceptsStream
 	if !t.plain {
-		t.mu.Lock() // beat may run before the timer is here
+		t.mu.Lock() // it may ring before the alarm is here
 		defer t.mu.Unlock()
-		t.timer = time.AfterFunc(s.config.Heartbeat, t.beat)
+		t.alarm = x.server.alarms.set(x.server.config.Heartbeat, t)
 	}
-	return t
 }
 
 // notify sends a notification. If the client accepts no stream, nothing is sent; if the client is gone, its context
@@ -42,16 +41,16 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	if !t.openLocked() {
 		return nil
 	}
-	t.timer.Reset(t.server.config.Heartbeat)
+	t.alarm.delay(t.server.config.Heartbeat)
 	return t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
 }
 
-// beat breaks the silence on the connection.
-func (t *trickle) beat() {
+// ring breaks the silence on the connection.
+func (t *trickle) ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.openLocked() && t.out.comment() == nil {
-		t.timer.Reset(t.server.config.Heartbeat)
+		t.alarm.delay(t.server.config.Heartbeat)
 	}
 }
 
@@ -72,11 +71,9 @@ func (t *trickle) openLocked() bool {
 
 // finish sends the result or the error, in the form that the answer has by now.
 func (t *trickle) finish(ctx context.Context, a *answer) {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.server.alarms.stop(&t.alarm)
 	if a.err == nil && t.x.prefersStream {
 		t.openLocked()
 	}

@@ -17,6 +17,7 @@ type answer struct {
 	silent bool
 	shared string       // the member of the result whose text others share, see payload; "": none
 	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
+	text   [1][]byte    // the response, where payload returns it in one piece
 }
 
 // bytesEncoded is about how many bytes of an answer are encoded in a nanosecond: they are copied, into memory that is new.
@@ -68,7 +69,8 @@ func sharedBy(method string) string {
 // is copied around that is too little to wait for a turn.
 func (s *Server) payload(ctx context.Context, a *answer, requestID string) payload {
 	if a.err != nil || a.shared == "" || len(a.result.Value(a.shared)) < splitFrom {
-		return payload{s.message(ctx, a, requestID)}
+		a.text[0] = s.message(ctx, a, requestID)
+		return a.text[:]
 	}
 	head, shared, tail := mcp.SplitResult(a.id, a.result, a.shared)
 	a.result = mcp.Object{}

@@ -70,7 +70,8 @@ func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 
 // tasksOf returns the form of tasks that a modern client declares to know.
 func tasksOf(x *exchange) mcp.Tasks {
-	if mcp.DeclaresTasks(x.meta.Object(mcp.MetaClientCapabilities)) {
+	extensions := x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")
+	if extensions.Member(mcp.ExtensionTasks).IsObject() {
 		return mcp.TasksGiven
 	}
 	return 0

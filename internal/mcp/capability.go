@@ -6,33 +6,64 @@ package mcp
 // can be asked the same have the same text and can share what is kept by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
 func CapabilitiesOf(revision string, declared Object) Object {
-	var asks Object
+	asks := 0
 	if elicitation := declared.Value("elicitation"); elicitation.IsObject() && revision >= Revision2506 {
-		modes := declared.Object("elicitation")
-		var known Object
-		if modes.Value("form").IsObject() || !modes.Value("url").IsObject() || revision < Revision2511 {
-			known = known.With("form", RawJSON("{}")) // no mode, or a revision that had no modes, means forms
+		url := elicitation.Member("url").IsObject()
+		if elicitation.Member("form").IsObject() || !url || revision < Revision2511 {
+			asks |= asksForm // no mode, or a revision that had no modes, means forms
 		}
-		if modes.Value("url").IsObject() && revision >= Revision2511 {
-			known = known.With("url", RawJSON("{}"))
+		if url && revision >= Revision2511 {
+			asks |= asksURL
 		}
-		asks = asks.With("elicitation", known.JSON())
 	}
 	if declared.Value("roots").IsObject() {
-		asks = asks.With("roots", RawJSON("{}"))
+		asks |= asksRoots
 	}
-	if declared.Value("sampling").IsObject() {
-		sampling := declared.Object("sampling")
-		var known Object
-		for _, name := range []string{"context", "tools"} {
-			if sampling.Value(name).IsObject() && revision >= Revision2511 {
-				known = known.With(name, RawJSON("{}"))
-			}
+	if sampling := declared.Value("sampling"); sampling.IsObject() {
+		asks |= asksSampling
+		if sampling.Member("context").IsObject() && revision >= Revision2511 {
+			asks |= asksContext
 		}
-		asks = asks.With("sampling", known.JSON())
+		if sampling.Member("tools").IsObject() && revision >= Revision2511 {
+			asks |= asksTools
+		}
 	}
-	return asks
+	return canonical[asks]
 }
+
+// What a client can be asked, as bits.
+const (
+	asksForm = 1 << iota
+	asksURL
+	asksRoots
+	asksSampling
+	asksContext
+	asksTools
+	asksAll = 1 << iota
+)
+
+// canonical has the form of CapabilitiesOf for each combination of bits. It is made once, because modern clients declare
+// their capabilities with every request. It is never changed.
+var canonical = func() (forms [asksAll]Object) {
+	for asks := range forms {
+		part := func(bit int) RawJSON {
+			if asks&bit == 0 {
+				return nil
+			}
+			return RawJSON("{}")
+		}
+		var whole [3]Member
+		if asks&(asksForm|asksURL) != 0 {
+			whole[0] = Member{"elicitation", NewObject(Member{"form", part(asksForm)}, Member{"url", part(asksURL)}).JSON()}
+		}
+		whole[1] = Member{"roots", part(asksRoots)}
+		if asks&asksSampling != 0 {
+			whole[2] = Member{"sampling", NewObject(Member{"context", part(asksContext)}, Member{"tools", part(asksTools)}).JSON()}
+		}
+		forms[asks] = NewObject(whole[:]...)
+	}
+	return forms
+}()
 
 // CanBeAsked tells whether a client can be asked the question of a server, which is a request of that method with these
 // params. capabilities are those of the client in canonical form.

@@ -35,5 +35,5 @@ func NeedsTasks(capabilities Object) Object {
 
 // DeclaresTasks tells whether capabilities, of a client or a server, declare the extension that tasks are.
 func DeclaresTasks(capabilities Object) bool {
-	return capabilities.Object("extensions").Value(ExtensionTasks).IsObject()
+	return capabilities.Value("extensions").Member(ExtensionTasks).IsObject()
 }

@@ -18,6 +18,7 @@ import (
 const (
 	jsonType   = "application/json"
 	streamType = "text/event-stream"
+	bothTypes  = jsonType + ", " + streamType
 
 	// writeTimeout is how long a client may take to accept one write, of writeSize bytes at most.
 	writeTimeout = 10 * time.Second
@@ -140,7 +141,7 @@ func isJSON(h http.Header) bool {
 // client without an Accept header accepts any.
 func (x *exchange) readAccept(h http.Header) {
 	values := h["Accept"]
-	if len(values) == 0 {
+	if len(values) == 0 || len(values) == 1 && values[0] == bothTypes { // nearly all clients send just this
 		x.acceptsJSON, x.acceptsStream = true, true
 		return
 	}

@@ -51,7 +51,7 @@ type exchange struct {
 }
 
 // of returns the exchange of a request, which is what answers it. Every handler behind identified is given it.
-func of(w http.ResponseWriter) *exchange { return w.(*exchange) } //nolint:forcetypeassert // identified comes first
+func of(w http.ResponseWriter) *exchange { return w.(*exchange) }
 
 // scope is a context that knows its exchange. It is part of the exchange, because a context made by net/http's
 // WithContext costs a copy of the whole request.

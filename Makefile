@@ -41,7 +41,7 @@ interop: setup ## the tests with real clients, servers and agents
 
 # The race detector makes allocations of its own, so unit does not count them.
 allocations: ## whether calls make no more allocations than they did
-	@.ci/allocations ./internal/gateway
+	@.ci/allocations ./internal/gateway ./server
 
 check: formatted lint tidy vuln allocations test ## what CI asks for
 

@@ -3,15 +3,13 @@ package dial
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"math"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/textproto"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,91 +24,75 @@ var (
 // cut alone may be called at any time, and is: when the context of the request ends.
 type conn struct {
 	net.Conn
-	host   string          // as in the URLs of its requests
-	home   *pool           // to which it goes when it is idle
-	raw    syscall.RawConn // to look at the socket; nil: not possible
-	in     *bufio.Reader   // reads through Read of this conn, and so no more than room
-	room   int64           // bytes that may still be read, so that a response's header ends
-	out    []byte          // memory for requests
-	cut    func()          // closes the connection, which ends every wait for it
-	detach func() bool     // keeps the end of the request's context from calling cut; false: it has been called
-	since  time.Time       // when it became idle
+	host    string             // as in the URLs of its requests
+	home    *transport         // which keeps it while it is idle
+	raw     syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
+	step    func(uintptr) bool // the method ask, so that it is not allocated for each request
+	turn    turn               // of begin
+	out     []byte             // memory for requests
+	memory  []byte             // for the first bytes of a response; nil: none has come yet
+	first   []byte             // what was read of the response and not used yet, in memory
+	in      *bufio.Reader      // reads through Read of this conn, and so no more than room; nil: not needed yet
+	room    int64              // bytes that may still be read, so that a response's header ends
+	cut     func()             // closes the connection, which ends every wait for it
+	watched watched            // of the lookout
+	since   time.Time          // when it became idle
 }
 
-// Read implements io.Reader. It fails once room is used up.
+// Read implements io.Reader, for in. It fails once room is used up.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.room <= 0 {
 		return 0, errHeaderSize
 	}
-	n, err := c.Conn.Read(p[:min(int64(len(p)), c.room)])
+	p = p[:min(int64(len(p)), c.room)]
+	n, err := copy(p, c.first), error(nil)
+	if c.first = c.first[n:]; n == 0 {
+		n, err = c.Conn.Read(p)
+	}
 	c.room -= int64(n)
 	return n, err
 }
 
 // release ends a request's use of the connection. keep says that its response was read to the end and that the server
-// lets the connection open. Even then it is closed if the context has cut it, or if bytes are left in the buffer: they
-// are nothing that anybody asked for, and the next request would take them for its response.
+// lets the connection open. Even then it is closed if the context has cut it, or if bytes are left: they are nothing that
+// anybody asked for, and the next request would take them for its response.
 func (c *conn) release(keep bool) {
-	if c.detach() && keep && c.in.Buffered() == 0 {
-		c.home.put(c)
+	left := len(c.first) > 0 || c.in != nil && c.in.Buffered() > 0
+	if c.home.lookout.remove(c) && keep && !left && c.raw != nil {
+		c.home.idle.put(c)
 		return
 	}
 	c.cut()
 }
 
-// exchange sends a request and reads the header of its response. keep tells whether the connection can be used again
-// once the body is read.
-func (c *conn) exchange(r *http.Request) (response *http.Response, keep bool, err error) {
-	unsent := c.send(r)
-	// The response is read although sending failed: a server may refuse a request, and close, before it has read it
-	// all.
-	response, err = c.receive(r)
-	if err != nil && unsent != nil {
-		err = unsent
-	}
+// respond returns the response of which the first bytes have come. Its body gives the connection back.
+func (c *conn) respond(ctx context.Context, r *http.Request) (*http.Response, error) {
+	response, err := c.receive(r)
 	if err != nil {
-		return nil, false, err
-	}
-	return response, unsent == nil && !response.Close, nil
-}
-
-// send writes a request, header and body at once.
-func (c *conn) send(r *http.Request) error {
-	size := 0
-	if hasBody(r) {
-		size = int(r.ContentLength)
-	}
-	out := appendHead(c.out[:0], r, size)
-	head := len(out)
-	out = slices.Grow(out, size)[:head+size]
-	c.out = out
-	if size > 0 {
-		if _, err := io.ReadFull(r.Body, out[head:]); err != nil {
-			c.cut() // nothing was sent, so receive would wait for nothing
-			return err
+		if c.turn.unsent != nil {
+			err = c.turn.unsent
 		}
+		c.release(false)
+		return nil, err
 	}
-	n, err := c.Write(out)
-	// Callers learn by the trace whether the server may have received the request: if not, they may send it again.
-	if trace := httptrace.ContextClientTrace(r.Context()); n > 0 && trace != nil && trace.WroteHeaders != nil {
-		trace.WroteHeaders()
+	keep := c.turn.unsent == nil && !response.Close
+	if response.Body == http.NoBody {
+		c.release(keep)
+		return response, nil
 	}
-	return err
+	response.Body = &body{in: response.Body, conn: c, ctx: ctx, keep: keep}
+	return response, nil
 }
 
-// appendHead appends the request line and the header of a request whose body has length bytes. It writes what net/http
-// would write.
+// appendHead appends the request line and the header of a request, without the length of its body and without the empty
+// line that ends it. It writes what net/http would write.
 // https://www.rfc-editor.org/rfc/rfc9112#section-2.1
-func appendHead(b []byte, r *http.Request, length int) []byte {
+func appendHead(b []byte, r *http.Request) []byte {
 	method := cmp.Or(r.Method, http.MethodGet)
 	b = append(append(b, method...), ' ')
 	b = append(b, r.URL.RequestURI()...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(append(b, cmp.Or(r.Host, r.URL.Host)...), "\r\n"...)
-	if length > 0 || method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch {
-		b = append(b, "Content-Length: "...)
-		b = append(strconv.AppendInt(b, int64(length), 10), "\r\n"...)
-	}
 	if _, named := r.Header["User-Agent"]; !named {
 		b = append(b, "User-Agent: Go-http-client/1.1\r\n"...)
 	}
@@ -127,13 +109,16 @@ func appendHead(b []byte, r *http.Request, length int) []byte {
 			b = append(append(b, textproto.TrimString(value)...), "\r\n"...)
 		}
 	}
-	return append(b, "\r\n"...)
+	return b
 }
 
 // receive reads the header of the response. It skips informational responses (1xx), which may come before it in any
 // number; room bounds them all together.
 func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	c.room = maxHeader
+	if c.in == nil {
+		c.in = bufio.NewReader(c)
+	}
 	for {
 		response, err := http.ReadResponse(c.in, r)
 		if err != nil {
@@ -154,10 +139,10 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 type body struct {
 	in       io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
 	conn     *conn
-	request  *http.Request
-	keep     bool        // the connection can be used again after the end
-	closed   atomic.Bool // Close was called
-	returned atomic.Bool // the connection was given back
+	ctx      context.Context //nolint:containedctx // of the request whose response this is
+	keep     bool            // the connection can be used again after the end
+	closed   atomic.Bool     // Close was called
+	returned atomic.Bool     // the connection was given back
 }
 
 // Read implements io.Reader. Its error is that of the context if that has ended, since that is what cut the connection.
@@ -172,8 +157,8 @@ func (b *body) Read(p []byte) (int, error) {
 	b.giveBack(b.keep && err == io.EOF) //nolint:errorlint // a reader's end is this value
 	switch {
 	case err == io.EOF: //nolint:errorlint // as above
-	case b.request.Context().Err() != nil:
-		err = b.request.Context().Err()
+	case b.ctx.Err() != nil:
+		err = b.ctx.Err()
 	case b.closed.Load():
 		err = http.ErrBodyReadAfterClose
 	}

@@ -21,12 +21,12 @@ type pool struct {
 	sweeping bool               // a timer will call sweep; none runs while nothing is idle
 }
 
-// take returns a connection that the server has not closed, nil if there is none. Those that it finds closed or too old
-// it drops.
+// take returns an idle connection, nil if there is none. It may be one that the server has closed: begin finds that out.
+// Those that are too old it drops.
 func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
-		if c == nil || time.Since(c.since) < idleTimeout && c.alive() {
+		if c == nil || time.Since(c.since) < idleTimeout {
 			return c
 		}
 		c.cut()

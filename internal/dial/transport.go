@@ -1,10 +1,11 @@
 package dial
 
 import (
-	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"syscall"
@@ -21,19 +22,21 @@ const maxSent = 64 << 10
 //	RoundTrip ── not plain ──▶ net/http (TLS, large or streamed bodies, upgrades)
 //	    │ plain
 //	    ▼
-//	pool.take, or connect ──▶ conn.exchange ──▶ body, read by the caller ──▶ conn.release
-//	    ▲                     write, then read                                  │      │
-//	    └──────────── pool.put ◀──────────────── all was read, nothing is left ─┘      └──▶ closed
+//	pool.take, or connect ──▶ conn.begin ──▶ conn.respond ──▶ body, read by the caller ──▶ conn.release
+//	    ▲  ▲                  look, write, read                                             │      │
+//	    │  └──── stale ────────────┘                                                        │      │
+//	    └──────────── pool.put ◀──────────────────────────── all was read, nothing is left ─┘      └──▶ closed
 //
 // The goroutine that sends a request writes and reads by itself. net/http keeps two goroutines for every connection
 // instead, and hands each request and response over to them; that time and memory is spared here.
 //
 // It never sends a request twice, not even if the connection turns out to be dead, because a tool call may have had its
-// effect. So it looks whether an idle connection is alive before it uses one.
+// effect. So it looks whether an idle connection is alive before it uses one (step.go).
 type transport struct {
-	rest   *http.Transport // for requests that are not plain
-	dialer *dialer         // checks addresses; rest has the same
-	idle   pool            // of own connections
+	rest    *http.Transport // for requests that are not plain
+	dialer  *dialer         // checks addresses; rest has the same
+	idle    pool            // of own connections
+	lookout lookout         // over the contexts of requests on own connections
 }
 
 // newTransport returns a transport that connects with d.
@@ -50,10 +53,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer func() { _ = r.Body.Close() }() // a body in memory has nothing to fail with
 	}
 	response, err := t.roundTrip(r)
-	if err != nil && r.Context().Err() != nil {
-		err = r.Context().Err() // the end of the context cuts the connection, so whatever broke, this is why
-	}
-	return response, err
+	return response, endedOr(r.Context(), err)
 }
 
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks for a method of this name.
@@ -62,32 +62,63 @@ func (t *transport) CloseIdleConnections() {
 	t.rest.CloseIdleConnections()
 }
 
-// roundTrip sends a plain request, over an idle connection if there is one. The end of the request's context closes the
-// connection, until the response is read.
+// roundTrip sends a plain request. The end of the request's context closes the connection, until the response is read.
 func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c := t.idle.take(r.URL.Host)
-	if c == nil {
-		var err error
-		if c, err = t.connect(ctx, r.URL); err != nil {
+	var body []byte
+	if hasBody(r) {
+		body = make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
 			return nil, err
 		}
 	}
-	c.detach = context.AfterFunc(ctx, c.cut)
-	response, keep, err := c.exchange(r)
+	head := appendHead(make([]byte, 0, 512), r)
+	m := message{head: head, method: r.Method, body: body}
+	// Callers learn by the trace whether the server may have received the request: if not, they may send it again.
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
+		m.wrote = trace.WroteHeaders
+	}
+	c, _, err := t.begin(ctx, r.URL, &m)
 	if err != nil {
-		c.release(false)
 		return nil, err
 	}
-	if response.Body == http.NoBody {
-		c.release(keep)
-		return response, nil
+	return c.respond(ctx, r)
+}
+
+// begin sends a request over an idle connection that is alive, or over a new one, and waits until the first bytes of the
+// response have come. From then on the connection is the caller's, who releases it. sent tells, beside an error, whether
+// the server may have received the request.
+func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *conn, sent bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return nil, false, err
 	}
-	response.Body = &body{in: response.Body, conn: c, request: r, keep: keep}
-	return response, nil
+	for {
+		c = t.idle.take(target.Host)
+		idle := c != nil
+		if !idle {
+			if c, err = t.connect(ctx, target); err != nil {
+				return nil, false, err
+			}
+		}
+		t.lookout.add(ctx, c)
+		sent, err = c.begin(m, idle)
+		if err == nil {
+			return c, sent, nil
+		}
+		c.release(false)
+		if err != errStale { //nolint:errorlint // begin returns this value
+			return nil, sent, err
+		}
+	}
+}
+
+// endedOr returns err, or in its place that of ctx if it has ended: the end of the context cuts the connection, so
+// whatever broke, this is why.
+func endedOr(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // connect opens a connection to the host of an http URL.
@@ -105,11 +136,11 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 		return nil, err
 	}
-	c := &conn{Conn: dialed, host: target.Host, home: &t.idle}
+	c := &conn{Conn: dialed, host: target.Host, home: t}
 	c.cut = func() { _ = dialed.Close() } // whoever waits for the connection gets the error
-	c.in = bufio.NewReader(c)
-	if raw, ok := dialed.(syscall.Conn); ok {
-		c.raw, _ = raw.SyscallConn() // without raw, alive says no, so the connection is used once
+	if raw, ok := dialed.(syscall.Conn); ok && canLook {
+		c.raw, _ = raw.SyscallConn()
+		c.step = c.ask
 	}
 	return c, nil
 }
@@ -154,7 +185,10 @@ func isHost(s string) bool { return consistsOf(s, "-._:[]") }
 
 // isToken tells whether s may be a method or the name of a header.
 // https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
-func isToken(s string) bool { return consistsOf(s, "!#$%&'*+-.^_`|~") }
+func isToken(s string) bool { return consistsOf(s, tokenMarks) }
+
+// tokenMarks are the characters of tokens besides letters and digits.
+const tokenMarks = "!#$%&'*+-.^_`|~"
 
 // consistsOf tells whether s consists of ASCII letters, digits and marks. The empty text does not.
 func consistsOf(s, marks string) bool {

@@ -1,0 +1,90 @@
+package dial
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// firstRead is how much is read of a response at once, in bytes. A usual header, and most answers, fit in.
+const firstRead = 4 << 10
+
+// errStale is the error for an idle connection that cannot be used again: the server has closed it, or has sent what
+// nobody asked for. Nothing was written to it.
+var errStale = errors.New("idle connection was closed, or has bytes that nobody asked for")
+
+// message is a request as it is written.
+type message struct {
+	head   []byte // as of appendHead
+	method string
+	body   []byte
+	wrote  func() // called once the server may have received the request; nil: nobody wants to know
+}
+
+// appendTo appends all of the request. It says the length of a body where net/http would.
+func (m *message) appendTo(b []byte) []byte {
+	b = append(b, m.head...)
+	if len(m.body) > 0 || m.method == http.MethodPost || m.method == http.MethodPut || m.method == http.MethodPatch {
+		b = append(b, "Content-Length: "...)
+		b = append(strconv.AppendInt(b, int64(len(m.body)), 10), "\r\n"...)
+	}
+	return append(append(b, "\r\n"...), m.body...)
+}
+
+// turn is what begin and ask tell each other. ask cannot get it as a parameter, and a closure that knew it would be
+// allocated for each request.
+type turn struct {
+	out     []byte // the request; nil: it was written
+	wrote   func() // as of message
+	idle    bool   // the connection was used before, so nothing may have come meanwhile
+	written int    // bytes of the request
+	unsent  error  // why not all of it was written; nil: it was
+	err     error  // why no byte of the response came
+}
+
+// begin sends a request, head and body at once, and waits for the first bytes of the response. It leaves them in first.
+// An idle connection is looked at before: errStale means that nothing was sent, and that the request may be sent over
+// another. sent tells, also beside another error, whether the server may have received the request.
+func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
+	c.out = m.appendTo(c.out[:0])
+	if c.memory == nil {
+		c.memory = make([]byte, firstRead)
+	}
+	c.turn = turn{out: c.out, wrote: m.wrote, idle: idle}
+	if c.raw == nil {
+		c.writeAndRead()
+	} else if err := c.raw.Read(c.step); err != nil {
+		c.turn.err = err
+	}
+	t := &c.turn
+	if t.err == io.EOF { //nolint:errorlint // a reader's end is this value
+		t.err = io.ErrUnexpectedEOF
+	}
+	if t.err != nil && t.unsent != nil {
+		t.err = t.unsent
+	}
+	return t.written > 0, t.err
+}
+
+// writeAndRead is begin for a connection at whose socket nobody can look. It is never idle.
+//
+// The response is read although writing failed: a server may refuse a request, and close, before it has read it all.
+func (c *conn) writeAndRead() {
+	c.write()
+	n, err := c.Conn.Read(c.memory)
+	c.first = c.memory[:n]
+	if n == 0 {
+		c.turn.err = err
+	}
+}
+
+// write writes the request of the turn.
+func (c *conn) write() {
+	t := &c.turn
+	t.written, t.unsent = c.Conn.Write(t.out)
+	t.out = nil
+	if t.written > 0 && t.wrote != nil {
+		t.wrote()
+	}
+}

@@ -51,6 +51,9 @@ type wire struct {
 // serveFake is the whole program when the test binary runs as a server.
 func serveFake(kind string) {
 	switch kind {
+	case "quick":
+		serveQuick()
+		return
 	case "sdk":
 		_ = sdkServer().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 		return

@@ -3,6 +3,7 @@ package upstream
 import (
 	"net/http"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -15,6 +16,7 @@ type item struct {
 	revision   string      // the revision that the server speaks
 	idempotent bool        // the operator says that calling this tool twice does no harm
 	header     http.Header // of calls to a modern server, without Mcp-Param-*; nil: legacy server
+	post       *dial.Post  // header, ready to be sent; nil: it is not
 	asTask     bool        // the call asks for a task
 	asks       bool        // the method may be answered with questions instead of a result
 }

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -72,10 +73,11 @@ func command(kind string, args ...string) upstream.Config {
 	}
 }
 
+// newClient returns a client as the program gives to an upstream.
 func newClient(t testing.TB) *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	client := dial.Client(dial.Config{PrivateAddresses: true})
+	t.Cleanup(client.CloseIdleConnections)
+	return client
 }
 
 func newRig(t testing.TB, cfg upstream.Config, reg *registry.Registry) *rig {

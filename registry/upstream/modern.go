@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
@@ -117,6 +118,15 @@ func (m *modern) prepare(i *item) {
 		name = ""
 	}
 	i.header = m.header(i.method, name)
+	i.post = m.post(i.header)
+}
+
+// post returns prepared headers, nil over a transport that sends none.
+func (m *modern) post(header http.Header) *dial.Post {
+	if web, ok := m.link.(*wire.HTTP); ok {
+		return web.Prepare(header)
+	}
+	return nil
 }
 
 func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
@@ -164,13 +174,13 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 		return refusal(i.method, c.Refusals)
 	}
 	out := m.ids.call(i, c, m.ownFor(c))
-	out.Header = i.header
+	out.Header, out.Post = i.header, i.post
 	if len(c.Headers) > 0 {
 		out.Header = withParams(i, c.Headers, c.Params.Value("arguments"))
+		out.Post = m.post(out.Header)
 	}
 	result, err := m.exchange(ctx, out)
-	var answered *mcp.Error
-	if errors.As(err, &answered) && (answered.Code == mcp.CodeHeaderMismatch || answered.Code == mcp.CodeUnsupportedVersion) {
+	if answered, ok := errors.AsType[*mcp.Error](err); ok && (answered.Code == mcp.CodeHeaderMismatch || answered.Code == mcp.CodeUnsupportedVersion) {
 		// The definition, or the whole server, changed since it was listed, and it did not run the call. What is wrong
 		// lies between the gateway and the server, so the client is not told it as its own fault.
 		return result, m.conn.server.unavailable(false, err)

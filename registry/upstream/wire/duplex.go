@@ -90,10 +90,10 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 			continue
 		default:
 		}
-		if _, full := errors.AsType[*RoomError](a.err); full {
-			return mcp.Object{}, a.err
-		}
 		if a.err != nil {
+			if _, full := errors.AsType[*RoomError](a.err); full {
+				return mcp.Object{}, a.err
+			}
 			return mcp.Object{}, protocol("read answer: %w", a.err)
 		}
 		if a.message.Err != nil {
@@ -154,7 +154,8 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 		d.read.pace(d.hurry, len(text))
 		return
 	}
-	messages, readable := d.messages(ctx, text)
+	var one [1]*mcp.Message
+	messages, readable := d.messages(ctx, text, one[:0])
 	if !readable {
 		return
 	}
@@ -166,14 +167,14 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 	}
 }
 
-// messages reads a text in its turn. readable is false if it holds no message, or if the connection is being closed.
-func (d *duplex) messages(ctx context.Context, text []byte) (messages []*mcp.Message, readable bool) {
+// messages reads a text in its turn, and appends its messages to into, which is empty. readable is false if it holds no message, or if the connection is being closed.
+func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message, readable bool) {
 	leave, err := d.read.turn(ctx, d.memory.Server, len(text))
 	if err != nil {
 		return nil, false
 	}
 	defer leave()
-	if messages, err = d.read.messages(text); err != nil {
+	if messages, err = d.read.messages(text, into); err != nil {
 		d.up.Count(Garbage, 1)
 		d.badAnswer(text, err)
 		return nil, false

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
@@ -44,6 +46,7 @@ type session struct {
 	id       string
 	revision string
 	post     http.Header // the headers of a POST
+	ready    *dial.Post  // the same, prepared; nil: it cannot be
 	get      http.Header // the headers of a GET
 }
 
@@ -92,6 +95,7 @@ func (l *HTTP) Begin(sessionID, revision string) {
 	if revision >= mcp.Revision2506 {
 		s.post.Set(mcp.HeaderProtocolVersion, revision)
 	}
+	s.ready = l.Prepare(s.post)
 	s.get = streamHeader(s.post)
 	l.state.Store(s)
 }
@@ -99,31 +103,76 @@ func (l *HTTP) Begin(sessionID, revision string) {
 // Streams is true: what comes in the answer to a POST belongs to that request.
 func (l *HTTP) Streams() bool { return true }
 
+// Prepare makes requests with these headers cheaper to send over this link. It is nil where that cannot be done. The
+// headers must not be modified any more.
+func (l *HTTP) Prepare(header http.Header) *dial.Post {
+	return dial.NewPost(l.client, l.target, header)
+}
+
 func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *response, sent bool, err error) {
 	resp, sent, err = roundTrip(ctx, l.client, l.target, method, header, body)
 	if err == nil {
-		resp.Body = l.read.turns.Paced(ctx, resp.Body)
+		l.pace(ctx, resp)
 	}
 	return resp, sent, err
 }
 
+// pace has what is large of a response read at the pace of the queue.
+func (l *HTTP) pace(ctx context.Context, resp *response) {
+	if resp.ContentLength < 0 || resp.ContentLength > fairqueue.Swift {
+		resp.Body = l.read.turns.Paced(ctx, resp.Body)
+	}
+}
+
+// post posts a message, which is prepared unless ready is nil. Either answer is the JSON of a response whose header
+// says nothing else of interest, which room holds, or resp is the response. The error is a *RoomError or one of the
+// transport; sent is as in roundTrip.
+func (l *HTTP) post(
+	ctx context.Context, ready *dial.Post, header http.Header, body []byte, room *share.Claim,
+) (answer []byte, resp *response, sent bool, err error) {
+	if ready != nil {
+		var other *http.Response
+		answer, other, sent, err = ready.Send(ctx, body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
+		switch {
+		case answer != nil, err != nil:
+			return answer, nil, sent, err
+		case other != nil:
+			resp = &response{other, mediaType(other.Header)}
+			l.pace(ctx, resp)
+			return nil, resp, true, nil
+		}
+	}
+	resp, sent, err = l.do(ctx, http.MethodPost, header, body)
+	return nil, resp, sent, err
+}
+
 // Exchange posts a request and reads its answer from the response, which is a JSON body or an event stream.
 func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
-	header, s := out.Header, (*session)(nil)
+	header, ready, s := out.Header, out.Post, (*session)(nil)
 	if header == nil {
 		header = l.base
 		if s = l.state.Load(); s != nil && out.Method != mcp.MethodInitialize {
-			header = s.post
+			header, ready = s.post, s.ready
 		}
 		if out.Notify != nil {
 			defer l.calls.add(ctx, out)()
 		}
 	}
-	resp, sent, err := l.do(ctx, http.MethodPost, header, out.Body)
-	if err != nil {
-		return mcp.Object{}, unavailable(sent, err)
+	room := out.Room
+	if room == nil {
+		room = l.memory.claim()
+		defer room.Release()
 	}
-	if resp.StatusCode != http.StatusOK {
+	answer, resp, sent, err := l.post(ctx, ready, header, out.Body, room)
+	switch {
+	case err != nil:
+		if full, ok := errors.AsType[*RoomError](err); ok {
+			return mcp.Object{}, full
+		}
+		return mcp.Object{}, unavailable(sent, err)
+	case answer != nil:
+		return l.takeJSON(ctx, out, answer, room)
+	case resp.StatusCode != http.StatusOK:
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
 	if out.Method == mcp.MethodInitialize {
@@ -131,16 +180,6 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 			resp.discard()
 			return mcp.Object{}, protocol("session id is no visible ASCII of bounded length")
 		}
-	}
-	return l.readAnswer(ctx, out, s, resp)
-}
-
-// readAnswer reads the answer from a response of either form.
-func (l *HTTP) readAnswer(ctx context.Context, out *Request, s *session, resp *response) (mcp.Object, error) {
-	room := out.Room
-	if room == nil {
-		room = l.memory.claim()
-		defer room.Release()
 	}
 	switch resp.media {
 	case typeJSON:
@@ -164,20 +203,26 @@ func validSessionID(id string) bool {
 	return len(id) <= maxSessionID
 }
 
-// readJSON reads the answer from a JSON body: one message, or several as 2025-03-26 allows.
+// readJSON reads the answer from a JSON body.
 func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room *share.Claim) (mcp.Object, error) {
 	body, err := resp.read(maxMessage, room)
-	var full *RoomError
-	switch {
-	case errors.Is(err, ErrTooLarge):
+	if err == nil {
+		return l.takeJSON(ctx, out, body, room)
+	}
+	if errors.Is(err, ErrTooLarge) {
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
-	case errors.As(err, &full):
-		return mcp.Object{}, err
-	case err != nil:
-		return mcp.Object{}, unavailable(true, err)
 	}
-	messages, err := l.read.inTurn(ctx, room.User(), body)
+	if full, ok := errors.AsType[*RoomError](err); ok {
+		return mcp.Object{}, full
+	}
+	return mcp.Object{}, unavailable(true, err)
+}
+
+// takeJSON takes the answer from a JSON body: one message, or several as 2025-03-26 allows.
+func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte, room *share.Claim) (mcp.Object, error) {
+	var one [1]*mcp.Message
+	messages, err := l.read.inTurn(ctx, room.User(), body, one[:0])
 	switch {
 	case ctx.Err() != nil:
 		return mcp.Object{}, ctx.Err()

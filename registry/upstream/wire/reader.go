@@ -59,20 +59,21 @@ func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave f
 }
 
 // inTurn is messages in its turn. When ctx ends before, the error is why.
-func (r reader) inTurn(ctx context.Context, holder share.User, data []byte) ([]*mcp.Message, error) {
+func (r reader) inTurn(ctx context.Context, holder share.User, data []byte, into []*mcp.Message) ([]*mcp.Message, error) {
 	leave, err := r.turn(ctx, holder, len(data))
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return r.messages(data)
+	return r.messages(data, into)
 }
 
-// messages reads a text of one message, or of an array of messages as servers of 2025-03-26 may send.
-func (r reader) messages(data []byte) ([]*mcp.Message, error) {
+// messages reads a text of one message, or of an array of messages as servers of 2025-03-26 may send. It appends them to into,
+// which is empty: with room for one, the usual text needs no memory for a list.
+func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		m, err := r.message(data)
-		return []*mcp.Message{m}, unreadable(err)
+		return append(into, m), unreadable(err)
 	}
 	mended, n := strictjson.Mend(data)
 	raw, err := mcp.ParseRaw(mended)
@@ -86,11 +87,13 @@ func (r reader) messages(data []byte) ([]*mcp.Message, error) {
 	if len(elements) > maxBatch {
 		return nil, errors.New("too many messages in one text")
 	}
-	messages := make([]*mcp.Message, len(elements))
-	for i, element := range elements {
-		if messages[i], err = mcp.DecodeRaw(element); err != nil {
+	messages := slices.Grow(into, len(elements))
+	for _, element := range elements {
+		m, err := mcp.DecodeRaw(element)
+		if err != nil {
 			return nil, unreadable(err)
 		}
+		messages = append(messages, m)
 	}
 	return messages, nil
 }

@@ -19,7 +19,7 @@ func FuzzMessages(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		messages, err := reader{count: func(Anomaly, int) {}}.messages(data)
+		messages, err := reader{count: func(Anomaly, int) {}}.messages(data, nil)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -30,6 +31,19 @@ func holds(room *share.Claim, bytes int) error {
 		return &RoomError{err}
 	}
 	return nil
+}
+
+// answerRoom is the claim of an answer, as package dial asks it. Little is covered.
+type answerRoom share.Claim
+
+var _ dial.Room = (*answerRoom)(nil)
+
+// Hold implements dial.Room.
+func (r *answerRoom) Hold(bytes int) error {
+	if bytes <= share.Covered {
+		return nil
+	}
+	return holds((*share.Claim)(r), bytes)
 }
 
 // enlarged returns data with room for size bytes, after the claim holds that much.

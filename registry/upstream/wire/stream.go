@@ -48,7 +48,7 @@ func (r reader) stream(
 			idle.add(len(event.Data))
 			continue
 		}
-		messages, err := r.inTurn(ctx, room.User(), owned(event.Data))
+		messages, err := r.inTurn(ctx, room.User(), owned(event.Data), nil)
 		if err != nil {
 			return protocol("read event: %w", err)
 		}

@@ -18,35 +18,34 @@ func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 // call returns the request for a call, whose caller gets the notifications that it wants. own is as in appendCall.
 func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	id := c.next()
+	raw := call.Params.Value("_meta")
+	meta, _ := mcp.ObjectOf(raw)
 	body := make([]byte, 0, callSize(i, call.Params, own))
 	return &wire.Request{
-		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, own), Notify: notifier(call), Room: call.Room,
+		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own), Notify: notifier(call, meta), Room: call.Room,
 	}
 }
 
 // appendCall appends a whole request to dst: the client's params, in which the server's own name replaces the exposed
-// one and the gateway's metadata the client's. own has the reserved members of _meta as JSON without the braces; it is
-// "" for legacy servers.
+// one and the gateway's metadata the client's. hasMeta says that meta is the client's. own has the reserved members of
+// _meta as JSON without the braces; it is "" for legacy servers.
 //
 // Members that the server's revision does not know are left out. Answers and requestState pass byte for byte.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, own string) []byte {
+func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, hasMeta bool, meta mcp.Object, own string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
 	about := mcp.MethodOf(i.method).Subject
 	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{"`...)
 	dst = append(append(append(dst, about...), `":`...), i.quoted...)
-	var meta mcp.RawJSON
 	for name, value := range params.Members {
 		switch {
-		case name == about, !i.knows(name):
-		case name == "_meta":
-			meta = value
+		case name == about, name == "_meta", !i.knows(name):
 		default:
 			dst = append(dst, ',')
 			dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
 		}
 	}
-	if meta != nil || own != "" {
+	if hasMeta || own != "" {
 		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
 	}
 	return append(dst, "}}"...)
@@ -66,11 +65,10 @@ func (i *item) knows(member string) bool {
 // appendMeta appends the client's metadata, without the members that the gateway sets itself, behind those of own. The
 // client's progress token is replaced by the request's id: tokens of two clients may be the same, but no other request
 // of the connection has this id.
-func appendMeta(dst []byte, id mcp.ID, meta mcp.RawJSON, own string) []byte {
+func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 	dst = append(append(dst, '{'), own...)
 	separate := own != ""
-	object, _ := mcp.ObjectOf(meta)
-	for name, value := range object.Members {
+	for name, value := range meta.Members {
 		switch name {
 		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
 			continue
@@ -107,9 +105,10 @@ func callSize(i *item, params mcp.Object, own string) int {
 }
 
 // notifier returns a function that passes notifications of a call on to its caller: progress under the caller's own
-// token, and log messages of at least the level that the caller wants. It is nil when the caller wants neither.
-func notifier(c *registry.Call) func(context.Context, *mcp.Message) {
-	token := c.Params.Object("_meta").Value(mcp.MetaProgressToken)
+// token, and log messages of at least the level that the caller wants. meta is the call's own. It is nil when the caller
+// wants neither.
+func notifier(c *registry.Call, meta mcp.Object) func(context.Context, *mcp.Message) {
+	token := meta.Value(mcp.MetaProgressToken)
 	if !isToken(token) {
 		token = nil
 	}

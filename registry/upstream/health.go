@@ -45,12 +45,16 @@ const patience = 3
 // conclude draws conclusions from how a request of the connection ended: an answer shows that the server lives, and too
 // many requests without one ask for a proof of life.
 func (c *connection) conclude(ctx context.Context, err error) {
+	if err == nil {
+		c.unanswered.Store(0)
+		return
+	}
 	var (
 		answered *mcp.Error
 		full     *registry.RoomError
 	)
 	switch {
-	case err == nil, errors.As(err, &answered), errors.As(err, &full):
+	case errors.As(err, &answered), errors.As(err, &full):
 		c.unanswered.Store(0)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.waitedInVain()

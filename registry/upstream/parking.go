@@ -215,7 +215,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 // round waits, for one caller, until there is something to return: the questions of the server, or the result of the
 // call. Meanwhile it passes notifications on. A caller who leaves during the round ends the exchange.
 func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-	relay := notifier(c)
+	relay := notifier(c, c.Params.Object("_meta"))
 	pass := func() {
 		for {
 			select {

@@ -80,7 +80,7 @@ func cutField(line []byte) (name, value []byte, valid bool) {
 		return nil, nil, false
 	}
 	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(tokenMarks, c) < 0 {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(namingMarks, c) < 0 {
 			return nil, nil, false
 		}
 	}
@@ -139,7 +139,7 @@ func (c *conn) readAnswer(length int) (body []byte, err error) {
 	n := copy(body, c.first)
 	c.first = c.first[n:]
 	if _, err = io.ReadFull(c.Conn, body[n:]); err != nil {
-		if err == io.EOF { //nolint:errorlint // a reader's end is this value
+		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, err

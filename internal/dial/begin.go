@@ -56,6 +56,8 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 		c.writeAndRead()
 	} else if err := c.raw.Read(c.step); err != nil {
 		c.turn.err = err
+	} else if c.under != nil && c.turn.err == nil {
+		c.read()
 	}
 	t := &c.turn
 	if t.err == io.EOF { //nolint:errorlint // a reader's end is this value
@@ -72,6 +74,11 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 // The response is read although writing failed: a server may refuse a request, and close, before it has read it all.
 func (c *conn) writeAndRead() {
 	c.write()
+	c.read()
+}
+
+// read reads the first bytes of the response.
+func (c *conn) read() {
 	n, err := c.Conn.Read(c.memory)
 	c.first = c.memory[:n]
 	if n == 0 {
@@ -82,7 +89,7 @@ func (c *conn) writeAndRead() {
 // write writes the request of the turn.
 func (c *conn) write() {
 	t := &c.turn
-	t.written, t.unsent = c.Conn.Write(t.out)
+	t.written, t.unsent = c.Write(t.out)
 	t.out = nil
 	if t.written > 0 && t.wrote != nil {
 		t.wrote()

@@ -25,8 +25,10 @@ var (
 type conn struct {
 	net.Conn
 	host    string             // as in the URLs of its requests
-	home    *transport         // which keeps it while it is idle
+	home    *transport         // whose it is
+	idle    *pool              // of home, to which it goes when it is idle
 	raw     syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
+	under   *records           // what is under TLS; nil: there is no TLS
 	step    func(uintptr) bool // the method ask, so that it is not allocated for each request
 	turn    turn               // of begin
 	out     []byte             // memory for requests
@@ -58,8 +60,8 @@ func (c *conn) Read(p []byte) (int, error) {
 // anybody asked for, and the next request would take them for its response.
 func (c *conn) release(keep bool) {
 	left := len(c.first) > 0 || c.in != nil && c.in.Buffered() > 0
-	if c.home.lookout.remove(c) && keep && !left && c.raw != nil {
-		c.home.idle.put(c)
+	if c.home.lookout.remove(c) && keep && !left && c.raw != nil && c.clean() {
+		c.idle.put(c)
 		return
 	}
 	c.cut()

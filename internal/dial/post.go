@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 )
 
 // Post is a POST request without its body, made once and sent as often as needed. It is safe for concurrent use.
@@ -11,6 +12,7 @@ type Post struct {
 	transport *transport
 	request   *http.Request // in whose place it stands; without a body and without a context
 	head      []byte        // as of appendHead
+	old       *atomic.Bool  // net/http speaks HTTP/1.1 with this server over TLS; nil: the request goes without TLS
 }
 
 // NewPost returns a request that the client sends at less cost than by RoundTrip, which gives the same responses. It is
@@ -26,7 +28,11 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 	if !plain(r) {
 		return nil
 	}
-	return &Post{transport: t, request: r, head: appendHead(nil, r)}
+	p := &Post{transport: t, request: r, head: appendHead(nil, r)}
+	if target.Scheme == "https" {
+		p.old = t.version(target.Host)
+	}
+	return p
 }
 
 // Send sends the request with a body, and waits for the response. If that is a usual answer, with the status 200 and JSON
@@ -34,9 +40,10 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 // caller closes. sent tells, beside an error, whether the server may have received the request. An error of room is
 // returned as it is; if ctx has ended, other errors are those of ctx.
 //
-// A body of more than 64 KiB is not sent like this: answer, other and err are nil, and nothing was sent.
+// A body of more than 64 KiB is not sent like this, nor is a request over TLS before net/http has found out that the
+// server speaks HTTP/1.1, and no more than that: answer, other and err are nil, and nothing was sent.
 func (p *Post) Send(ctx context.Context, body []byte, room Room) (answer []byte, other *http.Response, sent bool, err error) {
-	if len(body) > maxSent {
+	if len(body) > maxSent || p.old != nil && !p.old.Load() {
 		return nil, nil, false, nil
 	}
 	c, sent, err := p.transport.begin(ctx, p.request.URL, &message{head: p.head, method: http.MethodPost, body: body})

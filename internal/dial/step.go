@@ -43,6 +43,9 @@ func (c *conn) ask(fd uintptr) (done bool) {
 			return false
 		}
 	}
+	if c.under != nil {
+		return true // TLS reads by itself
+	}
 	n, err := ignoringInterrupts(func() (int, error) { return syscall.Read(int(fd), c.memory) })
 	switch {
 	case errors.Is(err, syscall.EAGAIN):

@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,7 +20,7 @@ const maxSent = 64 << 10
 
 // transport is an http.RoundTripper. It sends plain requests over connections of its own:
 //
-//	RoundTrip ── not plain ──▶ net/http (TLS, large or streamed bodies, upgrades)
+//	RoundTrip ── not plain ──▶ net/http (TLS, but see secure.go; large or streamed bodies, upgrades)
 //	    │ plain
 //	    ▼
 //	pool.take, or connect ──▶ conn.begin ──▶ conn.respond ──▶ body, read by the caller ──▶ conn.release
@@ -35,19 +36,29 @@ const maxSent = 64 << 10
 type transport struct {
 	rest    *http.Transport // for requests that are not plain
 	dialer  *dialer         // checks addresses; rest has the same
-	idle    pool            // of own connections
+	idle    pool            // of own connections without TLS
+	secured pool            // of those with TLS
 	lookout lookout         // over the contexts of requests on own connections
+
+	versions sync.Map // of servers over TLS, by host, each an *atomic.Bool; see version
 }
 
 // newTransport returns a transport that connects with d.
 func newTransport(d *dialer) *transport {
-	return &transport{rest: newRest(d), dialer: d, idle: pool{most: maxIdle, conns: make(map[string][]*conn)}}
+	return &transport{
+		rest: newRest(d), dialer: d,
+		idle: pool{most: maxIdle, conns: make(map[string][]*conn)}, secured: pool{most: maxIdle, conns: make(map[string][]*conn)},
+	}
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !plain(r) {
-		return t.rest.RoundTrip(r)
+	if !plain(r) || r.URL.Scheme != "http" {
+		response, err := t.rest.RoundTrip(r)
+		if err == nil {
+			t.learn(r.URL.Host, response)
+		}
+		return response, err
 	}
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // a body in memory has nothing to fail with
@@ -59,6 +70,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks for a method of this name.
 func (t *transport) CloseIdleConnections() {
 	t.idle.drop(time.Now())
+	t.secured.drop(time.Now())
 	t.rest.CloseIdleConnections()
 }
 
@@ -93,7 +105,7 @@ func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *
 		return nil, false, err
 	}
 	for {
-		c = t.idle.take(target.Host)
+		c = t.idleOf(target).take(target.Host)
 		idle := c != nil
 		if !idle {
 			if c, err = t.connect(ctx, target); err != nil {
@@ -121,10 +133,22 @@ func endedOr(ctx context.Context, err error) error {
 	return err
 }
 
-// connect opens a connection to the host of an http URL.
+// idleOf returns the pool of the connections for a URL.
+func (t *transport) idleOf(target *url.URL) *pool {
+	if target.Scheme == "https" {
+		return &t.secured
+	}
+	return &t.idle
+}
+
+// connect opens a connection to the host of a URL.
 func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error) {
 	port := target.Port()
-	if port == "" {
+	switch {
+	case port != "":
+	case target.Scheme == "https":
+		port = "443"
+	default:
 		port = "80"
 	}
 	dialed, err := t.dialer.DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
@@ -136,8 +160,14 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 		return nil, err
 	}
-	c := &conn{Conn: dialed, host: target.Host, home: t}
-	c.cut = func() { _ = dialed.Close() } // whoever waits for the connection gets the error
+	c := &conn{Conn: dialed, host: target.Host, home: t, idle: t.idleOf(target)}
+	if target.Scheme == "https" {
+		if err := c.secure(ctx, dialed, t.rest.TLSClientConfig, target.Hostname()); err != nil {
+			_ = dialed.Close() // the handshake failed, and says why
+			return nil, err
+		}
+	}
+	c.cut = func() { _ = c.Close() } // whoever waits for the connection gets the error
 	if raw, ok := dialed.(syscall.Conn); ok && canLook {
 		c.raw, _ = raw.SyscallConn()
 		c.step = c.ask
@@ -145,13 +175,12 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	return c, nil
 }
 
-// plain tells whether transport may send a request by itself. It may if the request is unencrypted, its body is in
-// memory and not large, and everything in it is a valid part of a request: nothing in it can begin a header or a
+// plain tells whether transport may send a request by itself. It may if its body is in memory and not large, and everything in it is a valid part of a request: nothing in it can begin a header or a
 // request of its own. Methods and headers that lead to more than one response, or to something else than one, are not
 // plain either. net/http sends all others, or refuses them if they are not valid.
 func plain(r *http.Request) bool {
 	u := r.URL
-	if u == nil || u.Scheme != "http" || u.Opaque != "" || !isHost(u.Host) || r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
+	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !isHost(u.Host) || r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
 		strings.ContainsAny(u.RawQuery, " \t") || r.Method != "" && !isToken(r.Method) || r.Method == http.MethodConnect {
 		return false
 	}
@@ -185,10 +214,10 @@ func isHost(s string) bool { return consistsOf(s, "-._:[]") }
 
 // isToken tells whether s may be a method or the name of a header.
 // https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
-func isToken(s string) bool { return consistsOf(s, tokenMarks) }
+func isToken(s string) bool { return consistsOf(s, namingMarks) }
 
-// tokenMarks are the characters of tokens besides letters and digits.
-const tokenMarks = "!#$%&'*+-.^_`|~"
+// namingMarks are the characters of tokens besides letters and digits.
+const namingMarks = "!#$%&'*+-.^_`|~"
 
 // consistsOf tells whether s consists of ASCII letters, digits and marks. The empty text does not.
 func consistsOf(s, marks string) bool {

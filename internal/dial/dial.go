@@ -5,8 +5,9 @@
 // connection this package knows no more than HTTP: neither MCP nor who calls.
 //
 // dial.go decides about addresses and makes the client. transport.go sends the requests: plain ones over connections of
-// its own, all others through net/http. conn.go is one such connection, pool.go keeps those that are idle, and alive.go
-// tells whether an idle one can still be used.
+// its own, all others through net/http. conn.go is one such connection, begin.go and step.go send a request over it,
+// pool.go keeps those that are idle, and lookout.go ends requests whose contexts end. post.go sends what was prepared,
+// answer.go reads the usual answer to that, and secure.go does the same over TLS.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP transports.
 package dial

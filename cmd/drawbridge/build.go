@@ -40,16 +40,17 @@ type parts struct {
 	level   *slog.LevelVar
 	address string // of the clients' listener as it was bound: with the real port where the config says 0
 
-	gatherer prometheus.Gatherer
-	metrics  *metrics.Metrics
-	memory   *share.Budget    // of what is held for clients
-	turns    *fairqueue.Queue // at work that keeps a processor busy
-	doors    doors
-	audit    *audit.Log
-	gateway  *gateway.Gateway
-	server   *server.Server
-	fleet    *fleet
-	issuers  *verifiers
+	gatherer  prometheus.Gatherer
+	metrics   *metrics.Metrics
+	memory    *share.Budget    // of what is held for clients
+	collector *collector       // lets more garbage gather where memory allows
+	turns     *fairqueue.Queue // at work that keeps a processor busy
+	doors     doors
+	audit     *audit.Log
+	gateway   *gateway.Gateway
+	server    *server.Server
+	fleet     *fleet
+	issuers   *verifiers
 	// What the server asks for at each request. A reload swaps it whole, so that no request sees half of a change.
 	settings atomic.Pointer[server.Settings]
 	status   *status
@@ -64,6 +65,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics = metrics.New(registerer)
 	p.metrics.BuildInfo(thisBuild().version)
 	p.memory = budgetFor(cfg.Limits, plan)
+	p.collector = newCollector(plan, config.ProcessEnvironment())
 	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)
 	p.turns = fairqueue.New(0)
 	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })

@@ -111,6 +111,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	}
 	p.metrics.LogLost(buffer.lost.Load)
 	tellMemory(ctx, plan, log)
+	p.collector.tell(ctx, log)
 	p.doors.tell(ctx, log)
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
@@ -128,7 +129,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	verifiers of the issuers' tokens      clients' listener
 //	servers of the fleet                  work ends: it is cancelled for all that has it
 //	server and gateway (housekeeping),    verifiers, then servers of the fleet
-//	thrift
+//	thrift, collector
 //	clients' listener                     operator's listener
 //	reloads                               wait for the goroutines of the group, close the audit log
 //
@@ -151,6 +152,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })
+	group.Go(func() error { return p.collector.Run(work) })
 	group.Go(func() error { return serveHTTP(clients, p.doors.clients.Listener(l.clients)) })
 	if o.hangups != nil {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.env) })

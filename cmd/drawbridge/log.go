@@ -16,6 +16,7 @@ const (
 	logFlushInterval = 200 * time.Millisecond
 	promptLogBytes   = 64 << 10    // so many bytes are written without waiting for the interval
 	maxLogBuffer     = 1 << 20     // bytes kept for a writer that is slow; lines beyond are dropped
+	maxSpareLog      = 256 << 10   // bytes of memory of lines that are kept for later ones
 	logPatience      = time.Second // how long the end of the process waits for the last lines
 )
 
@@ -32,6 +33,10 @@ type lineBuffer struct {
 	wake chan struct{} // holds one value when lines should be written now
 	lost atomic.Uint64 // lines that were dropped or could not be written
 	told uint64        // how many of the lost lines the log has been told of; only Run uses it
+
+	// Memory for the lines that come while others are written; only Run uses it. So two pieces of memory take turns, and
+	// none grows anew for each flush.
+	spare []byte
 
 	mu    sync.Mutex // guards the field below
 	lines []byte
@@ -71,11 +76,13 @@ func (b *lineBuffer) prompt() {
 func (b *lineBuffer) flush() {
 	b.mu.Lock()
 	lines := b.lines
-	b.lines = nil
-	b.mu.Unlock()
 	if len(lines) == 0 {
+		b.mu.Unlock()
 		return
 	}
+	b.lines, b.spare = b.spare, nil
+	b.mu.Unlock()
+	defer b.keep(lines)
 	if n, err := b.out.Write(lines); err != nil {
 		b.lost.Add(uint64(bytes.Count(lines[n:], []byte{'\n'}))) //nolint:gosec // a count is not negative
 		return                                                   // there is nowhere left to say that the log cannot be written
@@ -83,6 +90,13 @@ func (b *lineBuffer) flush() {
 	if lost := b.lost.Load(); lost > b.told {
 		b.log.WarnContext(context.Background(), "log lines were lost, because nobody took them", slog.Uint64("lines", lost-b.told))
 		b.told = lost
+	}
+}
+
+// keep keeps the memory of lines that were written for later ones, unless a slow reader has made it large.
+func (b *lineBuffer) keep(lines []byte) {
+	if cap(lines) <= maxSpareLog {
+		b.spare = lines[:0]
 	}
 }
 

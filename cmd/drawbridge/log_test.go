@@ -147,6 +147,28 @@ func TestLogThatNobodyReads(t *testing.T) {
 	})
 }
 
+// TestTheMemoryOfTheLogGrewAnewForEachFlush looks at the memory of lines, which two pieces of memory take turns to be.
+func TestTheMemoryOfTheLogGrewAnewForEachFlush(t *testing.T) {
+	buffer := newLineBuffer(io.Discard)
+	line := make([]byte, 1000)
+	write := func(n int) (into *byte) {
+		for range n {
+			_, _ = buffer.Write(line)
+		}
+		into = &buffer.lines[:1][0]
+		buffer.flush()
+		return into
+	}
+	first, second := write(100), write(100)
+	if third, fourth := write(100), write(100); third != first || fourth != second {
+		t.Error("memory was not used again")
+	}
+	large := write(maxLogBuffer / len(line))
+	if write(1); write(1) == large || cap(buffer.lines) > maxSpareLog || cap(buffer.spare) > maxSpareLog {
+		t.Errorf("%d and %d bytes are kept of a time when nobody read", cap(buffer.lines), cap(buffer.spare))
+	}
+}
+
 // broken is standard error whose reader is gone.
 type broken struct{}
 

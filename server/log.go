@@ -31,10 +31,8 @@ func LogHandler(next slog.Handler) slog.Handler {
 // Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
 	if x := exchangeIn(ctx); x != nil {
-		record.AddAttrs(slog.String("request_id", x.id))
-		if x.caller.Tenant != nil {
-			record.AddAttrs(slog.String("tenant", x.caller.Tenant.ID))
-		}
+		var identity [2]slog.Attr
+		record.AddAttrs(x.appendIdentity(identity[:0])...)
 	}
 	return h.Handler.Handle(ctx, record)
 }
@@ -60,35 +58,26 @@ func (s *Server) logged(next http.Handler) http.Handler {
 
 func (s *Server) logRequest(x *exchange, r *http.Request) {
 	s.leave(x)
-	took := time.Since(x.started)
-	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), took)
-	line := []slog.Attr{
-		slog.String("http_method", cut(r.Method)), slog.String("path", cut(r.URL.Path)), slog.Int("status", x.status),
-		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
-		slog.Float64("duration_seconds", took.Seconds()), slog.String("remote", x.remote),
-	}
-	if x.missed != "" {
-		line = append(line, slog.String("reason", x.missed))
-	}
-	line = append(line, x.foreign...)
-	s.log.LogAttrs(x.context(), slog.LevelInfo, "request", append(line, whyRefused(x.refused)...)...)
+	now := time.Now()
+	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
+	s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)
 }
 
-// whyRefused tells the log why a token was refused, in more detail than its bearer is told.
-func whyRefused(refused *auth.Error) []slog.Attr {
+// appendRefusal appends for the log why a token was refused, in more detail than its bearer is told.
+func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	if refused == nil {
-		return nil
+		return line
 	}
-	why := []slog.Attr{slog.String("reason", refused.Reason)}
+	line = append(line, slog.String("reason", refused.Reason))
 	if refused.Err != nil {
-		why = append(why, slog.String("detail", cut(refused.Err.Error())))
+		line = append(line, slog.String("detail", cut(refused.Err.Error())))
 	}
 	if refused.Issuer != "" {
-		why = append(why, slog.String("issuer", refused.Issuer))
+		line = append(line, slog.String("issuer", refused.Issuer))
 	} else if refused.Claimed != "" {
-		why = append(why, slog.String("claimed_issuer", harmless(refused.Claimed)))
+		line = append(line, slog.String("claimed_issuer", harmless(refused.Claimed)))
 	}
-	return why
+	return line
 }
 
 // routeOf returns the pattern of the route that matched. The path itself is not used as a label, because clients choose

@@ -75,7 +75,8 @@ type Settings struct {
 type Server struct {
 	config    Config
 	log       *slog.Logger
-	admission admission // the desk, part by part
+	lines     LineHandler // for the line of each request; nil: log writes it
+	admission admission   // the desk, part by part
 	desk      handling
 	places    streaming
 	catalogue listing
@@ -132,6 +133,7 @@ func newServer(cfg Config, d desk) *Server {
 		config:    cfg,
 		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
 		log:      log,
+		lines:    lineHandlerOf(log.Handler()),
 		sessions: newSessions(&cfg, instance, log),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),

@@ -145,9 +145,10 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 // newLogger returns a logger that writes lines into buffer, in the format "text" or "json".
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDuration}
-	buffer.log = slog.New(promptHandler{slog.NewJSONHandler(visibleLines{buffer}, options), buffer})
 	if format == "text" {
 		buffer.log = slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
+	} else {
+		buffer.log = slog.New(jsonHandler{promptHandler{slog.NewJSONHandler(visibleLines{buffer}, options), buffer}})
 	}
 	return buffer.log
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/server"
+)
+
+// jsonHandler is the handler of logs in JSON. It writes most lines with slog, and that of each request by hand: the
+// same bytes, for a tenth of the time and without memory of its own.
+type jsonHandler struct{ promptHandler }
+
+var _ server.LineHandler = jsonHandler{}
+
+// scratch keeps the memory in which lines are made, before they are copied to the buffer.
+var scratch = sync.Pool{New: func() any {
+	line := make([]byte, 0, 1<<10)
+	return &line
+}}
+
+// maxScratch is how many bytes of that memory are kept at most.
+const maxScratch = 16 << 10
+
+// HandleLine implements server.LineHandler. What it cannot write by hand goes to slog.
+func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Level, message string, attrs []slog.Attr) error {
+	room := scratch.Get().(*[]byte)
+	line, ok := appendLine((*room)[:0], at, level, message, attrs)
+	if ok {
+		_, _ = h.buffer.Write(line) // never fails
+		if level >= slog.LevelWarn {
+			h.buffer.prompt()
+		}
+	}
+	if cap(line) <= maxScratch {
+		*room = line
+		scratch.Put(room)
+	}
+	if ok {
+		return nil
+	}
+	record := slog.NewRecord(at, level, message, 0)
+	record.AddAttrs(attrs...)
+	return h.Handle(ctx, record)
+}
+
+// appendLine appends a line of JSON as slog and visibleLines make it. ok is false if it has a value of a kind that is
+// not known here.
+func appendLine(dst []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
+	dst = append(dst, `{"time":"`...)
+	dst = at.AppendFormat(dst, time.RFC3339Nano)
+	dst = append(dst, `","level":"`...)
+	dst = append(dst, level.String()...)
+	dst = append(dst, `","msg":`...)
+	dst = appendQuoted(dst, message)
+	for _, a := range attrs {
+		dst = append(appendQuoted(append(dst, ','), a.Key), ':')
+		switch a.Value.Kind() {
+		case slog.KindString:
+			dst = appendQuoted(dst, a.Value.String())
+		case slog.KindInt64:
+			dst = strconv.AppendInt(dst, a.Value.Int64(), 10)
+		case slog.KindFloat64:
+			f := a.Value.Float64()
+			if size := math.Abs(f); f != 0 && !(size >= 1e-6 && size < 1e21) {
+				return dst, false // no number, or one that JSON writes with an exponent
+			}
+			dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
+		default:
+			return dst, false
+		}
+	}
+	return append(dst, '}', '\n'), true
+}
+
+// appendQuoted appends a text as a string of JSON, with an escape in the place of each character that a terminal would
+// hide or obey. Nearly all texts here are of visible ASCII and are copied as they are.
+func appendQuoted(dst []byte, text string) []byte {
+	dst = append(dst, '"')
+	kept := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c < 0x7F && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		r, size := rune(c), 1
+		if c >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(text[i:])
+		}
+		if c < utf8.RuneSelf || r == utf8.RuneError && size == 1 || strictjson.Hidden(r) {
+			dst = appendEscape(append(dst, text[kept:i]...), r)
+			kept = i + size
+		}
+		i += size
+	}
+	return append(append(dst, text[kept:]...), '"')
+}
+
+// appendEscape appends the escape that slog has for a character.
+func appendEscape(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return strictjson.AppendEscape(dst, r)
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// LineHandler is what the handler of a logger may be besides, so that the line of each request costs little. A
+// slog.Record takes memory for as many attributes as that line has.
+type LineHandler interface {
+	// HandleLine does what Handle does with a record of these. It does not keep attrs.
+	HandleLine(ctx context.Context, at time.Time, level slog.Level, message string, attrs []slog.Attr) error
+}
+
+// lineHandlerOf returns the LineHandler that a handler is, or adds request ids to; nil if there is none.
+func lineHandlerOf(handler slog.Handler) LineHandler {
+	if h, ok := handler.(logHandler); ok {
+		handler = h.Handler
+	}
+	lines, _ := handler.(LineHandler)
+	return lines
+}
+
+// attributes keeps the memory for the attributes of lines.
+var attributes = sync.Pool{New: func() any {
+	attrs := make([]slog.Attr, 0, 16)
+	return &attrs
+}}
+
+// tellRequest writes the line of a request that ended at that time.
+func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, httpMethod, path string) {
+	if !s.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	room := attributes.Get().(*[]slog.Attr)
+	attrs := (*room)[:0]
+	attrs = append(attrs,
+		slog.String("http_method", cut(httpMethod)), slog.String("path", cut(path)), slog.Int("status", x.status),
+		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
+		slog.Float64("duration_seconds", at.Sub(x.started).Seconds()), slog.String("remote", x.remote))
+	if x.missed != "" {
+		attrs = append(attrs, slog.String("reason", x.missed))
+	}
+	attrs = appendRefusal(append(attrs, x.foreign...), x.refused)
+	if s.lines == nil {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+	} else {
+		attrs = x.appendIdentity(attrs)
+		_ = s.lines.HandleLine(ctx, at, slog.LevelInfo, "request", attrs) // as slog does: there is nobody to tell
+	}
+	clear(attrs) // or texts of this request would live on in the pool
+	*room = attrs
+	attributes.Put(room)
+}
+
+// appendIdentity appends which request a line is about, as far as is known.
+func (x *exchange) appendIdentity(attrs []slog.Attr) []slog.Attr {
+	attrs = append(attrs, slog.String("request_id", x.id))
+	if x.caller.Tenant != nil {
+		attrs = append(attrs, slog.String("tenant", x.caller.Tenant.ID))
+	}
+	return attrs
+}

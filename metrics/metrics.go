@@ -9,6 +9,7 @@
 //
 // metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
 // loads.go, keys.go, memory.go and work.go the metrics that are not recorded but asked for when somebody reads them.
+// resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (
@@ -67,6 +68,12 @@ type Metrics struct {
 	failures *failures
 
 	tenants atomic.Pointer[map[string]bool] // that have series; nil: all
+
+	// The series of what happens at each call.
+	ofRequests resolved[requestLabels, counted]
+	ofCalls    resolved[callLabels, counted]
+	ofTenants  resolved[string, inFlight]
+	ofServers  resolved[string, inFlight]
 }
 
 // New registers all metrics with registerer, and with them those of the Go runtime and of the process. It panics if
@@ -274,8 +281,14 @@ func (m *Metrics) BuildInfo(version string) {
 // it matched none: the path itself would be the client's choice. era is "legacy", "modern", or "" if it is not known.
 // For the same reason methods that HTTP does not define are counted as "other"; statuses are counted by class.
 func (m *Metrics) Request(route, method string, status int, era string, took time.Duration) {
-	m.requests.WithLabelValues(route, knownMethod(method), statusClass(status), era).Inc()
-	m.requestSeconds.WithLabelValues(route, era).Observe(took.Seconds())
+	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
+	series, age, ok := m.ofRequests.find(labels)
+	if !ok {
+		series = counted{m.requests.WithLabelValues(route, labels.method, labels.class, era), m.requestSeconds.WithLabelValues(route, era)}
+		m.ofRequests.keep(labels, series, age)
+	}
+	series.total.Inc()
+	series.seconds.Observe(took.Seconds())
 }
 
 // knownMethod returns the method if HTTP defines it. Any other one is a text of the client's choice, which must not
@@ -307,24 +320,40 @@ func statusClass(status int) string {
 // name of a prompt. Where the names have no bound, as those of resources have not, it is only the kind of use. It is ""
 // if the catalogue does not know the item, since then its name is the client's choice.
 func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(tenant, server, item, outcome).Inc()
-	m.tidy(tenant)
-	m.callSeconds.WithLabelValues(server, item).Observe(took.Seconds())
+	labels := callLabels{tenant, server, item, outcome}
+	series, age, ok := m.ofCalls.find(labels)
+	if !ok {
+		series = counted{m.calls.WithLabelValues(tenant, server, item, outcome), m.callSeconds.WithLabelValues(server, item)}
+	}
+	series.total.Inc()
+	series.seconds.Observe(took.Seconds())
+	if !ok && m.tidy(tenant) {
+		m.ofCalls.keep(labels, series, age)
+	}
 }
 
 // CallStarted adds a call to the gauge of calls in flight. done takes it off again and must be called once.
 func (m *Metrics) CallStarted(tenant string) (done func()) {
-	gauge := m.callsInFlight.WithLabelValues(tenant)
-	gauge.Inc()
-	m.tidy(tenant)
-	return gauge.Dec
+	calls, age, ok := m.ofTenants.find(tenant)
+	if !ok {
+		calls = newInFlight(m.callsInFlight.WithLabelValues(tenant))
+	}
+	calls.gauge.Inc()
+	if !ok && m.tidy(tenant) {
+		m.ofTenants.keep(tenant, calls, age)
+	}
+	return calls.done
 }
 
 // ServerCall adds a call to the gauge of calls at a server. done takes it off again and must be called once.
 func (m *Metrics) ServerCall(server string) (done func()) {
-	gauge := m.upstreamCalls.WithLabelValues(server)
-	gauge.Inc()
-	return gauge.Dec
+	calls, age, ok := m.ofServers.find(server)
+	if !ok {
+		calls = newInFlight(m.upstreamCalls.WithLabelValues(server))
+		m.ofServers.keep(server, calls, age)
+	}
+	calls.gauge.Inc()
+	return calls.done
 }
 
 // Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden, limited, unknown, invalid_arguments,
@@ -433,6 +462,8 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.calls.DeletePartialMatch(label)
 	m.callSeconds.DeletePartialMatch(label)
 	m.repairs.DeletePartialMatch(label)
+	m.ofCalls.forget()
+	m.ofServers.forget()
 }
 
 // ItemsQuarantined records how many items of a server are quarantined. The series stays, also at zero, until

@@ -19,12 +19,13 @@ func (m *Metrics) ServeTenants(ids []string) {
 	}
 }
 
-// tidy drops the series of a tenant that is not there. Whoever has added to one of them calls it afterwards: so it makes
-// no difference whether ServeTenants comes before or between. The empty tenant stands for strangers and stays.
-func (m *Metrics) tidy(tenant string) {
-	there := m.tenants.Load()
-	if there == nil || tenant == "" || (*there)[tenant] {
-		return
+// tidy drops the series of a tenant that is not there, and otherwise returns true. Whoever has added to one of them calls
+// it afterwards: so it makes no difference whether ServeTenants comes before or between. The empty tenant stands for
+// strangers and stays.
+func (m *Metrics) tidy(tenant string) (there bool) {
+	tenants := m.tenants.Load()
+	if tenants == nil || tenant == "" || (*tenants)[tenant] {
+		return true
 	}
 	gone := prometheus.Labels{"tenant": tenant}
 	for _, vec := range []*prometheus.CounterVec{m.calls, m.refusals, m.repairs, m.evictions} {
@@ -33,4 +34,7 @@ func (m *Metrics) tidy(tenant string) {
 	for _, vec := range []*prometheus.GaugeVec{m.callsInFlight, m.streams, m.sessions} {
 		vec.DeletePartialMatch(gone)
 	}
+	m.ofCalls.forget()
+	m.ofTenants.forget()
+	return false
 }

@@ -1,0 +1,79 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxResolved bounds how many keys one resolved remembers. It is more than most gateways have in use at a time, and one
+// or two MiB.
+const maxResolved = 8192
+
+// resolved remembers which series the values of labels lead to, because each call would otherwise find its series anew,
+// label by label. It is safe for concurrent use.
+//
+// The hazard is a series that is deleted: whoever goes on with it counts what nobody reads. So whoever deletes series
+// calls forget afterwards, and what was found before forget is not remembered after it:
+//
+//	one goroutine                      another
+//	find: not known, of age 1
+//	make the series
+//	                                   delete the series
+//	                                   forget: all of age 1 is gone
+//	keep of age 1: too late, dropped
+type resolved[K comparable, V any] struct {
+	mu    sync.RWMutex // guards the fields below
+	known map[K]V
+	age   int // how often all was forgotten
+}
+
+// find returns what is remembered of key. age is for keep, if ok is false.
+func (r *resolved[K, V]) find(key K) (found V, age int, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	found, ok = r.known[key]
+	return found, r.age, ok
+}
+
+// keep remembers what was made since find returned that age. When too many are known it begins anew.
+func (r *resolved[K, V]) keep(key K, made V, age int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if age != r.age {
+		return
+	}
+	if r.known == nil || len(r.known) >= maxResolved {
+		r.known = make(map[K]V)
+	}
+	r.known[key] = made
+}
+
+// forget forgets all.
+func (r *resolved[K, V]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = nil
+	r.age++
+}
+
+// requestLabels lead to the series of a request. Their number is bounded: routes, methods and eras are ours, and
+// statuses are counted by class.
+type requestLabels struct{ route, method, class, era string }
+
+// callLabels lead to the series of a call.
+type callLabels struct{ tenant, server, item, outcome string }
+
+// counted is a number of events and the time that they took.
+type counted struct {
+	total   prometheus.Counter
+	seconds prometheus.Observer
+}
+
+// inFlight is a gauge of what has begun and not ended.
+type inFlight struct {
+	gauge prometheus.Gauge
+	done  func() // takes one off the gauge
+}
+
+func newInFlight(gauge prometheus.Gauge) inFlight { return inFlight{gauge, gauge.Dec} }

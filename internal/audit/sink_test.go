@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -690,4 +691,27 @@ func TestFailedSyncIsNotForgotten(t *testing.T) {
 			t.Errorf("got records %s, want 0 1 2", got)
 		}
 	})
+}
+
+// TestRecordsOfManyCallersShareWrites has many callers on one processor. Each had a write of its own, because the writer
+// was woken by the first of them and ran before the others.
+func TestRecordsOfManyCallersShareWrites(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	d := newDisk()
+	l := logOn(t, Config{}, d)
+	const callers, each = 16, 100
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for i := range each {
+				if err := l.Write(record(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if writes := d.count(&d.writes); writes > callers*each/4 || len(d.lines()) != callers*each {
+		t.Errorf("%d writes for %d records, %d lines", writes, callers*each, len(d.lines()))
+	}
 }

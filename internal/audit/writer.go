@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"runtime"
 	"time"
 )
 
@@ -42,9 +43,11 @@ type replacement struct {
 }
 
 // write is the writer: it does what there is to do until Close. It waits on one channel only, and not in a select,
-// because every lone record waits for it to wake.
+// because every lone record waits for it to wake. Go runs a goroutine that was woken before all that could run already,
+// so without a step back each of these would find its record too late for this write, and need one of its own.
 func (l *Log) write() {
 	for range l.wake {
+		runtime.Gosched()
 		if l.step() {
 			l.sink.close()
 			return

@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -89,6 +90,9 @@ type Log struct {
 	stop  chan struct{}  // closed by Close
 	ended sync.WaitGroup // of write, watch and sync
 	sink  *sink          // for the writer; sync may run beside it
+
+	batches sync.Pool // of *batch, those that are not in use
+
 	// Only the writer uses these three, so they need no mutex.
 	rest   kept  // what could not be written and is tried again
 	failed error // of the last write; nil: it succeeded
@@ -111,22 +115,53 @@ type Log struct {
 	isClosed bool          // Close was called
 }
 
-// batch is the lines of several records, which are written together. All who added one wait for done.
+// batch is the lines of several records, which are written together. All who added one wait for done. Since there is
+// one for every lone record, it is used again when nobody refers to it any more: neither the writer nor who waits.
 type batch struct {
-	lines []byte        // whole lines, one after the other
-	count int           // of the lines
-	ended bool          // done is closed; guarded by Log.mu
-	done  chan struct{} // closed when the lines are written or given up
-	err   error         // set before done is closed
+	lines []byte         // whole lines, one after the other
+	count int            // of the lines
+	ended bool           // done is over; guarded by Log.mu
+	done  sync.WaitGroup // over when the lines are written or given up
+	err   error          // set before done is over
+	users atomic.Int32   // who waits for done, and one for the Log until the writer is through with it
 }
 
 // newBatch returns an empty batch that uses the memory of room, which may be nil.
-func newBatch(room []byte) *batch { return &batch{lines: room, done: make(chan struct{})} }
+func (l *Log) newBatch(room []byte) *batch {
+	b, used := l.batches.Get().(*batch)
+	if !used {
+		b = new(batch)
+	}
+	b.lines = room
+	b.users.Store(1)
+	b.done.Add(1)
+	return b
+}
 
-// renewed returns a batch of the same lines with a done of its own. Whoever adds to b after b was given up finds done
-// closed and does not wait; whoever adds to the new one waits again.
-func (b *batch) renewed() *batch {
-	return &batch{lines: b.lines, count: b.count, done: make(chan struct{})}
+// release says that one of the users of b is through with it. The last one gives it back, so nobody may touch it after
+// its own release.
+func (l *Log) release(b *batch) {
+	if b.users.Add(-1) > 0 {
+		return
+	}
+	b.lines, b.count, b.ended, b.err = nil, 0, false, nil
+	l.batches.Put(b)
+}
+
+// wait waits until b is done, and releases it.
+func (l *Log) wait(b *batch) error {
+	b.done.Wait()
+	err := b.err
+	l.release(b)
+	return err
+}
+
+// renewed returns a batch of the lines of b with a done of its own. Whoever adds to b after b was given up finds done
+// over and does not wait; whoever adds to the new one waits again. The writer never sees b, so b is not used again.
+func (l *Log) renewed(b *batch) *batch {
+	next := l.newBatch(b.lines)
+	next.count = b.count
+	return next
 }
 
 // Open opens the file of cfg and starts to write. The error is about opening only. If there is no room in the file,
@@ -145,9 +180,10 @@ func newLog(cfg Config, f file, torn bool) *Log {
 		cfg.Interval = defaultInterval
 	}
 	l := &Log{
-		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop), batch: newBatch(nil),
+		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), tried: make(chan struct{}),
 	}
+	l.batch = l.newBatch(nil)
 	if cfg.Drop {
 		l.patience = dropPatience
 	}
@@ -233,11 +269,11 @@ func (l *Log) Keep(r *Record) error {
 		}
 		return err
 	}
-	<-b.done // the writer closes it or, when the writer hangs, the watch
+	err = l.wait(b) // the writer ends it or, when the writer hangs, the watch
 	if l.cfg.Drop {
 		return nil // the record is in memory at least; if it is lost in the end, Close counts it
 	}
-	return b.err
+	return err
 }
 
 // Write is Book and Keep at once. It is for what has happened already, such as a refusal, and for what does no harm.
@@ -281,6 +317,7 @@ func (l *Log) add(r *Record) (*batch, error) {
 	if l.cfg.Drop && l.problem != nil {
 		return nil, nil // the record waits in memory for better times, the call does not
 	}
+	b.users.Add(1)
 	return b, nil
 }
 

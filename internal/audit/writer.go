@@ -117,7 +117,7 @@ func (l *Log) begin() duties {
 	l.since, l.next, l.again = now, nil, false
 	if l.batch.count > 0 && (l.rest.count == 0 || do.again) {
 		do.batch = l.batch
-		l.inWork, l.batch = l.batch, newBatch(l.sink.takeSpare())
+		l.inWork, l.batch = l.batch, l.newBatch(l.sink.takeSpare())
 	}
 	return do
 }
@@ -140,8 +140,11 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 		l.rest = kept{append([]byte(nil), left...), todo.count}
 	}
 	l.endLocked(b, err)
+	if b != nil {
+		l.release(b)
+	}
 	if l.batch.ended { // the watch gave it up while the writer hung; the writer goes on, so waiting makes sense again
-		l.batch = l.batch.renewed()
+		l.batch = l.renewed(l.batch)
 	}
 	switch {
 	case err != nil:
@@ -159,7 +162,7 @@ func (l *Log) endLocked(b *batch, err error) {
 		return
 	}
 	b.ended, b.err = true, err
-	close(b.done)
+	b.done.Done()
 }
 
 // makeRoom extends the file ahead if little room is free. With looking it first finds out whether others have written

@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and i
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy
 	go run ./internal/bench scale
+
+bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes
+	go run ./internal/bench peers -out deploy/BENCHMARKS.md
 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
 	go run ./internal/fair -out docs/fairness.md

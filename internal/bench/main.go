@@ -9,6 +9,10 @@
 //
 //	go run ./internal/bench scale
 //
+// Its command peers installs other gateways and measures them beside this one:
+//
+//	go run ./internal/bench peers
+//
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for the parts, and page.go for the
 // report, of which each command writes a section.
 package main
@@ -42,6 +46,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return serveProxy(ctx, args[1], args[2])
 		case "stdio":
 			return serveStdio(os.Stdin, out)
+		case "peers":
+			return runPeers(ctx, args[1:], out)
+		case "peers-upstream":
+			return servePeerUpstream(ctx, args[1])
+		case "peers-stdio":
+			return servePeerStdio(os.Stdin, out)
 		case "scale":
 			return runScale(ctx, args[1:], out)
 		}

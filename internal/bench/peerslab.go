@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// contender is a peer on this machine, with what was measured of it.
+type contender struct {
+	peer
+	installed
+	target  gateTarget // in the legacy era
+	tool    string     // what it calls the tool echo
+	process *peerProcess
+	callers map[mcp.Era][]*peerCaller // those of calls, as long as it runs
+	failed  string                    // why it is not measured; "" if it is
+	modern  bool                      // it serves clients of that era, too
+	memory  memoryFigures
+	work    map[cell]*series
+}
+
+// pid returns the process that the peer began with, 0 for the server itself, which is measured without anything before.
+func (c *contender) pid() int {
+	if c.process == nil {
+		return 0
+	}
+	return c.process.cmd.Process.Pid
+}
+
+func (c *contender) gate(era mcp.Era) gateTarget {
+	t := c.target
+	t.era = era
+	return t
+}
+
+// peersLab has the server that stands behind all contenders, and starts them.
+type peersLab struct {
+	dir      string
+	self     string
+	upstream string
+	server   *peerProcess
+	begun    time.Time
+	out      io.Writer
+}
+
+func newPeersLab(ctx context.Context, out io.Writer) (*peersLab, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freeAddrs(1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "drawbridge-peers-")
+	if err != nil {
+		return nil, err
+	}
+	l := &peersLab{dir: dir, self: self, upstream: addr[0], begun: time.Now(), out: out}
+	if l.server, err = startPeerProcess(ctx, dir, l.upstream, []string{self, "peers-upstream", l.upstream}, nil); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return l, nil
+}
+
+func (l *peersLab) close() {
+	l.server.stop()
+	_ = os.RemoveAll(l.dir) // temporary anyway
+}
+
+// say writes a line of progress, after the seconds since the start.
+func (l *peersLab) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(l.out, "%4.0fs "+format+"\n", append([]any{time.Since(l.begun).Seconds()}, args...)...)
+}
+
+// start runs a contender until end is called, and finds out which tool to call and which eras it serves.
+func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err error) {
+	end = func() {
+		for _, callers := range c.callers {
+			for _, caller := range callers {
+				caller.close()
+			}
+		}
+		if c.process != nil {
+			c.process.stop()
+		}
+		c.process = nil
+	}
+	c.callers = make(map[mcp.Era][]*peerCaller)
+	if c.name == peerDirect {
+		c.target = gateTarget{addr: l.upstream, path: "/mcp"}
+	} else if err := l.launch(ctx, c); err != nil {
+		return end, err
+	}
+	var failed error
+	if within(ctx, peerStart, c.name+" serves the tool", func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
+		return end, failed
+	}
+	return end, nil
+}
+
+// launch starts the contender's process in a folder of its own.
+func (l *peersLab) launch(ctx context.Context, c *contender) error {
+	dir, err := os.MkdirTemp(l.dir, "peer-")
+	if err != nil {
+		return err
+	}
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return err
+	}
+	how := c.start(place{binary: c.binary, self: l.self, dir: dir, addr: addrs[0], operator: addrs[1], upstream: l.upstream})
+	for name, text := range how.files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	c.target = gateTarget{addr: addrs[0], path: how.path}
+	if how.token != nil {
+		token, err := exec.CommandContext(ctx, how.token[0], how.token[1:]...).Output() //nolint:gosec // our own program
+		if err != nil {
+			return fmt.Errorf("sign a token: %w", err)
+		}
+		c.target.token = strings.TrimSpace(string(token))
+	}
+	c.process, err = startPeerProcess(ctx, dir, c.target.addr, how.argv, append(how.env, c.env...))
+	return err
+}
+
+// greet opens a session, lists the tools and calls one. Whoever does not serve the modern era may do without.
+func (c *contender) greet(ctx context.Context) error {
+	if err := c.tryOut(ctx, mcp.Legacy); err != nil {
+		return err
+	}
+	c.modern = (c.passes || c.discovers(ctx) == nil) && c.tryOut(ctx, mcp.Modern) == nil
+	return nil
+}
+
+// discovers tells whether the contender itself knows the modern era. Some answer its calls as if they were older ones.
+func (c *contender) discovers(ctx context.Context) error {
+	caller, err := connectPeer(ctx, c.gate(mcp.Modern))
+	if err != nil {
+		return err
+	}
+	defer caller.close()
+	answer, err := caller.ask(ctx, caller.message(mcp.MethodDiscover, ""))
+	if err != nil {
+		return err
+	}
+	m, err := mcp.Decode(answer)
+	if err == nil && !bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)) {
+		err = errors.New("another revision")
+	}
+	return err
+}
+
+func (c *contender) tryOut(ctx context.Context, era mcp.Era) error {
+	caller, err := connectPeer(ctx, c.gate(era))
+	if err != nil {
+		return err
+	}
+	defer caller.close()
+	if err := caller.learn(ctx); err != nil {
+		return err
+	}
+	c.tool = caller.name
+	request, want := caller.call(0)
+	answer, err := caller.ask(ctx, request)
+	if err != nil {
+		return fmt.Errorf("call: %w", err)
+	}
+	return checkCall(answer, want)
+}
+
+// announce changes the list of every server behind the contender.
+func (l *peersLab) announce(c *contender) error {
+	if err := syscall.Kill(l.server.cmd.Process.Pid, changeSignal); err != nil {
+		return err
+	}
+	if c.pid() == 0 {
+		return nil
+	}
+	return announceIn(c.pid())
+}
+
+// wait returns after that time, or when ctx is done.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// cell is one kind of work: calls in one era over so many connections, or lists.
+type cell struct {
+	era         mcp.Era
+	connections int
+	lists       bool
+}
+
+func (c cell) String() string {
+	what := "calls"
+	if c.lists {
+		what = "lists"
+	}
+	return fmt.Sprintf("%s of %s, %d connections", what, revisionOf(c.era), c.connections)
+}
+
+func revisionOf(era mcp.Era) string {
+	if era == mcp.Modern {
+		return mcp.LatestModern
+	}
+	return mcp.LatestLegacy
+}
+
+// cells returns all kinds of work, in the order in which they are measured.
+func cells() []cell {
+	var all []cell
+	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+		for _, connections := range []int{1, 16, 64} {
+			all = append(all, cell{era: era, connections: connections})
+		}
+	}
+	return append(all, cell{era: mcp.Legacy, connections: 16, lists: true})
+}
+
+// series is what the rounds of one kind of work showed of one contender.
+type series struct {
+	rounds
+	failed error // what went wrong; then there are no more rounds of it
+}
+
+// loadAll gives every contender every kind of work, one after the other, round after round, in one direction and then in
+// the other, so that what disturbs the machine disturbs all of them.
+func (l *peersLab) loadAll(ctx context.Context, all []*contender, p plan) {
+	for round := range p.rounds {
+		for _, kind := range cells() {
+			for _, c := range turned(all, round) {
+				if ctx.Err() != nil {
+					return
+				}
+				l.loadOnce(ctx, c, kind, p.took, round)
+			}
+		}
+	}
+}
+
+func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took time.Duration, round int) {
+	s := c.work[kind]
+	if s == nil {
+		s = &series{}
+		c.work[kind] = s
+	}
+	if kind.era == mcp.Modern && !c.modern || s.failed != nil {
+		return
+	}
+	got, err := c.load(ctx, kind, took)
+	if err != nil {
+		s.failed = err
+		l.say("  round %d, %-36s %-16s %s", round+1, kind, c.name, short(err.Error()))
+		return
+	}
+	s.add(got)
+	l.say("  round %d, %-36s %-16s %8.0f/s, median %v, %.0f µs of CPU each",
+		round+1, kind, c.name, got.perSecond(), got.median(), micros(got.cpu)/float64(got.calls))
+}
+
+// load gives a contender one kind of work for so long. Every answer is checked; one wrong answer ends it.
+func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*sample, error) {
+	callers, err := c.ready(ctx, kind, took)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, caller := range callers {
+			caller.close()
+		}
+	}()
+	before, err := c.cpu()
+	if err != nil {
+		return nil, err
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex // guards the fields below
+		total  = &sample{}
+		failed error
+	)
+	started := time.Now()
+	for n, caller := range callers {
+		wg.Go(func() {
+			latency, err := caller.workUntil(ctx, started.Add(took), kind, n)
+			mu.Lock()
+			defer mu.Unlock()
+			total.calls += len(latency)
+			total.latency = append(total.latency, latency...)
+			if failed == nil {
+				failed = err
+			}
+		})
+	}
+	wg.Wait()
+	total.took = time.Since(started)
+	if failed != nil {
+		return nil, failed
+	}
+	after, err := c.cpu()
+	total.counted, total.cpu = c.pid() != 0, after-before
+	return total, err
+}
+
+// ready returns as many callers as the work asks for, with open connections. Their sessions are those of earlier work.
+func (c *contender) ready(ctx context.Context, kind cell, took time.Duration) ([]*peerCaller, error) {
+	for begun := time.Now(); len(c.callers[kind.era]) < kind.connections; {
+		if time.Since(begun) > openingTime {
+			return nil, fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections, openingTime)
+		}
+		caller, err := connectPeer(ctx, c.gate(kind.era))
+		if err != nil {
+			return nil, err
+		}
+		caller.name = c.tool
+		caller.close()
+		c.callers[kind.era] = append(c.callers[kind.era], caller)
+	}
+	callers := c.callers[kind.era][:kind.connections]
+	for _, caller := range callers {
+		if err := caller.dial(ctx); err != nil {
+			return nil, err
+		}
+		if err := caller.allow(took + peerPatience); err != nil {
+			return nil, err
+		}
+	}
+	return callers, nil
+}
+
+// cpu returns what the contender's processes have used. That of the server itself is nobody's.
+func (c *contender) cpu() (time.Duration, error) {
+	if c.pid() == 0 {
+		return 0, nil
+	}
+	return treeCPU(c.pid())
+}
+
+// workUntil sends one request after the other, at least one, and returns how long each took.
+func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell, connection int) ([]time.Duration, error) {
+	request, want := c.call(connection)
+	check := func(answer []byte) error { return checkCall(answer, want) }
+	if kind.lists {
+		request, check = c.list(), checkList
+	}
+	latency := make([]time.Duration, 0, 1<<14)
+	for {
+		started := time.Now()
+		if started.After(end) && len(latency) > 0 {
+			return latency, nil
+		}
+		answer, err := c.ask(ctx, request)
+		if err == nil {
+			err = check(answer)
+		}
+		if err != nil {
+			return latency, err
+		}
+		latency = append(latency, time.Since(started))
+	}
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// memoryFigures is what sessions and event streams cost one contender, and who got a change of the list.
+type memoryFigures struct {
+	start   int64 // bytes, with one session that listed and called
+	steps   []memoryStep
+	streams int           // how many were open when the list changed
+	reached int           // how many of them got the change
+	last    time.Duration // after how long the last of these got it
+	failed  string        // what went wrong, "" if nothing did
+}
+
+// memoryStep is resident memory, in bytes, with so many sessions: when none of those that came since the step before had
+// a stream, and when all had one.
+type memoryStep struct {
+	sessions    int
+	without     int64
+	withStreams int64
+}
+
+// Bounds of what is measured of one contender.
+const (
+	openingTime = 20 * time.Second // for all sessions of a step, and again for all streams
+	changeTime  = 10 * time.Second // until a change of the list counts as lost
+	settleTime  = 500 * time.Millisecond
+	watchTime   = 5 * time.Minute // longer than all the rest together
+	openers     = 8               // sessions or streams that are opened at once
+)
+
+// hold opens sessions and streams step by step, says what they cost, and then changes the list.
+func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
+	if c.sessions > 0 {
+		most = min(most, c.sessions)
+	}
+	watch := &watch{}
+	defer watch.close()
+	err := func() (err error) {
+		if c.memory.start, err = treeMemory(c.pid()); err != nil {
+			return err
+		}
+		for _, size := range []int{most / 10, most} {
+			if err := c.step(ctx, watch, size); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		c.memory.failed = short(err.Error())
+	}
+	if len(watch.callers) > 0 && ctx.Err() == nil {
+		l.change(ctx, c, watch)
+	}
+	l.say("  %-16s %s", c.name, &c.memory)
+}
+
+// String says it in one line of progress.
+func (m *memoryFigures) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.1f MiB at the start", float64(m.start)/(1<<20))
+	for _, s := range m.steps {
+		fmt.Fprintf(&b, "; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions, float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
+	}
+	fmt.Fprintf(&b, "; change reached %d of %d, last after %v", m.reached, m.streams, m.last.Round(time.Millisecond))
+	if m.failed != "" {
+		b.WriteString("; " + m.failed)
+	}
+	return b.String()
+}
+
+// step opens sessions until there are as many, and then a stream for each of the new ones. Where not all could be opened it
+// measures those that could, and returns an error beside.
+func (c *contender) step(ctx context.Context, w *watch, size int) error {
+	callers := make([]*peerCaller, size-len(w.callers))
+	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) error {
+		caller, err := connectPeer(ctx, c.target)
+		if err != nil {
+			return err
+		}
+		caller.close()
+		callers[n] = caller
+		return nil
+	})
+	callers = slices.DeleteFunc(callers, func(caller *peerCaller) bool { return caller == nil })
+	w.callers = append(w.callers, callers...)
+	s := memoryStep{sessions: len(w.callers)}
+	if missing != nil {
+		missing = fmt.Errorf("%d of %d sessions: %w", s.sessions, size, missing)
+	}
+	wait(ctx, settleTime)
+	var err error
+	if s.without, err = treeMemory(c.pid()); err != nil {
+		return err
+	}
+	if err := inParallel(ctx, len(callers), func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
+		return fmt.Errorf("%d of %d streams: %w", w.streams(), s.sessions, err)
+	}
+	wait(ctx, settleTime)
+	if s.withStreams, err = treeMemory(c.pid()); err != nil {
+		return err
+	}
+	c.memory.steps = append(c.memory.steps, s)
+	return missing
+}
+
+// inParallel does something so many times, a few of them at once, until one fails or openingTime is over. It returns the
+// first error.
+func inParallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, openingTime, fmt.Errorf("not more in %v", openingTime))
+	defer cancel()
+	all, ctx := errgroup.WithContext(ctx)
+	for first := range openers {
+		all.Go(func() error {
+			for n := first; n < count; n += openers {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err := do(ctx, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+// change changes the list and counts who hears of it.
+func (l *peersLab) change(ctx context.Context, c *contender, w *watch) {
+	c.memory.streams = w.streams()
+	begun := time.Now()
+	if err := l.announce(c); err != nil {
+		c.memory.failed = short(err.Error())
+		return
+	}
+	err := within(ctx, changeTime, "all streams get the change", func() bool { return w.reached(begun) == c.memory.streams })
+	c.memory.reached = w.reached(begun)
+	if err == nil || c.memory.reached > 0 {
+		c.memory.last = w.lastAfter(begun)
+	}
+}
+
+// watch is many event streams that are read until they end.
+type watch struct {
+	callers []*peerCaller
+	reading sync.WaitGroup
+	mu      sync.Mutex // guards the field below and the times in it
+	seen    []*[]time.Time
+}
+
+// streams returns how many are open.
+func (w *watch) streams() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.seen)
+}
+
+// open opens an event stream in the session of a caller. It may be called from many goroutines.
+func (w *watch) open(ctx context.Context, c *peerCaller) error {
+	if err := c.dial(ctx); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n", c.path, c.addr)
+	c.identify(&b)
+	b.WriteString("\r\n")
+	if _, err := c.conn.Write(b.Bytes()); err != nil {
+		return err
+	}
+	h, err := readAnswerHead(c.in)
+	if err != nil {
+		return err
+	}
+	if h.status != http.StatusOK || !h.events {
+		return fmt.Errorf("status %d and no event stream", h.status)
+	}
+	if err := c.allow(watchTime); err != nil {
+		return err
+	}
+	times := new([]time.Time)
+	w.mu.Lock()
+	w.seen = append(w.seen, times)
+	w.mu.Unlock()
+	w.reading.Go(func() { w.read(c.in, times) })
+	return nil
+}
+
+// read notes when changes of the list are announced, until the stream ends.
+func (w *watch) read(in *bufio.Reader, times *[]time.Time) {
+	for {
+		line, err := in.ReadSlice('\n')
+		if bytes.Contains(line, []byte("tools/list_changed")) {
+			w.mu.Lock()
+			*times = append(*times, time.Now())
+			w.mu.Unlock()
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// reached returns how many streams got something since begun.
+func (w *watch) reached(begun time.Time) int { return len(w.firstSince(begun)) }
+
+// lastAfter returns how long after begun the last stream got its first announcement, 0 if none did.
+func (w *watch) lastAfter(begun time.Time) time.Duration {
+	if first := w.firstSince(begun); len(first) > 0 {
+		return slices.Max(first)
+	}
+	return 0
+}
+
+// firstSince returns for each stream that got an announcement since begun how long after that.
+func (w *watch) firstSince(begun time.Time) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var first []time.Duration
+	for _, times := range w.seen {
+		for _, at := range *times {
+			if at.After(begun) {
+				first = append(first, at.Sub(begun))
+				break
+			}
+		}
+	}
+	return first
+}
+
+// close ends all streams and waits for their readers.
+func (w *watch) close() {
+	for _, c := range w.callers {
+		c.close()
+	}
+	w.reading.Wait()
+}

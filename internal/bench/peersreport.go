@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// write writes the section of the page and its charts, or the section to out where there is no page.
+func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, begun time.Time) error {
+	charts := ""
+	if r.report != "" {
+		var err error
+		if charts, err = r.charts(all); err != nil {
+			return err
+		}
+	}
+	parts := []string{
+		"## Beside other gateways\n\n" + origin(ctx, begun, "make bench-peers"), r.introduction(), charts,
+		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
+	}
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n")
+	if r.report == "" {
+		_, err := io.WriteString(out, text+"\n")
+		return err
+	}
+	return writeSection(r.report, sectionPeers, text)
+}
+
+func (r *peersRun) introduction() string {
+	return fmt.Sprintf(`The same client before, and the same server behind, each of several programs, in one run. The client speaks HTTP by hand,
+opens sessions as clients do, reads answers of a known length, in chunks and as event streams with the same code, and
+checks every answer. The server is a quick one of this repository with %d tools and sessions; it speaks Streamable HTTP
+of 2025-11-25, and over stdio for programs that reach no other server. Calls and lists: all programs are up at once and each
+takes its turn, %d rounds of %v; the figure is the median of the rounds. Sessions and streams: each program is up alone.
+
+Read fairly: these programs do **different work**. nginx, HAProxy and ReverseProxy pass bytes on and show what any hop
+costs, not what a gateway costs. The other gateways run without tokens and checks, which some have and some do not: see
+the last column of "What was compared". drawbridge has everything on. Programs that know the list of tools answer for
+the server, which can be quicker than asking it. Some can do more than is measured here, such as keeping servers in
+containers, and none was tuned by its makers. The versions are those that the public registries gave, and may be older
+than the newest.`, peerTools, r.plan.rounds, r.plan.took)
+}
+
+// callsTable says what calls cost.
+func callsTable(all []*contender) string {
+	var b strings.Builder
+	b.WriteString("### Calls\n\nCalls per second at 1 / 16 / 64 connections; the ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
+		"CPU is that of all processes that a program starts but the server. A dash: it does not serve that revision.\n\n" +
+		"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
+	base := find(all, peerDrawbridge)
+	for _, c := range present(all) {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.title(),
+			c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond), beside(base, c, cell{era: mcp.Legacy, connections: 16}),
+			c.each(mcp.Legacy, (*series).median), c.each(mcp.Legacy, (*series).processor))
+	}
+	return b.String() + troubles(all)
+}
+
+// listsTable says what lists of all tools cost.
+func listsTable(all []*contender) string {
+	kind := cell{era: mcp.Legacy, connections: 16, lists: true}
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n", peerTools)
+	b.WriteString("| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
+	base := find(all, peerDrawbridge)
+	for _, c := range present(all) {
+		s := c.work[kind]
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind), s.median(), s.processor())
+	}
+	return b.String()
+}
+
+// memoryTable says what sessions and streams cost, and who got a change.
+func memoryTable(all []*contender) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Memory, and who hears of a change\n\n"+
+		"Resident memory at the start, what a session costs in KiB and what a session with an open event stream (GET) costs, at both numbers\n"+
+		"of sessions. Then the server changes its list of tools and announces it: how many of the open streams get that within %v, and\n"+
+		"when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
+	b.WriteString("| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |\n|---|---|---|---|---|---|---|\n")
+	for _, c := range processesOf(all) {
+		m := c.memory
+		var sizes, without, with []string
+		for i, s := range m.steps {
+			sizes = append(sizes, number(float64(s.sessions)))
+			without = append(without, fmt.Sprintf("%.1f", m.session(i)))
+			with = append(with, fmt.Sprintf("%.1f", m.stream(i)))
+		}
+		last := "–"
+		if m.reached > 0 {
+			last = m.last.Round(time.Millisecond).String()
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes), float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
+	}
+	for _, c := range present(all) {
+		if c.memory.failed != "" {
+			fmt.Fprintf(&b, "\n%s: %s.\n", c.name, c.memory.failed)
+		}
+	}
+	return b.String()
+}
+
+// settingsTable says how each program was set up and what it does not do.
+func settingsTable(all []*contender) string {
+	var b strings.Builder
+	b.WriteString("### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
+	for _, c := range processesOf(all) {
+		fmt.Fprintf(&b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings, c.lacks)
+	}
+	return b.String()
+}
+
+// absentTable says which programs were not measured, and why.
+func absentTable(all []*contender) string {
+	var b strings.Builder
+	for _, c := range all {
+		if c.failed != "" {
+			fmt.Fprintf(&b, "| %s | %s, %s | %s |\n", c.name, c.release(), c.parcel.registry, c.failed)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "### Not measured\n\n| | version, from | why |\n|---|---|---|\n" + b.String()
+}
+
+// troubles says which work ended with a wrong answer or none.
+func troubles(all []*contender) string {
+	var b strings.Builder
+	for _, c := range present(all) {
+		for _, kind := range cells() {
+			if s := c.work[kind]; s != nil && s.failed != nil {
+				fmt.Fprintf(&b, "\n%s, %s: %s.\n", c.name, kind, short(s.failed.Error()))
+			}
+		}
+	}
+	return b.String()
+}
+
+// charts draws calls at 16 connections and memory of a stream, and returns what shows them.
+func (r *peersRun) charts(all []*contender) (string, error) {
+	calls := barChart{title: "Calls through other programs and drawbridge", unit: "calls per second at 16 connections, higher is better", series: []string{mcp.LatestLegacy, mcp.LatestModern}}
+	memory := barChart{title: "Memory of a session with an open event stream", unit: "KiB of resident memory each, lower is better"}
+	for _, c := range processesOf(all) {
+		group := barGroup{label: c.name}
+		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+			if s := c.work[cell{era: era, connections: 16}]; s != nil && len(s.rate) > 0 {
+				shown := spreadOf(s.rate)
+				group.bars = append(group.bars, bar{value: shown.median, least: shown.least, most: shown.most})
+			}
+		}
+		if len(group.bars) > 0 {
+			calls.groups = append(calls.groups, group)
+		}
+		if steps := len(c.memory.steps); steps > 0 {
+			memory.groups = append(memory.groups, barGroup{label: c.name, bars: []bar{{value: max(c.memory.stream(steps-1), 0)}}})
+		}
+	}
+	var shown []string
+	for _, chart := range []struct {
+		name string
+		*barChart
+	}{{"peers-calls", &calls}, {"peers-memory", &memory}} {
+		picture, err := chart.svg()
+		if err != nil {
+			return "", err
+		}
+		shows, err := writeChart(r.report, chart.name, picture, chart.title+": "+chart.unit)
+		if err != nil {
+			return "", err
+		}
+		shown = append(shown, shows)
+	}
+	return strings.Join(shown, "\n\n"), nil
+}
+
+// present returns those that were measured.
+func present(all []*contender) []*contender {
+	return slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.failed != "" })
+}
+
+// processesOf returns those that were measured and are a program of their own.
+func processesOf(all []*contender) []*contender {
+	return slices.DeleteFunc(present(all), func(c *contender) bool { return c.name == peerDirect })
+}
+
+// find returns the contender of that name, nil if it was not measured.
+func find(all []*contender, name string) *contender {
+	for _, c := range present(all) {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// title is the name as the tables show it: drawbridge stands out.
+func (c *contender) title() string {
+	if c.name == peerDrawbridge {
+		return "**" + c.name + "**"
+	}
+	return c.name
+}
+
+// release is the version that was measured, or that could not be had.
+func (c *contender) release() string {
+	for _, version := range []string{c.version, c.parcel.version} {
+		if version != "" {
+			return version
+		}
+	}
+	return "–"
+}
+
+// each returns what all counts of connections showed in one era.
+func (c *contender) each(era mcp.Era, of func(*series) string) string {
+	var all []string
+	for _, connections := range []int{1, 16, 64} {
+		all = append(all, of(c.work[cell{era: era, connections: connections}]))
+	}
+	return row(all)
+}
+
+// row joins figures; those that are all missing are one dash.
+func row(all []string) string {
+	if !slices.ContainsFunc(all, func(text string) bool { return text != "–" }) {
+		return "–"
+	}
+	return strings.Join(all, " / ")
+}
+
+func (s *series) perSecond() string {
+	if s == nil || len(s.rate) == 0 {
+		return "–"
+	}
+	return number(math.Round(spreadOf(s.rate).median))
+}
+
+func (s *series) median() string {
+	if s == nil || len(s.latency) == 0 {
+		return "–"
+	}
+	median := spreadOf(s.latency).median
+	if median < 1000 {
+		return fmt.Sprintf("%.0f µs", median)
+	}
+	return fmt.Sprintf("%.1f ms", median/1000)
+}
+
+func (s *series) processor() string {
+	if s == nil || len(s.cpu) == 0 {
+		return "–"
+	}
+	return number(math.Round(spreadOf(s.cpu).median))
+}
+
+// beside compares two contenders round by round, for they took their turns one after the other.
+func beside(base, other *contender, kind cell) string {
+	if base == other {
+		return "1"
+	}
+	if base == nil || base.work[kind] == nil || other.work[kind] == nil {
+		return "–"
+	}
+	s := ratioOf(base.work[kind].rate, other.work[kind].rate)
+	if s == (spread{}) {
+		return "–"
+	}
+	return fmt.Sprintf("**%s** (%s–%s)", number(s.median), number(s.least), number(s.most))
+}
+
+// session returns what a session cost in a step, in KiB: one of those that came since the step before.
+func (m *memoryFigures) session(step int) float64 {
+	before, count := m.start, 0
+	if step > 0 {
+		before, count = m.steps[step-1].withStreams, m.steps[step-1].sessions
+	}
+	s := m.steps[step]
+	return float64(s.without-before) / float64(max(s.sessions-count, 1)) / (1 << 10)
+}
+
+// stream returns what all sessions with their streams cost in a step, in KiB each.
+func (m *memoryFigures) stream(step int) float64 {
+	s := m.steps[step]
+	return float64(s.withStreams-m.start) / float64(max(s.sessions, 1)) / (1 << 10)
+}

@@ -206,6 +206,41 @@ func TestSetTenantsReportsEveryProblemAndChangesNothing(t *testing.T) {
 	}
 }
 
+// TestATenantThatDidNotChangeStaysTheSame: of thousands of tenants a reload changes one, and all the others keep what is
+// known of what they see.
+func TestATenantThatDidNotChangeStaysTheSame(t *testing.T) {
+	b := newBench(t)
+	tenants := func(rate float64) []TenantConfig {
+		return []TenantConfig{
+			{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: Limits{Calls: &ratelimit.Limit{Rate: 1, Burst: 1}}},
+			{ID: "globex", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: Limits{Calls: &ratelimit.Limit{Rate: rate, Burst: 1}}},
+		}
+	}
+	serve := func(rate float64) (acme, globex *Tenant) {
+		t.Helper()
+		if err := b.SetTenants(tenants(rate)); err != nil {
+			t.Fatal(err)
+		}
+		found := make([]*Tenant, 2)
+		for i, id := range []string{"acme", "globex"} {
+			c, err := b.Resolve(auth.Principal{TenantID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[i] = c.Tenant
+		}
+		return found[0], found[1]
+	}
+	acme, globex := serve(1)
+	sameAcme, other := serve(2)
+	if acme != sameAcme {
+		t.Error("a tenant with an equal config was compiled anew")
+	}
+	if globex == other || other.calls.Limit.Rate != 2 {
+		t.Errorf("the tenant that changed has the rate %v, want 2", other.calls.Limit.Rate)
+	}
+}
+
 func TestListPagesAndCursors(t *testing.T) {
 	b := newBench(t)
 	b.config.PageSize = 5

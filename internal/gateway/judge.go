@@ -5,7 +5,8 @@ import "github.com/drawbridge-mcp/drawbridge/registry"
 // CheckTenants returns every problem for which SetTenants would refuse the tenants, nil when there is none. It needs no
 // gateway, so that a config can be checked before one is made.
 func CheckTenants(tenants []TenantConfig) error {
-	return New(Config{}).SetTenants(tenants)
+	_, err := newDirectory(tenants, &directory{})
+	return err
 }
 
 // UnmatchedIn returns what Unmatched would return of a gateway that has these tenants and this catalogue. The error is

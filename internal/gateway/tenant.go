@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +16,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// TenantConfig is the whole policy of one tenant: which servers it can reach, and what its callers may do there.
+// TenantConfig is the whole policy of one tenant: which servers it can reach, and what its callers may do there. It is
+// shared with the Tenant that is compiled from it: do not modify what it holds afterwards.
 type TenantConfig struct {
 	ID      string
 	Servers []string // it can reach, in order of precedence
@@ -70,6 +71,7 @@ func IsTenantID(id string) bool { return tenantID.MatchString(id) }
 type Tenant struct {
 	ID string
 
+	config      TenantConfig // that it was compiled from
 	servers     []string
 	prefixes    map[string]string
 	watched     []watched // patterns that should match something
@@ -99,26 +101,14 @@ type directory struct {
 	ids  []string // sorted
 }
 
-// SetTenants replaces all tenants at once. If it finds problems it returns all of them, and nothing is replaced.
+// SetTenants replaces all tenants at once. If it finds problems it returns all of them, and nothing is replaced. A tenant
+// whose config is the same as before stays the same *Tenant, with all that is known of what it sees: of very many
+// tenants a reload changes a few.
 func (g *Gateway) SetTenants(tenants []TenantConfig) error {
-	next := &directory{byID: make(map[string]*Tenant, len(tenants))}
-	var problems []error
-	for i := range tenants {
-		t, err := compileTenant(&tenants[i])
-		switch {
-		case err != nil:
-			problems = append(problems, fmt.Errorf("tenant %q: %w", tenants[i].ID, err))
-		case next.byID[t.ID] != nil:
-			problems = append(problems, fmt.Errorf("tenant %q: defined twice", t.ID))
-		default:
-			next.byID[t.ID] = t
-			next.ids = append(next.ids, t.ID)
-		}
+	next, err := newDirectory(tenants, g.tenants.Load())
+	if err != nil {
+		return err
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
-	}
-	slices.Sort(next.ids)
 	g.tenants.Store(next)
 	g.rendered.forget()
 	g.grants.forget()
@@ -130,6 +120,36 @@ func (g *Gateway) SetTenants(tenants []TenantConfig) error {
 	return nil
 }
 
+// newDirectory compiles tenants, and takes those from before whose config is the same. The error joins all problems.
+func newDirectory(tenants []TenantConfig, before *directory) (*directory, error) {
+	next := &directory{byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants))}
+	var problems []error
+	for i := range tenants {
+		t, err := before.compiled(&tenants[i])
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("tenant %q: %w", tenants[i].ID, err))
+		case next.byID[t.ID] != nil:
+			problems = append(problems, fmt.Errorf("tenant %q: defined twice", t.ID))
+		default:
+			next.byID[t.ID] = t
+			next.ids = append(next.ids, t.ID)
+		}
+	}
+	slices.Sort(next.ids)
+	return next, errors.Join(problems...)
+}
+
+// compiled returns the tenant with that config: the one that is there, if it was compiled from an equal one. Where
+// parts of both configs are the same memory, as package config leaves them for a tenant whose text did not change, the
+// comparison does not look into them.
+func (d *directory) compiled(cfg *TenantConfig) (*Tenant, error) {
+	if t := d.byID[cfg.ID]; t != nil && reflect.DeepEqual(&t.config, cfg) {
+		return t, nil
+	}
+	return compileTenant(cfg)
+}
+
 func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	if cfg.ID == "" || strings.ContainsRune(cfg.ID, 0) {
 		return nil, errors.New("an id is empty or holds a NUL")
@@ -137,8 +157,9 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	requests, calls, userCalls := defaultLimits()
 	t := &Tenant{
 		ID:          cfg.ID,
-		servers:     slices.Clone(cfg.Servers),
-		prefixes:    maps.Clone(cfg.Prefixes),
+		config:      *cfg,
+		servers:     cfg.Servers,
+		prefixes:    cfg.Prefixes,
 		requests:    ratelimit.Bucket{Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests)},
 		calls:       ratelimit.Bucket{Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls)},
 		userCalls:   or(cfg.Limits.UserCalls, userCalls),

@@ -74,7 +74,6 @@ type Tenant struct {
 	config      TenantConfig // that it was compiled from
 	servers     []string
 	prefixes    map[string]string
-	watched     []watched // patterns that should match something
 	rules       []rule
 	requests    ratelimit.Bucket
 	calls       ratelimit.Bucket
@@ -174,6 +173,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		t.tools = append(t.tools, toolLimit{pattern, limit})
 	}
 	slices.SortFunc(t.tools, func(a, b toolLimit) int { return strings.Compare(a.pattern, b.pattern) })
+	t.rules = make([]rule, 0, len(cfg.Rules))
 	for i := range cfg.Rules {
 		r, err := compileRule(&cfg.Rules[i])
 		if err != nil {
@@ -181,7 +181,6 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		}
 		t.rules = append(t.rules, r)
 	}
-	t.watch(cfg)
 	return t, nil
 }
 

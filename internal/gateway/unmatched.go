@@ -71,23 +71,27 @@ type idle struct {
 	known bool // it is certain that it matches nothing
 }
 
-// watch collects the patterns of a tenant, except those that the config acknowledges to match nothing.
-func (t *Tenant) watch(cfg *TenantConfig) {
-	for i := range cfg.Rules {
-		if r := &cfg.Rules[i]; !r.MayMatchNothing {
-			t.watchAll(PatternPlace{Tenant: cfg.ID, Rule: i + 1}, r.Allow)
-			t.watchAll(PatternPlace{Tenant: cfg.ID, Rule: i + 1, Deny: true}, r.Deny)
+// watched returns the patterns of a tenant, except those that the config acknowledges to match nothing. Nobody keeps
+// them: with very many tenants they would take as much memory as the rules.
+func (t *Tenant) watched() []watched {
+	var all []watched
+	for i := range t.config.Rules {
+		if r := &t.config.Rules[i]; !r.MayMatchNothing {
+			all = watchedIn(all, PatternPlace{Tenant: t.ID, Rule: i + 1}, r.Allow)
+			all = watchedIn(all, PatternPlace{Tenant: t.ID, Rule: i + 1, Deny: true}, r.Deny)
 		}
 	}
-	if cfg.MayMatchNothing {
-		return
+	if t.config.MayMatchNothing {
+		return all
 	}
 	for _, l := range t.tools {
-		t.watchAll(PatternPlace{Tenant: cfg.ID}, []string{l.pattern})
+		all = watchedIn(all, PatternPlace{Tenant: t.ID}, []string{l.pattern})
 	}
+	return all
 }
 
-func (t *Tenant) watchAll(at PatternPlace, texts []string) {
+// watchedIn adds the patterns of one place, except those that consist of stars.
+func watchedIn(all []watched, at PatternPlace, texts []string) []watched {
 	for _, text := range texts {
 		w := watched{PatternPlace: at, kind: registry.KindTool, text: text}
 		w.Pattern = text
@@ -95,39 +99,61 @@ func (t *Tenant) watchAll(at PatternPlace, texts []string) {
 			w.kind, w.text = registry.Kind(kind), rest
 		}
 		if strings.Trim(w.text, "*") != "" {
-			t.watched = append(t.watched, w)
+			all = append(all, w)
 		}
 	}
+	return all
 }
 
 // idle returns the patterns that are not known to match anything in the view.
 func (t *Tenant) idle(view *registry.View) []idle {
-	if len(t.watched) == 0 {
-		return nil
-	}
-	names := map[registry.Kind][]policyName{}
-	for _, tool := range view.Tools {
-		names[registry.KindTool] = append(names[registry.KindTool], policyNameOf(&tool.Item))
-	}
-	for _, prompt := range view.Prompts {
-		names[registry.KindPrompt] = append(names[registry.KindPrompt], policyNameOf(&prompt.Item))
-	}
 	var out []idle
+	var names map[registry.Kind][]policyName // of the view, when a pattern has to be compared with all of them
 	guesses := 0
-	for i := range t.watched {
-		w := &t.watched[i]
-		known, possible := t.knows(view, w)
-		if possible || anyFits(names[w.kind], w.text) {
+	for _, w := range t.watched() {
+		if w.isIn(view) {
+			continue
+		}
+		known, possible := t.knows(view, &w)
+		if possible {
+			continue
+		}
+		if names == nil {
+			names = policyNames(view)
+		}
+		if anyFits(names[w.kind], w.text) {
 			continue
 		}
 		found := idle{Unmatched: Unmatched{PatternPlace: w.PatternPlace}, known: known}
 		if known && guesses < maxGuesses {
 			guesses++
-			found.Nearest = t.guess(w, names[w.kind])
+			found.Nearest = t.guess(&w, names[w.kind])
 		}
 		out = append(out, found)
 	}
 	return out
+}
+
+// isIn tells whether the pattern is the name of a tool in the view, as most patterns of most tenants are: so that they
+// need not be compared with every name.
+func (w *watched) isIn(view *registry.View) bool {
+	if w.kind != registry.KindTool {
+		return false
+	}
+	_, err := view.Lookup(w.text)
+	return err == nil
+}
+
+// policyNames returns what the tools and prompts of a view are called in patterns.
+func policyNames(view *registry.View) map[registry.Kind][]policyName {
+	tools, prompts := make([]policyName, len(view.Tools)), make([]policyName, len(view.Prompts))
+	for i, tool := range view.Tools {
+		tools[i] = policyNameOf(&tool.Item)
+	}
+	for i, prompt := range view.Prompts {
+		prompts[i] = policyNameOf(&prompt.Item)
+	}
+	return map[registry.Kind][]policyName{registry.KindTool: tools, registry.KindPrompt: prompts}
 }
 
 // knows tells two things about a pattern. known: the lists of all servers whose items it could name are known.

@@ -93,7 +93,7 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 // offered.
 func TestAChangedDocumentIsNoticed(t *testing.T) {
 	file := issuesConfig(t, "https://api.example.com", `["*"]`)
-	before, read, err := config.LoadWatched(file, testEnvironment)
+	before, read, err := config.NewLoader(file, testEnvironment).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

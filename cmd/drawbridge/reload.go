@@ -21,12 +21,12 @@ const look = 250 * time.Millisecond
 //
 //	SIGHUP ---------------------------+
 //	                                  v
-//	look --> Settled --> Changed --> reload --> LoadWatched --> replace --> in force
+//	look --> Settled --> Changed --> reload --> Loader.Load --> replace --> in force
 //	             (see config.Watch)    |            |              |
 //	                                   |            +--- refused --+--> the config before stays in force
 //	                                   v
 //	                              Follow what was read, taken or refused
-func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env config.Environment) error {
+func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loader *config.Loader) error {
 	watch := config.NewWatch(p.started.Sources)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -38,10 +38,10 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, env
 			return nil
 		case <-hangups:
 			p.reopenAudit(ctx)
-			watch.Follow(p.reload(ctx, work, env))
+			watch.Follow(p.reload(ctx, work, loader))
 		case <-tick.C:
 			if watch.Settled() && watch.Changed() {
-				watch.Follow(p.reload(ctx, work, env))
+				watch.Follow(p.reload(ctx, work, loader))
 			}
 		}
 	}
@@ -57,8 +57,8 @@ func (p *parts) reopenAudit(ctx context.Context) {
 
 // reload checks the whole new config first and only then changes anything. It returns which files it read, also for a
 // config that it refused: the operator will correct one of these, and the Watch must see it.
-func (p *parts) reload(ctx, work context.Context, env config.Environment) config.Sources {
-	cfg, read, err := config.LoadWatched(p.started.File, env)
+func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.Sources {
+	cfg, read, err := loader.Load()
 	if err == nil {
 		cfg.KeepAddress(p.started)
 		warnOfMemory(cfg, planHere(cfg.Limits))

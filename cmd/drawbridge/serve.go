@@ -43,7 +43,8 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
-	cfg, err := config.Load(*file, config.ProcessEnvironment())
+	loader := config.NewLoader(*file, config.ProcessEnvironment())
+	cfg, _, err := loader.Load()
 	if err != nil {
 		s.complain("%v\n", serveConfigError(err, *file))
 		return exitRefused
@@ -59,7 +60,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 		return exitFailure
 	}
 	defer l.close()
-	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, env: config.ProcessEnvironment()}, s)
+	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, loader: loader}, s)
 }
 
 // serveConfigError adds to an error of loading the config what a newcomer can do: if the file that is missing is the
@@ -75,8 +76,8 @@ func serveConfigError(err error, file string) error {
 type options struct {
 	delay   time.Duration
 	hangups <-chan os.Signal // each asks for a reload; nil: the config is never reloaded
-	env     config.Environment
-	up      func() // called once, when everything has been started; may be nil
+	loader  *config.Loader   // of the config, for reloads
+	up      func()           // called once, when everything has been started; may be nil
 
 	// The level from which on the fleet logs how the servers are; nil: the level of the config, as for everything else.
 	serverLevel slog.Leveler
@@ -155,7 +156,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return p.collector.Run(work) })
 	group.Go(func() error { return serveHTTP(clients, p.doors.clients.Listener(l.clients)) })
 	if o.hangups != nil {
-		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.env) })
+		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()), slog.String("operator", l.operator.Addr().String()),

@@ -15,16 +15,19 @@
 //	   |  each value has its file, line and column; ${VAR} is replaced           node, environment
 //	   |  join the trees of the included files to it                             include
 //	   v
-//	one tree
+//	one tree, of which the tenants are unread
 //	   |  give the value of each key to the function that reads that key         format, reader, values,
-//	   v                                                                         network, issuers, tenants, servers
+//	   v                                                                         network, issuers, servers
 //	Config, key by key
-//	   |  checks that need all keys, such as whether a named server exists       reader.later, patterns
+//	   |  checks that need all keys, such as whether a named tenant exists       reader.later
+//	   |  parse, read and check the tenants one by one                           section, tenants, patterns
 //	   v
 //	checked Config, or a RefusedError with every problem
 //	   |  warn of what works and may not be meant                                warnings, acknowledged
 //	   v
 //	Config with Warnings
+//
+// A Loader (loader.go) does all this again for a reload, except for tenants that cannot have become others.
 //
 // No step stops at its first problem if the next step can still be done, so that an operator sees all problems at once
 // and not one after each attempt.
@@ -130,19 +133,30 @@ func Default() *Config {
 // Load reads and checks a config file. A RefusedError lists everything that is wrong with it; any other error says that
 // the file cannot be read.
 func Load(path string, env Environment) (*Config, error) {
-	cfg, _, err := LoadWatched(path, env)
+	cfg, _, err := loadFile(path, env, nil)
 	return cfg, err
 }
 
-// LoadWatched is Load for a caller that watches the files. It returns the sources that were read even when the config
-// is refused: the next change of one of those files is probably the correction, and the caller has to notice it.
-func LoadWatched(path string, env Environment) (*Config, Sources, error) {
+// loadFile is Load, with a memory of tenants or without. It returns the sources also if the config is refused.
+func loadFile(path string, env Environment, known *memory) (*Config, Sources, error) {
 	data, err := readFile(path)
-	r := newReader(path, data, err, env)
 	if err != nil {
-		return nil, r.sources, err
+		return nil, newReader(path, data, err, env).sources, err
 	}
+	return load(path, data, env, known)
+}
+
+// load reads a config whose file has that content. If there is any problem it reads everything again, in the plain way,
+// so that what is said about a refused config does not depend on how a large one is divided.
+func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
+	r := newReader(path, data, nil, env)
+	r.sectioned, r.known = true, known
 	cfg, err := r.parse(data)
+	if err != nil {
+		r = newReader(path, data, nil, env)
+		r.known = known
+		cfg, err = r.parse(data)
+	}
 	return cfg, r.sources, err
 }
 

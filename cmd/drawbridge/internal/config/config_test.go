@@ -56,7 +56,8 @@ func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 
 // parseConfig checks the text of a config file.
 func parseConfig(path string, data []byte, env Environment) (*Config, error) {
-	return newReader(path, data, nil, env).parse(data)
+	cfg, _, err := load(path, data, env, nil)
+	return cfg, err
 }
 
 // minimal is a good config, to be completed by a test.

@@ -19,31 +19,38 @@ func (r *reader) parse(data []byte) (*Config, error) {
 	}
 	cfg.Sources, cfg.Included = r.sources, r.included
 	r.warnAll(cfg)
+	r.known.keep(cfg)
 	return cfg, nil
 }
 
-// finish runs the checks that need the whole config, for example whether a server that a tenant names exists. They wait
-// until every key has been read because a file may have its keys in any order.
+// finish runs the checks that need the whole config but its tenants, for example whether a tenant that an issuer names
+// exists. They wait until every key has been read because a file may have its keys in any order.
 func (r *reader) finish(cfg *Config) {
 	r.index = r.newIndex(cfg)
 	for _, check := range r.later {
 		check()
 	}
+	r.later = nil
 }
 
 // config reads the top level of the file. The order of the keys means nothing, so whatever depends on several keys is
-// looked at after all keys have been read.
+// looked at after all keys have been read. The tenants come last: each is read, checked and forgotten before the next.
 func (r *reader) config(cfg *Config, root *node) {
 	known := r.topFields(cfg)
 	included := r.includes(root, known)
 	r.faultBroken(root)
-	if !included || !r.object(root, "the config", known) || !r.need(root, "the config", "issuers", "tenants", "servers") {
+	if !included {
 		return
 	}
-	cfg.Audit.File = r.auditFile(cfg)
-	r.checkAddresses(cfg)
-	r.finish(cfg)
-	r.prefixTenants(cfg)
+	complete := r.object(root, "the config", known) && r.need(root, "the config", "issuers", "tenants", "servers")
+	if complete {
+		cfg.Audit.File = r.auditFile(cfg)
+		r.checkAddresses(cfg)
+		r.finish(cfg)
+	}
+	if n := root.member("tenants"); n != nil {
+		r.tenants(cfg, n, complete)
+	}
 }
 
 // topFields returns the keys of the top level, each with the function that reads its value into cfg. Which keys exist
@@ -51,7 +58,7 @@ func (r *reader) config(cfg *Config, root *node) {
 func (r *reader) topFields(cfg *Config) fields {
 	known := r.networkFields(cfg)
 	known["issuers"] = func(n *node) { r.issuers(cfg, n) }
-	known["tenants"] = func(n *node) { r.tenants(cfg, n) }
+	known["tenants"] = func(*node) {} // read last, see config
 	known["servers"] = func(n *node) { r.servers(cfg, n) }
 	known["sessions"] = func(n *node) { r.sessions(&cfg.Sessions, n) }
 	known["audit"] = func(n *node) { r.audit(cfg, n) }

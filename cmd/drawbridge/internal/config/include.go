@@ -17,7 +17,7 @@ import (
 // alike, and include is no boundary between tenants.
 
 // maxIncluded bounds the files that a config includes.
-const maxIncluded = 1000
+const maxIncluded = 10_000
 
 // includable returns which keys an included file may hold, and the kind of value of each.
 func includable() map[string]kind {
@@ -33,6 +33,7 @@ func (r *reader) includes(root *node, known fields) bool {
 		return true
 	}
 	matched := 0
+	own, _ := os.Stat(root.file) // a config that is gone since it was read is no file that it includes
 	// Several patterns may match one file, which is read once.
 	read := make(map[string]bool)
 	whole := true
@@ -59,7 +60,7 @@ func (r *reader) includes(root *node, known fields) bool {
 				return
 			}
 			read[file] = true
-			whole = r.include(root, file, at, known) && whole
+			whole = r.include(root, own, file, at, known) && whole
 		}
 	})
 	r.included = len(read)
@@ -67,11 +68,11 @@ func (r *reader) includes(root *node, known fields) bool {
 }
 
 // include reads one file that was named at the node at, joins its members to root, and returns whether that could be
-// done.
-func (r *reader) include(root *node, file string, at *node, known fields) bool {
+// done. Own is the file of the config itself.
+func (r *reader) include(root *node, own os.FileInfo, file string, at *node, known fields) bool {
 	// The file counts among the sources even if it is refused below, so that a Watch notices when it is corrected.
 	data, err := r.source(file)
-	if areOneFile(file, root.file) {
+	if included, statErr := os.Stat(file); statErr == nil && own != nil && os.SameFile(included, own) {
 		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
 		return false
 	}
@@ -132,13 +133,4 @@ func (r *reader) pattern(n *node) string {
 		directory = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(directory)
 	}
 	return filepath.Join(directory, n.text)
-}
-
-func areOneFile(a, b string) bool {
-	first, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(b)
-	return err == nil && os.SameFile(first, second)
 }

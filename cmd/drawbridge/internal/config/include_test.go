@@ -47,7 +47,7 @@ func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
 	}
 	write(t, filepath.Join(filepath.Dir(file), "tenants", "more.yaml"), "tenants:\n  more: {servers: [files]}\n")
 	_, err = Load(file, testEnvironment)
-	if got, want := errorText(err), file+":1:11: more than 1000 files are included"; got != want {
+	if got, want := errorText(err), file+":1:11: more than 10000 files are included"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -96,7 +96,7 @@ func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 		if got := !w.Settled() && w.Settled() && w.Changed(); got != step.noticed {
 			t.Errorf("%s: noticed %t, want %t", step.name, got, step.noticed)
 		}
-		_, read, err := LoadWatched(file, testEnvironment)
+		_, read, err := NewLoader(file, testEnvironment).Load()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestLinkToTheConfigIsNoticedWhenItIsMended(t *testing.T) {
 		}
 	}
 	point(file)
-	_, read, err := LoadWatched(file, testEnvironment)
+	_, read, err := NewLoader(file, testEnvironment).Load()
 	if err == nil {
 		t.Fatal("a config that includes itself is not refused")
 	}

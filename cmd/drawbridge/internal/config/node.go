@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// kind says which of the four shapes of a value a node has. An empty node, as child returns it, has the kind zero.
+// kind says which shape of a value a node has. An empty node, as child returns it, has the kind zero.
 type kind int
 
 const (
@@ -12,6 +12,7 @@ const (
 	null
 	list
 	mapping
+	unread // a value whose text waits to be parsed, see reader.open
 )
 
 // node is one value of a file, with its place. YAML and the JSON files of clients both become nodes, so that everything
@@ -32,6 +33,7 @@ type node struct {
 	line, col int // from 1
 	members   []member
 	items     []*node
+	section   *section // of an unread node alone
 }
 
 // member is one key of a mapping with its value. The key is a node of its own, so that a problem can point at the key
@@ -50,6 +52,14 @@ func (n *node) member(name string) *node {
 		}
 	}
 	return nil
+}
+
+// allMembers returns the members of a mapping, none for nil.
+func (n *node) allMembers() []member {
+	if n == nil {
+		return nil
+	}
+	return n.members
 }
 
 // child is member for a caller that goes on to what is in the value. Where there is no such value it returns an empty

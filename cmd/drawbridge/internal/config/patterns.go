@@ -17,6 +17,9 @@ import (
 // rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	note := func(place gateway.PatternPlace, at *node) {
+		if r.known != nil {
+			return
+		}
 		place.Tenant = t.ID
 		cfg.patterns[place] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
 	}
@@ -44,24 +47,25 @@ func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
 		r.needed[item] = true
+		if r.known != nil {
+			continue
+		}
 		about.at = Problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
 		cfg.acknowledged = append(cfg.acknowledged, about)
 	}
 	return len(found) > 0
 }
 
-// prefixTenants gives each tenant the prefixes of its servers, where a prefix differs from the server's name: exposed
-// names begin with the prefix.
-func (r *reader) prefixTenants(cfg *Config) {
-	for i := range cfg.Tenants {
-		prefixes := make(map[string]string)
-		for _, name := range cfg.Tenants[i].Servers {
-			if s := r.index.server[name]; s != nil && s.Prefix != name {
-				prefixes[name] = s.Prefix
-			}
+// prefixesOf returns the prefixes of the servers that a tenant names, where a prefix differs from the server's name:
+// exposed names begin with the prefix.
+func (r *reader) prefixesOf(servers []string) map[string]string {
+	prefixes := make(map[string]string)
+	for _, name := range servers {
+		if s := r.index.server[name]; s != nil && s.Prefix != name {
+			prefixes[name] = s.Prefix
 		}
-		cfg.Tenants[i].Prefixes = prefixes
 	}
+	return prefixes
 }
 
 // checkSubject reports a subject of an issuer that the config does not have. The issuers are compared as beginnings of

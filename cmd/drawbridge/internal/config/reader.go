@@ -16,8 +16,12 @@ const maxProblems = 100
 type reader struct {
 	// The file that is read at the moment, by the name that the operator wrote: that of the config, or that of an
 	// included file while include reads it.
-	file     string
-	env      Environment
+	file string
+	env  Environment
+	// Whether tenants are left unread until they are wanted, see inSections.
+	sectioned bool
+	// What a Loader remembers of tenants; nil for a load that is to keep every place that only validate asks for.
+	known    *memory
 	problems []Problem
 	sources  Sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
@@ -73,10 +77,10 @@ type fields map[string]func(*node)
 // mistyped key would otherwise leave a setting, such as a limit, at its default without a word. It returns whether n is
 // a mapping at all. What names the mapping in messages.
 func (r *reader) object(n *node, what string, known fields) bool {
-	names := slices.Sorted(maps.Keys(known))
 	return r.entries(n, what, func(m member) {
 		read, ok := known[m.name]
 		if !ok {
+			names := slices.Sorted(maps.Keys(known))
 			r.faultHint(m.key, nearest(m.name, names), "unknown key %q in %s", m.name, what)
 			return
 		}
@@ -156,10 +160,11 @@ type index struct {
 }
 
 func (r *reader) newIndex(cfg *Config) index {
-	x := index{tenant: make(map[string]bool, len(cfg.Tenants)), server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames()}
-	for i := range cfg.Tenants {
-		x.tenants = append(x.tenants, cfg.Tenants[i].ID)
-		x.tenant[cfg.Tenants[i].ID] = true
+	tenants := r.root.child("tenants").members
+	x := index{tenant: make(map[string]bool, len(tenants)), server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames()}
+	for _, m := range tenants {
+		x.tenants = append(x.tenants, m.name)
+		x.tenant[m.name] = true
 	}
 	for i := range cfg.Servers {
 		x.servers = append(x.servers, cfg.Servers[i].Name)

@@ -12,6 +12,15 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 		return nil, err
 	}
 	r := newReader(path, data, nil, env)
+	r.sectioned = true
+	if cfg, err := r.parseSigners(data); err == nil {
+		return cfg, nil
+	}
+	return newReader(path, data, nil, env).parseSigners(data) // as load does
+}
+
+// parseSigners is to LoadSigners what parse is to Load.
+func (r *reader) parseSigners(data []byte) (*Config, error) {
 	cfg := Default()
 	if r.root = r.parseYAML(data); r.root != nil {
 		r.signers(cfg, r.root)
@@ -29,7 +38,10 @@ func (r *reader) signers(cfg *Config, root *node) {
 		"public_url": func(n *node) { cfg.PublicURL = r.publicURL(n) },
 		"issuers":    func(n *node) { r.issuers(cfg, n) },
 		"tenants": func(n *node) {
-			r.entries(n, "tenants", func(m member) { cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name}) })
+			r.entries(n, "tenants", func(m member) {
+				r.open(m) // for what keeps its text from being read
+				cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name})
+			})
 		},
 	}
 	included := r.includes(root, r.topFields(cfg))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -72,7 +73,10 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	var data bytes.Buffer
+	data.Grow(int(min(info.Size(), maxFileBytes)) + bytes.MinRead) // so that most files are read at once
+	_, err = data.ReadFrom(io.LimitReader(f, maxFileBytes+1))
+	return data.Bytes(), err
 }
 
 // matching returns the files that a pattern names, sorted. A star matches no file or directory whose name begins with a

@@ -13,10 +13,10 @@ import (
 // its own parts.
 
 // checkTokens refuses anchors, aliases, tags, directives and complex keys, nesting of more than maxConfigDepth levels,
-// and brackets, commas, colons and dashes that do not fit together. It returns whether the tokens may be parsed.
-func (r *reader) checkTokens(tokens token.Tokens) bool {
+// and brackets, commas, colons and dashes that do not fit together. It returns whether the tokens may be parsed. nest is
+// where they stand: the zero value at the beginning of a file.
+func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 	before := len(r.problems)
-	var nest nesting
 	for i, t := range tokens {
 		if text := unused(t.Type); text != "" {
 			r.fault(r.nodeAt(t), "%s", text)

@@ -9,23 +9,62 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files.
-func (r *reader) tenants(cfg *Config, n *node) {
+// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files. All other keys have been read. The
+// checks of a tenant against servers and issuers are made only if these are complete.
+func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
+	serving := make(map[string][]string) // the issuers of each tenant
+	for i := range cfg.Issuers {
+		iss := &cfg.Issuers[i]
+		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
+			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
+		}
+	}
+	r.known.surround(r)
+	cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
 	r.entries(n, "tenants", func(m member) {
 		if !gateway.IsTenantID(m.name) {
 			r.fault(m.key, "a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or digit")
 		}
-		t := gateway.TenantConfig{ID: m.name}
-		before := len(r.problems)
-		r.tenant(cfg, &t, m.value)
-		cfg.Tenants = append(cfg.Tenants, t)
-		if len(r.problems) == before {
-			r.later = append(r.later, func() { r.compileTenant(m.key, t) })
+		key := r.known.key(m, serving[m.name])
+		t, known := r.known.find(key)
+		if !known {
+			warnings := len(r.warnings)
+			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
+			known = len(r.warnings) == warnings
 		}
+		if known {
+			r.known.add(key, len(cfg.Tenants))
+		}
+		cfg.Tenants = append(cfg.Tenants, t)
 	})
+}
+
+// wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if there is no problem.
+func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
+	t := gateway.TenantConfig{ID: m.name}
+	before := len(r.problems)
+	value := r.open(m)
+	r.tenant(cfg, &t, value)
+	checks := r.later
+	r.later = nil
+	if !complete {
+		return t
+	}
+	sound := len(r.problems) == before
+	for _, check := range checks {
+		check()
+	}
+	if sound {
+		r.compileTenant(m.key, t)
+	}
+	t.Prefixes = r.prefixesOf(t.Servers)
+	if len(r.problems) == 0 {
+		r.warnTenant(serving, member{m.name, m.key, value})
+	}
+	return t
 }
 
 // compileTenant lets package gateway check a tenant as it would when it takes the tenant into use. What this package

@@ -109,26 +109,18 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	return out
 }
 
-// warnAll looks for settings that work and may not be meant, and puts the warnings into cfg. It runs only for a config
-// without problems, so that the nodes of tenants and servers are there and in the same order as in cfg.
+// warnAll looks for settings that work and may not be meant, and puts the warnings into cfg, with those of tenants, which
+// were found as each was read. It runs only for a config without problems, so that the nodes of servers are there and in
+// the same order as in cfg.
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
 	r.watchMemory(cfg)
-	serving := make(map[string][]string) // the issuers of each tenant
-	for _, iss := range cfg.Issuers {
-		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
-			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
-		}
-	}
 	reached := make(map[string]bool)
 	for i := range cfg.Tenants {
 		for _, server := range cfg.Tenants[i].Servers {
 			reached[server] = true
 		}
-	}
-	for _, m := range r.root.member("tenants").members {
-		r.warnTenant(serving[m.name], m)
 	}
 	for i, m := range r.root.member("servers").members {
 		r.warnServer(&cfg.Servers[i], reached[m.name], m)

@@ -90,7 +90,7 @@ func TestRefusedConfigIsWatchedWithTheFilesItNames(t *testing.T) {
 // refused reads a config that must be refused.
 func refused(t *testing.T, file string) Sources {
 	t.Helper()
-	_, read, err := LoadWatched(file, testEnvironment)
+	_, read, err := NewLoader(file, testEnvironment).Load()
 	if err == nil {
 		t.Fatal("the config was not refused")
 	}

@@ -58,12 +58,17 @@ func (r *reader) parseYAML(data []byte) *node {
 		r.fault(&node{file: r.file, line: line, col: 1}, "a tab in a line of more than 64 KiB; write spaces, or \\t in double quotes")
 		return nil
 	}
+	if r.sectioned {
+		if n := r.inSections(text); n != nil || len(r.problems) > 0 {
+			return n
+		}
+	}
 	tokens, err := scan(text)
 	if err != nil {
 		r.syntaxFault(err)
 		return nil
 	}
-	if !r.checkTokens(tokens) {
+	if !r.checkTokens(tokens, nesting{}) {
 		return nil
 	}
 	tokens = r.oneDocument(tokens)

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+)
+
+// twoTenants is a good config with an included file.
+const twoTenants = `include: [more.yaml]
+issuers:
+  - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [acme, globex, initech]}
+tenants:
+  acme:
+    servers: [files]
+    rules: [{allow: ["files__*"], subjects: ["https://login.example/#ann"]}]
+  globex:
+    servers: [files, time]
+    rules: [{allow: ["files__${NAME:-read}", "time__now"]}]
+servers:
+  files: {command: mcp-files, acknowledge: [no-command]}
+  time: {command: mcp-time, acknowledge: [no-command]}
+`
+
+// TestALoaderNoticesWhateverAFreshLoadWould changes a config in every way that a tenant may depend on, without a change of
+// the tenant's own text, and in its text.
+func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
+	dir := t.TempDir()
+	file, more := filepath.Join(dir, "drawbridge.yaml"), filepath.Join(dir, "more.yaml")
+	write(t, filepath.Join(dir, "secret"), "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
+	name := "read"
+	env := func(string) (string, bool) { return name, true }
+	loader := NewLoader(file, env)
+	text := map[string]string{file: twoTenants, more: "tenants:\n  initech: {servers: [time]}\n"}
+	replaced := func(in, old, with string) func() {
+		return func() {
+			if !strings.Contains(text[in], old) {
+				t.Fatalf("nothing to replace: %s", old)
+			}
+			text[in] = strings.Replace(text[in], old, with, 1)
+		}
+	}
+	for _, step := range []struct {
+		name    string
+		change  func()
+		refused bool
+	}{
+		{name: "first", change: func() {}},
+		{name: "again", change: func() {}},
+		{name: "a rule", change: replaced(file, "files__*", "files__r*")},
+		{name: "a rule in an included file", change: replaced(more, "[time]", "[time, files]")},
+		{name: "lines before", change: replaced(file, "tenants:", "\n\ntenants:")},
+		{name: "a variable", change: func() { name = "list" }},
+		{name: "a prefix", change: replaced(file, "mcp-files,", "mcp-files, prefix: papers,"), refused: true},
+		{name: "a prefix, followed", change: replaced(file, "files__r*", "papers__r*"), refused: true},
+		{name: "a prefix, followed by both", change: replaced(file, "files__${", "papers__${")},
+		{name: "an issuer", change: replaced(file, "issuer: \"https://login.example/\"", "issuer: \"https://login2.example/\""), refused: true},
+		{name: "an issuer, followed", change: replaced(file, "login.example/#ann", "login2.example/#ann")},
+		{name: "not served", change: replaced(file, "acme, globex, initech]", "acme, globex]")},
+		{name: "a second issuer", change: replaced(file, "tenants:\n", "\ntenants:\n")},
+		{name: "acknowledged", change: replaced(file, "include:", "acknowledge: [no-match, unserved-tenant]\ninclude:")},
+		{name: "served again", change: replaced(file, "acme, globex]", "acme, globex, initech]")},
+		{name: "a server less", change: replaced(file, "  time: {command: mcp-time, acknowledge: [no-command]}\n", ""), refused: true},
+		{name: "a server again", change: replaced(file, "servers:\n  files", "servers:\n  time: {command: mcp-time2, acknowledge: [no-command]}\n  files")},
+		{name: "built in", change: replaced(file, "command: mcp-time2, acknowledge: [no-command]", "builtin: [get_weather], weather_url: \"https://weather.example/\", geocoding_url: \"https://places.example/\""), refused: true},
+		{name: "built in, followed", change: replaced(file, "time__now", "time__get_weather")},
+		{name: "a tenant twice", change: replaced(more, "initech:", "acme:"), refused: true},
+		{name: "a tenant renamed", change: replaced(more, "acme:", "initech: {servers: [files]}\n  hooli:")},
+		{name: "a slip", change: replaced(file, "rules: [{allow: [\"papers__r*\"]", "rules: [{allow: [\"papers__r*\""), refused: true},
+		{name: "mended", change: replaced(file, "rules: [{allow: [\"papers__r*\"", "rules: [{allow: [\"papers__r*\"]")},
+	} {
+		step.change()
+		for path, content := range text {
+			write(t, path, content)
+		}
+		want, wantRead, wantErr := loadFile(file, env, nil)
+		got, read, err := loader.Load()
+		if errorText(err) != errorText(wantErr) || (err != nil) != step.refused {
+			t.Errorf("%s: got error %v, want %v (refused %t)", step.name, err, wantErr, step.refused)
+		}
+		if !reflect.DeepEqual(read, wantRead) {
+			t.Errorf("%s: got sources %+v, want %+v", step.name, read, wantRead)
+		}
+		if want != nil {
+			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPlace]Problem{}, got.idle, nil // for validate alone
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", step.name, got, want)
+		}
+	}
+}
+
+// TestTenantsThatDidNotChangeAreNotReadAgain: with very many tenants, that is what a reload would take long for.
+func TestTenantsThatDidNotChangeAreNotReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drawbridge.yaml")
+	write(t, filepath.Join(dir, "secret"), "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
+	var b strings.Builder
+	b.WriteString("issuers: [{issuer: \"https://login.example/\", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}]\n")
+	b.WriteString("servers:\n  files: {command: mcp-files}\nacknowledge: [unserved-tenant]\ntenants:\n  acme: {servers: [files]}\n")
+	for i := range 500 {
+		fmt.Fprintf(&b, "  t%d:\n    servers: [files]\n    rules:\n      - {allow: [\"files__a%d\"]}\n      - {deny: [\"files__b%d\"]}\n", i, i, i)
+	}
+	write(t, file, b.String())
+	loader := NewLoader(file, testEnvironment)
+	load := func() *Config {
+		cfg, _, err := loader.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	first := testing.AllocsPerRun(1, func() {
+		loader = NewLoader(file, testEnvironment)
+		load()
+	})
+	before := load()
+	write(t, file, strings.Replace(b.String(), "files__a7\"", "files__c7\"", 1))
+	after := load()
+	for i := range before.Tenants {
+		if len(before.Tenants[i].Rules) == 0 {
+			continue
+		}
+		if same, want := &before.Tenants[i].Rules[0] == &after.Tenants[i].Rules[0], before.Tenants[i].ID != "t7"; same != want {
+			t.Errorf("tenant %s is the same: %t, want %t", before.Tenants[i].ID, same, want)
+		}
+	}
+	if again := testing.AllocsPerRun(1, func() { load() }); again > first/10 {
+		t.Errorf("got %.0f allocations, want less than a tenth of the first time's %.0f", again, first)
+	}
+	// Another server changes what every tenant depends on, but not what they say.
+	write(t, file, strings.Replace(b.String(), "servers:\n", "servers:\n  more: {command: mcp-more, acknowledge: [unused-server]}\n", 1))
+	if last := load(); &last.Tenants[9].Rules[0] != &before.Tenants[9].Rules[0] {
+		t.Error("a tenant that was read again and is equal takes memory of its own")
+	}
+}

@@ -11,9 +11,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// look is how often the files of the config are looked at. To be told of changes in their directory would cost more:
-// audit records are written to the same directory by default, and each would wake the process.
-const look = 250 * time.Millisecond
+const (
+	// look is how often the files of the config are looked at. To be told of changes in their directory would cost more:
+	// audit records are written to the same directory by default, and each would wake the process.
+	look = 250 * time.Millisecond
+	// lookPart is one in how much of the time may go into looking: thousands of files are looked at more rarely.
+	lookPart = 50
+)
+
+// pause returns how long to wait after a look that took so long.
+func pause(took time.Duration) time.Duration { return max(look, lookPart*took) }
 
 // reloads reads the config again after each hangup signal and after each change of its files. It returns when ctx ends,
 // which begins the stop, or when work does. What a reload starts, such as a new server, must go on while the gateway
@@ -28,8 +35,8 @@ const look = 250 * time.Millisecond
 //	                              Follow what was read, taken or refused
 func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loader *config.Loader) error {
 	watch := config.NewWatch(p.started.Sources)
-	tick := time.NewTicker(look)
-	defer tick.Stop()
+	next := time.NewTimer(look)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -39,8 +46,11 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loa
 		case <-hangups:
 			p.reopenAudit(ctx)
 			watch.Follow(p.reload(ctx, work, loader))
-		case <-tick.C:
-			if watch.Settled() && watch.Changed() {
+		case <-next.C:
+			began := time.Now()
+			settled := watch.Settled()
+			next.Reset(pause(time.Since(began)))
+			if settled && watch.Changed() {
 				watch.Follow(p.reload(ctx, work, loader))
 			}
 		}
@@ -56,8 +66,12 @@ func (p *parts) reopenAudit(ctx context.Context) {
 }
 
 // reload checks the whole new config first and only then changes anything. It returns which files it read, also for a
-// config that it refused: the operator will correct one of these, and the Watch must see it.
+// config that it refused: the operator will correct one of these, and the Watch must see it. When all is in force it
+// gives back the memory that reading took, and that of the config before. Nothing else would for a while: the heap may
+// grow to twice what is in use before Go collects, and thrift waits until the gateway is calm. So a process that is
+// reloaded again and again stays as large as it was after its start.
 func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.Sources {
+	defer freeMemory()
 	cfg, read, err := loader.Load()
 	if err == nil {
 		cfg.KeepAddress(p.started)

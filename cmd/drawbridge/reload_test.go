@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -144,6 +145,18 @@ func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
 		}
 		if len(serverChanges(&before, &after)) == 0 {
 			t.Errorf("a change of %s is not told", fields.Field(i).Name)
+		}
+	}
+}
+
+// TestThousandsOfFilesAreLookedAtMoreRarely: a look at 5,000 files takes 20 ms, and four a second would be too much for a
+// gateway that has nothing to do.
+func TestThousandsOfFilesAreLookedAtMoreRarely(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: look, time.Millisecond: look, 20 * time.Millisecond: time.Second, 200 * time.Millisecond: 10 * time.Second,
+	} {
+		if got := pause(took); got != want {
+			t.Errorf("after a look of %v: got a pause of %v, want %v", took, got, want)
 		}
 	}
 }

@@ -114,6 +114,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	tellMemory(ctx, plan, log)
 	p.collector.tell(ctx, log)
 	p.doors.tell(ctx, log)
+	freeMemory() // what reading a large config took, before clients and servers take theirs
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
 		return exitFailure

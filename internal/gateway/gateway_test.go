@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,6 +239,34 @@ func TestATenantThatDidNotChangeStaysTheSame(t *testing.T) {
 	}
 	if globex == other || other.calls.Limit.Rate != 2 {
 		t.Errorf("the tenant that changed has the rate %v, want 2", other.calls.Limit.Rate)
+	}
+}
+
+// TestAThousandRulesCostARequestNoMoreThanTen: to whom rules apply was worked out rule by rule for every request.
+func TestAThousandRulesCostARequestNoMoreThanTen(t *testing.T) {
+	b := newBench(t)
+	looks := func(rules int) (sets int, size float64) {
+		cfg := TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Scopes: []string{"read"}, Allow: []string{"*"}}}}
+		for i := range rules {
+			cfg.Rules = append(cfg.Rules, Rule{Allow: []string{fmt.Sprintf("box__%d", i)}}, Rule{Scopes: []string{"admin"}, Deny: []string{fmt.Sprintf("box__%d", i)}})
+		}
+		if err := b.SetTenants([]TenantConfig{cfg}); err != nil {
+			t.Fatal(err)
+		}
+		p := auth.Principal{TenantID: "acme", Scopes: []string{"read"}}
+		c, err := b.Resolve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(c.rules), "\x01\x01\x00"; got != want {
+			t.Errorf("%d rules: the caller fits %q, want %q", rules, got, want)
+		}
+		return len(c.rules), testing.AllocsPerRun(100, func() { _, _ = b.Resolve(p) })
+	}
+	few, cheap := looks(10)
+	many, dear := looks(1000)
+	if few != many || dear > cheap {
+		t.Errorf("a thousand rules: %d bytes and %.0f allocations, want %d and %.0f as of ten", many, dear, few, cheap)
 	}
 }
 

@@ -42,8 +42,8 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 		meant = "http"
 	}
 	rules := j.call.caller.Tenant.rules
-	for i, applies := range []byte(j.call.caller.rules) {
-		if applies == 0 {
+	for i := range rules {
+		if !j.call.caller.rules.has(&rules[i]) {
 			continue
 		}
 		if !j.affords(uri, &rules[i]) || rules[i].denies(n) {

@@ -24,11 +24,23 @@ type Rule struct {
 
 // rule is a Rule with its patterns sorted by kind.
 type rule struct {
-	scopes   []string
-	subjects []string
+	condition
+	number   int // of the condition among those of the tenant
 	allow    patterns
 	deny     patterns
 	announce bool
+}
+
+// condition says to whom a rule applies. Most rules of a tenant have one of a few conditions, so these are looked at once
+// for each request, and not each rule: a tenant may have a thousand rules.
+type condition struct{ scopes, subjects []string }
+
+// key is the same for two conditions that are the same.
+func (c *condition) key() string {
+	if len(c.scopes)+len(c.subjects) == 0 {
+		return "" // most are for everyone
+	}
+	return fmt.Sprintf("%q %q", c.scopes, c.subjects)
 }
 
 // patterns are those of one list of a rule, by the kind of item that they name.
@@ -136,12 +148,15 @@ func decoded(patterns []string) []string {
 	return patterns
 }
 
-// ruleSet says which rules of a tenant apply to a caller, one byte for each rule: 1 if it applies, else 0. Callers with
-// the same set see the same items.
+// ruleSet says which rules of a tenant apply to a caller, one byte for each condition: 1 if the caller fits it, else 0.
+// Callers with the same set see the same items.
 type ruleSet string
 
+// has tells whether the rule applies.
+func (s ruleSet) has(r *rule) bool { return s[r.number] == 1 }
+
 func compileRule(cfg *Rule) (rule, error) {
-	r := rule{scopes: cfg.Scopes, subjects: cfg.Subjects, announce: cfg.Announce}
+	r := rule{condition: condition{cfg.Scopes, cfg.Subjects}, announce: cfg.Announce}
 	var err error
 	if r.allow, err = compilePatterns(cfg.Allow); err != nil {
 		return rule{}, err
@@ -178,10 +193,10 @@ func compilePatterns(texts []string) (patterns, error) {
 // matching returns which rules of the tenant apply to the principal.
 func (t *Tenant) matching(p *auth.Principal) ruleSet {
 	var buffer [32]byte
-	set := slices.Grow(buffer[:0], len(t.rules))
-	for i := range t.rules {
+	set := slices.Grow(buffer[:0], len(t.conditions))
+	for i := range t.conditions {
 		match := byte(0)
-		if t.rules[i].concerns(p) && t.rules[i].hasScopes(p) {
+		if t.conditions[i].concerns(p) && t.conditions[i].hasScopes(p) {
 			match = 1
 		}
 		set = append(set, match)
@@ -190,15 +205,15 @@ func (t *Tenant) matching(p *auth.Principal) ruleSet {
 }
 
 // concerns tells whether the rule is meant for this subject, whatever scopes its token has.
-func (r *rule) concerns(p *auth.Principal) bool {
-	return len(r.subjects) == 0 || slices.ContainsFunc(r.subjects, func(s string) bool {
+func (c *condition) concerns(p *auth.Principal) bool {
+	return len(c.subjects) == 0 || slices.ContainsFunc(c.subjects, func(s string) bool {
 		rest, ok := strings.CutPrefix(s, p.Issuer)
 		return ok && len(rest) == 1+len(p.Subject) && rest[0] == '#' && rest[1:] == p.Subject
 	})
 }
 
-func (r *rule) hasScopes(p *auth.Principal) bool {
-	for _, scope := range r.scopes {
+func (c *condition) hasScopes(p *auth.Principal) bool {
+	for _, scope := range c.scopes {
 		if !slices.Contains(p.Scopes, scope) {
 			return false
 		}
@@ -210,7 +225,7 @@ func (r *rule) hasScopes(p *auth.Principal) bool {
 func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
 	n, allowed := policyNameOf(item), false
 	for i := range t.rules {
-		if set[i] == 0 {
+		if !set.has(&t.rules[i]) {
 			continue
 		}
 		if t.rules[i].denies(&n) {
@@ -226,13 +241,13 @@ func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
 func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
 	n := policyNameOf(item)
 	for i := range t.rules {
-		if c.rules[i] == 1 && t.rules[i].denies(&n) {
+		if c.rules.has(&t.rules[i]) && t.rules[i].denies(&n) {
 			return nil
 		}
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.announce && c.rules[i] == 0 && r.concerns(&c.Principal) && r.allow.match(&n) {
+		if r.announce && !c.rules.has(r) && r.concerns(&c.Principal) && r.allow.match(&n) {
 			return r.scopes
 		}
 	}

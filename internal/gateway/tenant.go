@@ -75,6 +75,7 @@ type Tenant struct {
 	servers     []string
 	prefixes    map[string]string
 	rules       []rule
+	conditions  []condition // of the rules, each once
 	requests    ratelimit.Bucket
 	calls       ratelimit.Bucket
 	userCalls   ratelimit.Limit
@@ -181,7 +182,24 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 		}
 		t.rules = append(t.rules, r)
 	}
+	t.number()
 	return t, nil
+}
+
+// number collects the conditions of the rules.
+func (t *Tenant) number() {
+	known := make(map[string]int)
+	for i := range t.rules {
+		r := &t.rules[i]
+		key := r.key()
+		n, found := known[key]
+		if !found {
+			n = len(t.conditions)
+			known[key] = n
+			t.conditions = append(t.conditions, r.condition)
+		}
+		r.number = n
+	}
 }
 
 // Sessions returns how many sessions may live at once: of the whole tenant, and of one user. Zero means none.

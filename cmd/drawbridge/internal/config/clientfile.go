@@ -263,7 +263,7 @@ func (f *clientFile) directory(r *reader, n *node) string {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(filepath.Dir(f.file), dir)
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() { //nolint:gosec // the operator names the directory
 		r.fault(n, "%q is not a directory", n.raw)
 	}
 	return dir

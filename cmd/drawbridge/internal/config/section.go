@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
@@ -69,8 +70,8 @@ func (r *reader) inSections(text string) *node {
 	if !ok {
 		return nil
 	}
-	root.members = append(head, member{name: "tenants", key: &node{file: r.file, line: d.key + 1, col: 1}, value: tenants})
-	root.members = append(root.members, tail...)
+	key := &node{file: r.file, line: d.key + 1, col: 1}
+	root.members = slices.Concat(head, []member{{name: "tenants", key: key, value: tenants}}, tail)
 	root.line, root.col = root.members[0].key.line, root.members[0].key.col
 	return root
 }

@@ -13,12 +13,12 @@ import (
 
 // readBoth reads a text as a whole, and in sections that are all opened. A result is nil if there was a problem.
 func readBoth(file, text string) (whole, inSections *node, divided bool) {
-	read := func(sectioned bool) (*node, *reader) {
+	read := func(sectioned bool) *node {
 		r := newReader(file, nil, nil, testEnvironment)
 		r.sectioned = sectioned
 		root := r.parseYAML([]byte(text))
 		if root == nil {
-			return nil, r
+			return nil
 		}
 		for i, m := range root.child("tenants").members {
 			if m.value.kind == unread {
@@ -27,12 +27,12 @@ func readBoth(file, text string) (whole, inSections *node, divided bool) {
 			}
 		}
 		if len(r.problems) > 0 {
-			return nil, r
+			return nil
 		}
-		return root, r
+		return root
 	}
-	whole, _ = read(false)
-	inSections, _ = read(true)
+	whole = read(false)
+	inSections = read(true)
 	return whole, inSections, divided
 }
 

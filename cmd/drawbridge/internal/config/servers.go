@@ -252,7 +252,7 @@ func (r *reader) directory(n *node) string {
 	if path == "" {
 		return ""
 	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() { //nolint:gosec // the operator names the directory
 		r.fault(n, "%s is not a directory", n.raw)
 	}
 	return path

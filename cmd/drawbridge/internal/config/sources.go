@@ -49,34 +49,46 @@ func (r *reader) read(n *node) []byte {
 // source reads a file and adds it to the sources, even if it cannot be read: when it appears, the config must be read
 // again.
 func (r *reader) source(path string) ([]byte, error) {
-	data, err := readFile(path)
+	data, _, err := r.sourceInfo(path)
+	return data, err
+}
+
+// sourceInfo is source for a caller who wants to know which file it is, too.
+func (r *reader) sourceInfo(path string) ([]byte, os.FileInfo, error) {
+	data, info, err := readFileInfo(path)
 	r.sources.files = append(r.sources.files, path)
 	r.sources.sum = chain(r.sources.sum, data, err)
-	return data, err
+	return data, info, err
 }
 
 // readFile reads a regular file, but no more than maxFileBytes and one byte. With that byte the caller can tell a file
 // that is too large from one that just fits.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	data, _, err := readFileInfo(path)
+	return data, err
+}
+
+// readFileInfo is readFile for a caller who wants to know which file it is, too: nil if there is none.
+func readFileInfo(path string) ([]byte, os.FileInfo, error) {
+	info, err := os.Stat(path) //nolint:gosec // the operator names the file
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("%s: %w", path, cause.Err)
+		return nil, nil, fmt.Errorf("%s: %w", path, cause.Err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer, perhaps for ever
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, info, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
-		return nil, err
+		return nil, info, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	var data bytes.Buffer
 	data.Grow(int(min(info.Size(), maxFileBytes)) + bytes.MinRead) // so that most files are read at once
 	_, err = data.ReadFrom(io.LimitReader(f, maxFileBytes+1))
-	return data.Bytes(), err
+	return data.Bytes(), info, err
 }
 
 // matching returns the files that a pattern names, sorted. A star matches no file or directory whose name begins with a

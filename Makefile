@@ -48,8 +48,8 @@ check: formatted lint tidy vuln allocations test ## what CI asks for
 bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
 	go run ./internal/bench -out deploy/BENCHMARKS.md
 
-bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy
-	go run ./internal/bench scale
+bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
+	go run ./internal/bench scale -out deploy/BENCHMARKS.md
 
 bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes
 	go run ./internal/bench peers -out deploy/BENCHMARKS.md

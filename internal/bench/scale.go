@@ -6,238 +6,266 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// runScale is the command scale.
+// runScale is the command scale: it shows how the gateway's work grows with what it holds.
 func runScale(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench scale", flag.ContinueOnError)
-	requests := flags.Int("requests", 4000, "how many requests are measured at each size")
+	page := flags.String("out", "", "the page whose section to write; the standard output when empty")
+	rounds := flags.Int("rounds", 15, "rounds that are measured at each size; the median counts")
+	requests := flags.Int("requests", 500, "requests of each size in a round")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	begun := time.Now()
+	from := origin(ctx, begun, "make bench-scale")
 	lab, err := newScaleLab(ctx)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
-	return lab.scales(ctx, *requests, out)
-}
-
-// figure is one thing that was measured: the same work at several sizes.
-type figure struct {
-	what   string
-	sizes  []string
-	values []string
-	note   string
-}
-
-// scales measures what grows, and how, and writes each figure as soon as it is there.
-func (l *scaleLab) scales(ctx context.Context, requests int, out io.Writer) error {
-	for _, measure := range []func(context.Context, int) (figure, error){
-		l.lists, l.tenantsOfCalls, l.rulesOfCalls, l.toolsOfCalls, l.startAndReload, l.sessions,
-	} {
-		f, err := measure(ctx, requests)
-		if err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintf(out, "%s (%s)\n", f.what, f.note)
-		for i, size := range f.sizes {
-			_, _ = fmt.Fprintf(out, "  %-22s %s\n", size, f.values[i])
-		}
+	found, err := lab.growth(ctx, *rounds, *requests, out)
+	if err != nil {
+		return err
 	}
-	return nil
+	if *page == "" {
+		_, err = io.WriteString(out, found.section(from, *rounds, *requests, ""))
+		return err
+	}
+	picture, err := found.chart()
+	if err != nil {
+		return err
+	}
+	shown, err := writeChart(*page, sectionScale, picture, "How the cost of a request changes with what the gateway holds")
+	if err != nil {
+		return err
+	}
+	return writeSection(*page, sectionScale, found.section(from, *rounds, *requests, shown))
 }
 
-func (f *figure) add(size, format string, args ...any) {
-	f.sizes = append(f.sizes, size)
-	f.values = append(f.values, fmt.Sprintf(format, args...))
+// growth is what was measured.
+type growth struct {
+	figures []scaleFigure // requests
+	loads   []loadFigure  // starts and reloads
+	session int64         // bytes of resident memory that an open session takes
+}
+
+// scaleFigure is one kind of request at several sizes, in microseconds of the gateway's processor time.
+type scaleFigure struct {
+	what   string
+	unit   string // of the sizes
+	sizes  []int
+	costs  [][]float64 // of each size, one in each round
+	beside [][]float64 // of ReverseProxy for the same; nil where it does not compare
+	goal   goal
+}
+
+// goal is what must be true of a figure.
+type goal struct {
+	within float64 // the part by which the cost at a size may exceed that at the smallest; zero: any
+	beside bool    // at the smallest size it costs no more than ReverseProxy, and at others grows no faster than the size
+}
+
+// growth measures everything. Each figure starts its gateways, one for each size, and ends them.
+func (l *scaleLab) growth(ctx context.Context, rounds, requests int, progress io.Writer) (growth, error) {
+	var found growth
+	for _, f := range []func() (scaleFigure, error){
+		func() (scaleFigure, error) { return l.lists(ctx, rounds, max(1, requests/5), progress) },
+		func() (scaleFigure, error) {
+			return l.calls(ctx, rounds, requests, progress, "tenants", []int{10, 5000}, func(size int) world {
+				return world{tenants: size, servers: 10, tools: 20, rules: 10}
+			})
+		},
+		func() (scaleFigure, error) {
+			return l.calls(ctx, rounds, requests, progress, "rules", []int{10, 1000}, func(size int) world {
+				return world{tenants: 10, servers: 10, tools: 20, rules: size}
+			})
+		},
+		func() (scaleFigure, error) {
+			return l.calls(ctx, rounds, requests, progress, "tools", []int{10, 5000}, func(size int) world {
+				return world{tenants: 10, servers: 1, tools: size, rules: 10}
+			})
+		},
+		func() (scaleFigure, error) {
+			f, session, err := l.sessions(ctx, rounds, requests, progress)
+			found.session = session
+			return f, err
+		},
+	} {
+		figure, err := f()
+		if err != nil {
+			return found, err
+		}
+		found.figures = append(found.figures, figure)
+	}
+	for _, files := range []bool{false, true} {
+		load, err := l.startAndReload(ctx, world{tenants: 5000, servers: 50, tools: 100, rules: 20, files: files}, progress)
+		if err != nil {
+			return found, err
+		}
+		found.loads = append(found.loads, load)
+	}
+	return found, nil
+}
+
+// serveAll starts a gateway for each world.
+func (l *scaleLab) serveAll(ctx context.Context, worlds ...world) ([]*gatewayProcess, error) {
+	var all []*gatewayProcess
+	for _, w := range worlds {
+		g, err := l.serve(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
 }
 
 // lists asks for all tools in one answer, through the gateway and through ReverseProxy.
-func (l *scaleLab) lists(ctx context.Context, requests int) (figure, error) {
-	f := figure{what: "tools/list, µs of CPU: drawbridge / ReverseProxy", note: "of the answering process alone, all tools in one answer"}
-	for _, tools := range []int{1000, 5000} {
-		err := l.with(ctx, world{tenants: 1, servers: 1, tools: tools, rules: 1}, func(g *gatewayProcess) error {
-			own, err := l.cost(ctx, g.pid, requests, l.asks("http://"+l.gateway+"/mcp", g.token(0), mcp.MethodToolsList, ""))
-			if err != nil {
-				return err
-			}
-			other, err := l.cost(ctx, l.proxyPID, requests, l.asks(fmt.Sprintf("http://%s/tools/%d", l.proxy, tools), "", mcp.MethodToolsList, ""))
-			f.add(strconv.Itoa(tools)+" tools", "%d / %d", own.Microseconds(), other.Microseconds())
-			return err
-		})
-		if err != nil {
-			return f, err
-		}
+func (l *scaleLab) lists(ctx context.Context, rounds, requests int, progress io.Writer) (scaleFigure, error) {
+	f := scaleFigure{what: "tools/list", unit: "tools", sizes: []int{1000, 5000}, goal: goal{beside: true}}
+	gateways, err := l.serveAll(ctx, world{tenants: 1, servers: 1, tools: f.sizes[0], rules: 1}, world{tenants: 1, servers: 1, tools: f.sizes[1], rules: 1})
+	if err != nil {
+		return f, err
 	}
+	defer l.end(gateways...)
+	var subjects []subject
+	for i, g := range gateways {
+		subjects = append(subjects, subject{
+			what: fmt.Sprintf("tools/list of %d tools", f.sizes[i]), pid: g.pid,
+			ask: asks("http://"+g.address+"/mcp", mcp.MethodToolsList, "", g.tokens...),
+		}, subject{
+			what: fmt.Sprintf("tools/list of %d tools, ReverseProxy", f.sizes[i]), pid: l.proxyPID,
+			ask: asks(fmt.Sprintf("http://%s/tools/%d", l.proxyAt, f.sizes[i]), mcp.MethodToolsList, ""),
+		})
+	}
+	costs, err := l.compare(ctx, rounds, requests, subjects, progress)
+	if err != nil {
+		return f, err
+	}
+	f.costs, f.beside = [][]float64{costs[0], costs[2]}, [][]float64{costs[1], costs[3]}
 	return f, nil
 }
 
-// calls measures calls of a tool in worlds of several sizes.
-func (l *scaleLab) calls(ctx context.Context, requests int, what, unit string, sizes []int, of func(size int) world) (figure, error) {
-	f := figure{what: what, note: "of the gateway alone"}
+// calls calls a tool in worlds of several sizes.
+func (l *scaleLab) calls(ctx context.Context, rounds, requests int, progress io.Writer, unit string, sizes []int, of func(size int) world) (scaleFigure, error) {
+	f := scaleFigure{what: "tools/call", unit: unit, sizes: sizes, goal: goal{within: 0.1}}
+	var worlds []world
 	for _, size := range sizes {
-		w := of(size)
-		err := l.with(ctx, w, func(g *gatewayProcess) error {
-			took, err := l.cost(ctx, g.pid, requests, func(ctx context.Context, n int) (*http.Request, error) {
-				return l.asks("http://"+l.gateway+"/mcp", g.token(n%len(g.tokens)), mcp.MethodToolsCall, "s0__echo")(ctx, n)
-			})
-			f.add(fmt.Sprintf("%d %s", size, unit), "%d", took.Microseconds())
-			return err
+		worlds = append(worlds, of(size))
+	}
+	gateways, err := l.serveAll(ctx, worlds...)
+	if err != nil {
+		return f, err
+	}
+	defer l.end(gateways...)
+	var subjects []subject
+	for i, g := range gateways {
+		subjects = append(subjects, subject{
+			what: fmt.Sprintf("tools/call with %d %s", sizes[i], unit), pid: g.pid,
+			ask: asks("http://"+g.address+"/mcp", mcp.MethodToolsCall, "s0__echo", g.tokens...),
+		})
+	}
+	f.costs, err = l.compare(ctx, rounds, requests, subjects, progress)
+	return f, err
+}
+
+// sessions measures how long it takes to open one when there are many. Those that are measured end after their round. It
+// also returns what an open session takes of resident memory, in bytes.
+func (l *scaleLab) sessions(ctx context.Context, rounds, requests int, progress io.Writer) (scaleFigure, int64, error) {
+	f := scaleFigure{what: "initialize", unit: "sessions", sizes: []int{0, 20_000, 100_000}, goal: goal{within: 0.2}}
+	w := world{tenants: 1, servers: 1, tools: 10, rules: 1}
+	gateways, err := l.serveAll(ctx, w, w, w)
+	if err != nil {
+		return f, 0, err
+	}
+	defer l.end(gateways...)
+	var subjects []subject
+	var held int64
+	for i, g := range gateways {
+		url := "http://" + g.address + "/mcp"
+		open := asks(url, mcp.MethodInitialize, "", g.tokens...)
+		if _, err := l.sendAll(ctx, requests, open); err != nil { // what the first requests take is not the sessions'
+			return f, 0, err
+		}
+		before, err := resident(g.pid)
+		if err != nil {
+			return f, 0, err
+		}
+		if _, err := l.sendAll(ctx, f.sizes[i], open); err != nil {
+			return f, 0, err
+		}
+		after, err := resident(g.pid)
+		if err != nil {
+			return f, 0, err
+		}
+		held = (after - before) / int64(max(1, f.sizes[i]))
+		subjects = append(subjects, subject{
+			what: fmt.Sprintf("initialize with %d sessions", f.sizes[i]), pid: g.pid, ask: open,
+			done: func(ctx context.Context, answered []http.Header) error {
+				return l.endSessions(ctx, url, g.tokens[0], answered)
+			},
+		})
+	}
+	f.costs, err = l.compare(ctx, rounds, requests, subjects, progress)
+	return f, held, err
+}
+
+// loadFigure is what it takes to start with very many tenants and to reload one of them.
+type loadFigure struct {
+	files             bool // each tenant stands in a file of its own
+	start, cpu        time.Duration
+	started, reloaded int64     // resident memory, in bytes: when all servers are there; after the reloads
+	reloads           []float64 // milliseconds until each was in force
+	busy              []float64 // milliseconds of processor time that each took until then
+}
+
+// startAndReload measures a gateway of very many tenants from its start until every server is there, and then reloads,
+// each after one tenant has changed.
+func (l *scaleLab) startAndReload(ctx context.Context, w world, progress io.Writer) (loadFigure, error) {
+	f := loadFigure{files: w.files}
+	g, err := l.serve(ctx, w)
+	if err != nil {
+		return f, err
+	}
+	defer l.end(g)
+	f.start = g.took
+	if f.cpu, err = busy([]int{g.pid}); err != nil {
+		return f, err
+	}
+	if f.started, err = resident(g.pid); err != nil {
+		return f, err
+	}
+	const reloads = 5
+	for range reloads {
+		before, err := busy([]int{g.pid})
+		if err != nil {
+			return f, err
+		}
+		took, err := g.reload(ctx)
+		if err != nil {
+			return f, err
+		}
+		after, err := busy([]int{g.pid})
+		if err != nil {
+			return f, err
+		}
+		f.reloads = append(f.reloads, float64(took)/float64(time.Millisecond))
+		f.busy = append(f.busy, float64(after-before)/float64(time.Millisecond))
+		f.reloaded = f.started + 1
+		// It gives memory back after it has said that it is done.
+		_ = within(ctx, 2*time.Second, "", func() bool {
+			f.reloaded, err = resident(g.pid)
+			return err != nil || f.reloaded <= f.started
 		})
 		if err != nil {
 			return f, err
 		}
 	}
+	_, _ = fmt.Fprintf(progress, "start with %d tenants (files %t) %.2f s, %.2f s of CPU, %d MiB; reloads %s ms, %d MiB\n",
+		w.tenants, w.files, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads), f.reloaded>>20)
 	return f, nil
-}
-
-func (l *scaleLab) tenantsOfCalls(ctx context.Context, requests int) (figure, error) {
-	return l.calls(ctx, requests, "tools/call, µs of CPU", "tenants", []int{10, 5000}, func(size int) world {
-		return world{tenants: size, servers: 10, tools: 20, rules: 10}
-	})
-}
-
-func (l *scaleLab) rulesOfCalls(ctx context.Context, requests int) (figure, error) {
-	return l.calls(ctx, requests, "tools/call, µs of CPU", "rules", []int{10, 1000}, func(size int) world {
-		return world{tenants: 10, servers: 10, tools: 20, rules: size}
-	})
-}
-
-func (l *scaleLab) toolsOfCalls(ctx context.Context, requests int) (figure, error) {
-	return l.calls(ctx, requests, "tools/call, µs of CPU", "tools", []int{10, 5000}, func(size int) world {
-		return world{tenants: 10, servers: 1, tools: size, rules: 10}
-	})
-}
-
-// sessions opens sessions until there are as many as the size says, and measures those that come next.
-func (l *scaleLab) sessions(ctx context.Context, requests int) (figure, error) {
-	f := figure{what: "initialize, µs of CPU", note: "of the gateway alone"}
-	err := l.with(ctx, world{tenants: 1, servers: 1, tools: 10, rules: 1}, func(g *gatewayProcess) error {
-		open := func(ctx context.Context, n int) (*http.Request, error) {
-			return l.asks("http://"+l.gateway+"/mcp", g.token(0), mcp.MethodInitialize, "")(ctx, n)
-		}
-		for opened, size := 0, 0; size <= 100_000; {
-			if _, err := l.cost(ctx, g.pid, size-opened, open); err != nil {
-				return err
-			}
-			took, err := l.cost(ctx, g.pid, requests, open)
-			if err != nil {
-				return err
-			}
-			f.add(fmt.Sprintf("%d sessions", size), "%d", took.Microseconds())
-			opened = size + requests
-			size = map[int]int{0: 20_000, 20_000: 100_000, 100_000: 100_001}[size]
-		}
-		return nil
-	})
-	return f, err
-}
-
-// startAndReload measures a gateway of very many tenants from its start until every server is there, and a reload after
-// one tenant has changed.
-func (l *scaleLab) startAndReload(ctx context.Context, _ int) (figure, error) {
-	w := world{tenants: 5000, servers: 50, tools: 100, rules: 20}
-	f := figure{what: "5000 tenants, each with 200 of 5000 tools and 20 rules", note: "resident memory after each"}
-	err := l.with(ctx, w, func(g *gatewayProcess) error {
-		memory, err := resident(g.pid)
-		if err != nil {
-			return err
-		}
-		busy, err := processorTime(g.pid)
-		if err != nil {
-			return err
-		}
-		f.add("start", "%.2f s, %.2f s of CPU, %d MiB", g.took.Seconds(), busy.Seconds(), memory>>20)
-		w.changed = true
-		if err := l.write(w); err != nil {
-			return err
-		}
-		before := g.reloads()
-		started := time.Now()
-		if err := g.reload(); err != nil {
-			return err
-		}
-		if err := within(ctx, time.Minute, "the gateway reloads", func() bool { return g.reloads() > before }); err != nil {
-			return err
-		}
-		took := time.Since(started)
-		if memory, err = resident(g.pid); err != nil {
-			return err
-		}
-		all, err := processorTime(g.pid)
-		f.add("reload of one tenant", "%.2f s, %.2f s of CPU, %d MiB", took.Seconds(), (all - busy).Seconds(), memory>>20)
-		return err
-	})
-	return f, err
-}
-
-// cost returns how much CPU a process needs for each of that many requests, of which four are under way at once.
-func (l *scaleLab) cost(ctx context.Context, pid, requests int, ask func(ctx context.Context, n int) (*http.Request, error)) (time.Duration, error) {
-	const clients = 4
-	before, err := processorTime(pid)
-	if err != nil {
-		return 0, err
-	}
-	var all sync.WaitGroup
-	failures := make([]error, clients)
-	for c := range clients {
-		all.Go(func() {
-			for n := c; n < requests && failures[c] == nil; n += clients {
-				failures[c] = l.send(ctx, n, ask)
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return 0, err
-		}
-	}
-	after, err := processorTime(pid)
-	return (after - before) / time.Duration(max(requests, 1)), err
-}
-
-func (l *scaleLab) send(ctx context.Context, n int, ask func(ctx context.Context, n int) (*http.Request, error)) error {
-	r, err := ask(ctx, n)
-	if err != nil {
-		return err
-	}
-	response, err := l.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }() // it was read to its end
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), `"result"`) {
-		return fmt.Errorf("%s: status %d: %.200s (%w)", r.URL, response.StatusCode, body, err)
-	}
-	return nil
-}
-
-// processorTime returns how long a process has run on processors, in steps of 10 ms.
-// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-func processorTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("unknown form of /proc/%d/stat", pid)
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, err
 }

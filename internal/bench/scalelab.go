@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,47 +12,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// scaleLab is a lab whose gateway is started anew for each size.
+// scaleLab has an upstream and Go's ReverseProxy, and starts gateways of several sizes, also several at a time.
 type scaleLab struct {
 	*lab
-	client   *http.Client
-	binary   string
-	operator string
-	proxyPID int
-}
 
-// world is what a gateway has to hold.
-type world struct {
-	tenants int
-	servers int  // in all; a tenant has two of them, or the only one
-	tools   int  // of each server
-	rules   int  // of each tenant
-	changed bool // the first tenant has one rule more
-}
-
-// signed is how many tenants send requests: signing a token for one reads the whole config.
-const signed = 10
-
-// gatewayProcess is a gateway that is running.
-type gatewayProcess struct {
-	pid    int
-	took   time.Duration // from its start until all servers were there
-	log    string
-	tokens []string
-}
-
-func (g *gatewayProcess) token(tenant int) string { return g.tokens[tenant] }
-
-// reload asks for a reload, and reloads returns how many are done.
-func (g *gatewayProcess) reload() error { return syscall.Kill(g.pid, syscall.SIGHUP) }
-
-func (g *gatewayProcess) reloads() int {
-	text, _ := os.ReadFile(g.log) // while there is none, nothing was reloaded
-	return strings.Count(string(text), "config reloaded")
+	client     *http.Client
+	binary     string
+	upstreamAt string // addresses
+	proxyAt    string
+	proxyPID   int
+	gateways   int // started so far
 }
 
 func newScaleLab(ctx context.Context) (*scaleLab, error) {
@@ -68,7 +41,7 @@ func newScaleLab(ctx context.Context) (*scaleLab, error) {
 	return l, nil
 }
 
-// begin starts all but the gateway.
+// begin starts all but the gateways.
 func (l *scaleLab) begin(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", l.binary, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil { //nolint:gosec // our own program
 		return fmt.Errorf("build the gateway: %w\n%s", err, out)
@@ -77,60 +50,79 @@ func (l *scaleLab) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(4)
+	addrs, err := freeAddrs(2)
 	if err != nil {
 		return err
 	}
-	l.upstream, l.proxy, l.gateway, l.operator = addrs[0], addrs[1], addrs[2], addrs[3]
-	if err := os.WriteFile(filepath.Join(l.dir, "secret"), []byte("bench-83c1f0a7d94e26b5-hmac-secret\n"), 0o600); err != nil {
+	l.upstreamAt, l.proxyAt = addrs[0], addrs[1]
+	if err := l.start(ctx, l.upstreamAt, self, "upstream", l.upstreamAt); err != nil {
 		return err
 	}
-	if err := l.start(ctx, l.upstream, self, "upstream", l.upstream); err != nil {
-		return err
-	}
-	if err := l.start(ctx, l.proxy, self, "proxy", l.proxy, "http://"+l.upstream); err != nil {
+	if err := l.start(ctx, l.proxyAt, self, "proxy", l.proxyAt, "http://"+l.upstreamAt); err != nil {
 		return err
 	}
 	l.proxyPID = l.running[len(l.running)-1].Process.Pid
 	return nil
 }
 
-// with runs a gateway of that size until measure returns. It is running when all its servers are there.
-func (l *scaleLab) with(ctx context.Context, w world, measure func(*gatewayProcess) error) error {
-	if err := l.write(w); err != nil {
-		return err
-	}
-	g := &gatewayProcess{log: filepath.Join(l.dir, "drawbridge"+fmt.Sprint(len(l.running))+".log")}
-	started := time.Now()
-	if err := l.start(ctx, l.gateway, l.binary, "serve", "-config", l.config()); err != nil {
-		return err
-	}
-	cmd := l.running[len(l.running)-1]
-	g.pid = cmd.Process.Pid
-	defer func() {
-		_ = cmd.Process.Signal(os.Interrupt) // it may be gone
-		_ = cmd.Wait()                       // how it ended does not matter here
-		l.running = l.running[:len(l.running)-1]
-	}()
-	if err := within(ctx, time.Minute, "all servers are there", func() bool { return l.isReady(ctx) }); err != nil {
-		return err
-	}
-	g.took = time.Since(started)
-	for n := range min(w.tenants, signed) {
-		token, err := exec.CommandContext(ctx, l.binary, "token", "-config", l.config(), "-tenant", tenantName(n), "-subject", "load").Output() //nolint:gosec // our own program
-		if err != nil {
-			return fmt.Errorf("sign a token: %w", err)
-		}
-		g.tokens = append(g.tokens, strings.TrimSpace(string(token)))
-	}
-	return measure(g)
+// gatewayProcess is a gateway that is running.
+type gatewayProcess struct {
+	world    world
+	dir      string
+	address  string
+	operator string
+	upstream string
+	log      string
+	tokens   []string
+	cmd      *exec.Cmd
+	pid      int
+	took     time.Duration // from its start until all servers were there
 }
 
-func (l *scaleLab) config() string { return filepath.Join(l.dir, "drawbridge.yaml") }
+// serve starts a gateway, and returns when all its servers are there.
+func (l *scaleLab) serve(ctx context.Context, w world) (*gatewayProcess, error) {
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return nil, err
+	}
+	l.gateways++
+	g := &gatewayProcess{
+		world: w, address: addrs[0], operator: addrs[1], upstream: l.upstreamAt,
+		dir: filepath.Join(l.dir, fmt.Sprintf("gateway-%d", l.gateways)),
+		log: filepath.Join(l.dir, fmt.Sprintf("drawbridge%d.log", len(l.running))),
+	}
+	g.tokens = w.tokens(g.address)
+	if err := w.write(g.dir, g.address, g.operator, g.upstream); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := l.start(ctx, g.address, l.binary, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml"), "-drain-delay", "0s"); err != nil {
+		return nil, err
+	}
+	g.cmd = l.running[len(l.running)-1]
+	g.pid = g.cmd.Process.Pid
+	if err := within(ctx, startTime, "all servers are there", func() bool { return l.isReady(ctx, g) }); err != nil {
+		return nil, err
+	}
+	g.took = time.Since(began)
+	return g, nil
+}
+
+// end stops the gateways that were started last, which must be these.
+func (l *scaleLab) end(gateways ...*gatewayProcess) {
+	for _, g := range gateways {
+		_ = g.cmd.Process.Signal(os.Interrupt) // it may be gone
+	}
+	for _, g := range gateways {
+		_ = g.cmd.Wait() // how it ended does not matter here
+		l.running = l.running[:len(l.running)-1]
+	}
+	l.client.CloseIdleConnections()
+}
 
 // isReady tells whether every server was reached.
-func (l *scaleLab) isReady(ctx context.Context) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.operator+"/readyz", http.NoBody)
+func (l *scaleLab) isReady(ctx context.Context, g *gatewayProcess) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.operator+"/readyz", http.NoBody)
 	if err != nil {
 		return false
 	}
@@ -142,75 +134,51 @@ func (l *scaleLab) isReady(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-func tenantName(n int) string { return fmt.Sprintf("tenant-%d", n) }
-
-// write writes the config of a world.
-func (l *scaleLab) write(w world) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\n", l.gateway, l.operator, l.gateway)
-	b.WriteString("audit: {file: audit.jsonl, sync: interval}\nlog: {level: info, format: json}\n")
-	b.WriteString("issuers:\n  - {issuer: \"https://bench.test/\", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [")
-	for n := range w.tenants {
-		b.WriteString(tenantName(n) + ", ")
+// reload changes the first tenant, asks for a reload, and returns how long it took until the change was in force.
+func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err error) {
+	g.world.version++
+	commit, err := g.world.rewrite(g.dir, g.address, g.operator, g.upstream)
+	if err != nil {
+		return 0, err
 	}
-	b.WriteString("]}\nservers:\n")
-	for n := range w.servers {
-		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, l.upstream, w.tools)
+	before := len(g.reloads())
+	began := time.Now()
+	if err := commit(); err != nil {
+		return 0, err
 	}
-	b.WriteString("tenants:\n")
-	for n := range w.tenants {
-		rules := w.rules
-		if n == 0 && w.changed {
-			rules++
+	if err := syscall.Kill(g.pid, syscall.SIGHUP); err != nil {
+		return 0, err
+	}
+	err = within(ctx, time.Minute, "the change is in force", func() bool {
+		for _, line := range g.reloads()[before:] { // the gateway may also have seen by itself that the file changed
+			if line.Changes == "tenant "+tenantName(0)+" changed (rules)" {
+				took = line.Time.Sub(began)
+				return true
+			}
 		}
-		writeTenant(&b, n, w.servers, w.tools, rules)
-	}
-	return os.WriteFile(l.config(), []byte(b.String()), 0o600)
+		return false
+	})
+	return took, err
 }
 
-// writeTenant writes one tenant. Its last rule allows everything, and each before that one tool.
-func writeTenant(b *strings.Builder, n, servers, tools, rules int) {
-	fmt.Fprintf(b, "  %s:\n    servers: [s0", tenantName(n))
-	if servers > 1 {
-		fmt.Fprintf(b, ", s%d", 1+n%(servers-1))
-	}
-	b.WriteString("]\n    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000, sessions: 200000, user_sessions: 200000}\n")
-	b.WriteString("    rules:\n")
-	for rule := range rules - 1 {
-		fmt.Fprintf(b, "      - {allow: [\"s0__tool_%04d\"]}\n", rule%(tools-1))
-	}
-	b.WriteString("      - {allow: [\"*\"]}\n")
+// reloadLine is what the gateway logs of a reload.
+type reloadLine struct {
+	Time    time.Time `json:"time"`
+	Changes string    `json:"changes"`
 }
 
-// asks returns requests in the newest revision or, to open a session, in the newest of those that have sessions.
-func (l *scaleLab) asks(url, token, method, tool string) func(ctx context.Context, n int) (*http.Request, error) {
-	t := &target{tool: tool, revision: mcp.LatestModern}
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + mcp.LatestModern + `","io.modelcontextprotocol/clientCapabilities":{}}`
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + meta + `}}`
-	switch method {
-	case mcp.MethodToolsCall:
-		body = t.callBody()
-	case mcp.MethodInitialize:
-		t.revision = mcp.LatestLegacy
-		body = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + t.revision + `","capabilities":{}}}`
+// reloads returns what the log says of reloads that are done.
+func (g *gatewayProcess) reloads() []reloadLine {
+	text, _ := os.ReadFile(g.log) // while there is none, nothing was reloaded
+	var all []reloadLine
+	for line := range strings.Lines(string(text)) {
+		var l reloadLine
+		if strings.Contains(line, `"config reloaded"`) && json.Unmarshal([]byte(line), &l) == nil { //nolint:forbidigo // our own log
+			all = append(all, l)
+		}
 	}
-	return func(ctx context.Context, _ int) (*http.Request, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set(mcp.HeaderProtocolVersion, t.revision)
-		if method != mcp.MethodInitialize {
-			r.Header.Set(mcp.HeaderMethod, method)
-		}
-		if tool != "" {
-			r.Header.Set(mcp.HeaderName, tool)
-		}
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		return r, nil
-	}
+	return all
 }
+
+// errNoSession is for an answer to initialize without a session.
+var errNoSession = errors.New("no session was opened")

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Goals of starts and reloads.
+const (
+	mostStart  = 5 * time.Second
+	mostReload = 200 // milliseconds
+	mostMemory = 300 << 20
+)
+
+// kept tells whether the figure keeps its goal at that size, and says the goal.
+func (f *scaleFigure) kept(i int) (kept bool, says string) {
+	grown := f.grown(i)
+	switch {
+	case i == 0 && f.goal.beside:
+		return ratioOf(f.costs[0], f.beside[0]).median <= 1, "no more than ReverseProxy"
+	case i == 0:
+		return true, ""
+	case f.goal.beside:
+		bound := 1.1 * float64(f.sizes[i]) / float64(f.sizes[0])
+		return grown <= bound, fmt.Sprintf("at most %.1f ×", bound)
+	}
+	return grown <= 1+f.goal.within, fmt.Sprintf("at most %.1f ×", 1+f.goal.within)
+}
+
+// grown returns what a request costs at that size, where the smallest is 1: the median of the rounds, in each of which
+// both sizes ran right after one another.
+func (f *scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[0]).median }
+
+// section writes all that was measured. Picture is the Markdown that shows the chart, "" for none.
+func (g *growth) section(from string, rounds, requests int, picture string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `## How it grows
+
+%s
+
+Each figure is the processor time of the gateway's process for one request, in µs: the median of %d rounds of %d requests (a
+fifth for lists), with the lowest and highest round. The gateways of one kind, one for each size, ran at the same time and
+took turns, and what is divided is what they cost in the same round. Everything was on, the record and the log of requests
+too. Ten tenants sent the calls, however many there were. Less than 1 is no mistake: Go collects a large heap more rarely.
+
+| request | size | µs | ÷ smallest size | ReverseProxy, µs | goal | kept |
+|---|---|---|---|---|---|---|
+`, from, rounds, requests)
+	for i := range g.figures {
+		f := &g.figures[i]
+		for j, size := range f.sizes {
+			kept, goal := f.kept(j)
+			beside := ""
+			if f.beside != nil {
+				beside = medianAndEnds(f.beside[j])
+			}
+			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what, number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal, yes(kept, goal))
+		}
+	}
+	if picture != "" {
+		b.WriteString("\n" + picture + "\n")
+	}
+	fmt.Fprintf(&b, "\nA session without a stream takes %.1f KiB of resident memory, at 100,000.\n", float64(g.session)/1024)
+	b.WriteString(`
+A start with 5,000 tenants, each with 200 tools of two of 50 servers and 20 rules of its own, until all servers are there; and
+five reloads, each after a change of one tenant's rules, until the change is in force:
+
+| config | start | CPU of the start | resident | reload, ms | CPU of a reload, ms | resident after five | goals | kept |
+|---|---|---|---|---|---|---|---|---|
+`)
+	for i := range g.loads {
+		f := &g.loads[i]
+		form := "one file"
+		if f.files {
+			form = "a file for each tenant"
+		}
+		kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload && f.reloaded <= f.started
+		fmt.Fprintf(&b, "| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n", form,
+			f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads), medianAndEnds(f.busy), f.reloaded>>20,
+			mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
+	}
+	return b.String()
+}
+
+// yes says whether a goal is kept, and nothing where there is none.
+func yes(kept bool, goal string) string {
+	switch {
+	case goal == "":
+		return ""
+	case kept:
+		return "yes"
+	}
+	return "**no**"
+}
+
+// chart draws how the cost of a request changes with the size. Lists, which grow with what they say, are left out.
+func (g *growth) chart() (string, error) {
+	c := lineChart{title: "A request costs the same, however much the gateway holds", size: "tenants, rules, tools or sessions", unit: "cost of a request, the smallest size is 1"}
+	for i := range g.figures {
+		f := &g.figures[i]
+		if f.goal.beside {
+			continue
+		}
+		l := line{name: f.what + ", " + f.unit}
+		for j, size := range f.sizes {
+			l.points = append(l.points, point{float64(size), f.grown(j)})
+		}
+		c.lines = append(c.lines, l)
+	}
+	return c.svg()
+}

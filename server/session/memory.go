@@ -3,6 +3,7 @@ package session
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type MemoryConfig struct {
 // Memory is a Log in the memory of this process, for a gateway with one replica. It is safe for concurrent use.
 //
 // It has no goroutine: each Append, Find and End sweeps away what is too old. A reader that waits holds only a channel,
-// which the session closes at its next event, whichever stream that is of.
+// which the session closes at its next event, whichever stream that is of; a follower holds an entry in a list.
 type Memory struct {
 	config MemoryConfig
 	room   *share.Budget // the part of config.Memory that streams may take
@@ -68,6 +69,7 @@ type memorySession struct {
 	streams  map[string]*memoryStream // by name
 	kept     map[string]string        // texts of Keep by name; nil: none
 	wake     chan struct{}            // closed at the next event or the end; nil: nobody waits
+	follow   []Follower               // stirred at each event and at the end
 	ended    bool
 	touched  time.Time // when it was last used
 }
@@ -170,6 +172,31 @@ func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]E
 	return events, s.session.waiter(), nil
 }
 
+// Follow implements Log.
+func (m *Memory) Follow(_ context.Context, session Key, f Follower) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessionLocked(session)
+	if s.ended {
+		return ErrUnknown
+	}
+	s.follow, s.touched = append(s.follow, f), m.config.Now()
+	return nil
+}
+
+// Unfollow implements Log.
+func (m *Memory) Unfollow(session Key, f Follower) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[session.Name]
+	if s == nil {
+		return
+	}
+	if i := slices.Index(s.follow, f); i >= 0 {
+		s.follow = slices.Delete(s.follow, i, i+1)
+	}
+}
+
 // Find implements Log.
 func (m *Memory) Find(_ context.Context, session Key, event string) (string, error) {
 	name, sequence, ok := parseID(event)
@@ -234,6 +261,7 @@ func (m *Memory) End(_ context.Context, session Key) error {
 	}
 	s.streams, s.kept, s.ended, s.touched = nil, nil, true, m.config.Now()
 	s.rouse()
+	s.follow = nil
 	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
@@ -317,7 +345,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		if len(s.streams) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
+		if len(s.streams)+len(s.follow) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
 			delete(m.sessions, name)
 		}
 	}
@@ -358,10 +386,13 @@ func (s *memorySession) waiter() <-chan struct{} {
 	return s.wake
 }
 
-// rouse wakes all who wait for the session. Those whose stream has nothing new read in vain and wait again.
+// rouse wakes all who wait for the session, and stirs all who follow it. Those whose stream has nothing new read in vain and wait again.
 func (s *memorySession) rouse() {
 	if s.wake != nil {
 		close(s.wake)
 		s.wake = nil
+	}
+	for _, f := range s.follow {
+		f.Stir()
 	}
 }

@@ -40,6 +40,12 @@ type Event struct {
 	Last bool // nothing follows on this stream
 }
 
+// Follower is told when a session may have more to read, whichever stream it is on.
+type Follower interface {
+	// Stir must return at once and call no method of the Log, which may be locked meanwhile.
+	Stir()
+}
+
 // ErrUnknown is the one error for a session, stream or event that is not there, or no longer there. It does not say
 // which, since a client must not learn what others have.
 var ErrUnknown = errors.New("unknown stream or event")
@@ -62,6 +68,12 @@ type Log interface {
 	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone, even when nothing of
 	// the stream is left: to go on then would leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more <-chan struct{}, err error)
+	// Follow has the follower stirred at each event of the session and at its end, until Unfollow. So a stream that waits
+	// costs no goroutine, as a reader of more does. The error is ErrUnknown if the session has ended. What came before
+	// Follow returns stirs nobody: who follows reads afterwards.
+	Follow(ctx context.Context, session Key, f Follower) error
+	// Unfollow ends what Follow began. The follower may be stirred once more by what happens at the same time.
+	Unfollow(session Key, f Follower)
 	// Find returns the stream of the event with that id, for a client that wants to go on after it. The id may come
 	// from anyone. The error is ErrUnknown, also if an event that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session Key, event string) (stream string, err error)

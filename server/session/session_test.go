@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ func suite(t *testing.T, open func() session.Log) {
 		"events in order":         eventsInOrder,
 		"streams apart":           streamsApart,
 		"readers wake":            readersWake,
+		"followers are stirred":   followersStir,
 		"end":                     endForgets,
 		"unknown":                 unknownEvents,
 		"ids are unique":          idsAreUnique,
@@ -117,6 +119,41 @@ func readersWake(t *testing.T, l session.Log) {
 		t.Fatal(err)
 	}
 	<-more
+}
+
+// stirs counts how often a follower is stirred.
+type stirs struct{ n atomic.Int64 }
+
+func (s *stirs) Stir() { s.n.Add(1) }
+
+func followersStir(t *testing.T, l session.Log) {
+	var one, two, elsewhere stirs
+	for in, f := range map[*stirs]string{&one: "s", &two: "s", &elsewhere: "other"} {
+		if err := l.Follow(t.Context(), of(f), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when string, first, second int64) {
+		t.Helper()
+		if a, b, c := one.n.Load(), two.n.Load(), elsewhere.n.Load(); a != first || b != second || c != 0 {
+			t.Errorf("%s: stirred %d, %d and %d times, want %d, %d and 0", when, a, b, c, first, second)
+		}
+	}
+	add(t, l, "s", "p1", "a", false)
+	add(t, l, "s", "p2", "b", true)
+	want("two events", 2, 2)
+	l.Unfollow(of("s"), &one)
+	l.Unfollow(of("s"), &one)
+	l.Unfollow(of("unknown"), &one)
+	add(t, l, "s", "p1", "c", false)
+	want("one follows no more", 2, 3)
+	if err := l.End(t.Context(), of("s")); err != nil {
+		t.Fatal(err)
+	}
+	want("the end", 2, 4)
+	if err := l.Follow(t.Context(), of("s"), &one); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("follow a session that has ended: got %v, want ErrUnknown", err)
+	}
 }
 
 func endForgets(t *testing.T, l session.Log) {

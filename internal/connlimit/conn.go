@@ -2,10 +2,12 @@ package connlimit
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 )
 
 // conn is one connection that has a place. Limiter, trusted, from and home never change once it has it; what follows
@@ -32,6 +34,27 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+var _ syscall.Conn = (*conn)(nil)
+
+// SyscallConn implements syscall.Conn, for whoever takes the connection over from the HTTP server and writes without
+// waiting. The error is errors.ErrUnsupported if what was accepted has no descriptor.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	inner, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return inner.SyscallConn()
+}
+
+// CloseWrite tells the client that nothing more comes. The connection stays open, and counted, until Close.
+func (c *conn) CloseWrite() error {
+	inner, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return inner.CloseWrite()
+}
+
 // changed follows what the HTTP server does with the connection. The server says active when the header of a request
 // was read, not when it began, so a request that comes slowly is no protection. A connection in use stays in its queue
 // until somebody looks for one to close, so that a request costs one lock and no memory.
@@ -45,6 +68,12 @@ func (c *conn) changed(state http.ConnState) {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
 			c.queueLocked()
+		}
+	case http.StateHijacked:
+		if !c.stranger.Load() { // it stays counted and busy until whoever has it closes it, so it need not wait in a queue
+			c.limiter.mu.Lock()
+			defer c.limiter.mu.Unlock()
+			c.leaveQueuesLocked()
 		}
 	default:
 	}

@@ -18,6 +18,8 @@
 // refused. The same holds among the connections of one address at the bound for addresses, so that an address with too
 // many connections loses its own.
 //
+// A connection that is taken over from the HTTP server (http.Hijacker) counts as one in work until it is closed.
+//
 //	Limiter.Listener: accept ──▶ stranger ──Known──▶ busy ◀──next request── idle
 //	                                ▲                 │ └────answered────────▶ │
 //	                                └──Unknown────────┘                        │

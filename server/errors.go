@@ -50,6 +50,7 @@ var (
 	errNotFound        = refuseWith(http.StatusNotFound, "DB-NOT-FOUND", "There is nothing here")
 	errMethod          = refuseWith(http.StatusMethodNotAllowed, "DB-HTTP-METHOD", "This HTTP method is not offered here")
 	errAccept          = refuseWith(http.StatusNotAcceptable, "DB-ACCEPT", "Accept must allow application/json and text/event-stream")
+	errHTTPVersion     = refuseWith(http.StatusHTTPVersionNotSupported, "DB-HTTP-VERSION", "Event streams need HTTP/1.1: a proxy in between may have to be told so, as nginx with proxy_http_version 1.1")
 	errMediaType       = refuseWith(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE", "The body must be application/json in UTF-8, without Content-Encoding")
 	errOverload        = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD", "Too many requests are in work: try again later"), time.Second)
 	errOverloadMemory  = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left for a request of this size: try again later"), time.Second)

@@ -45,6 +45,7 @@ type exchange struct {
 	tool    string // as the client spelt it
 	outcome string // one word for the log
 	status  int    // as answered; zero: nothing yet
+	taken   bool   // a flow has taken the connection over, and does at the end of its stream what is due for the request
 
 	acceptsJSON, acceptsStream bool
 	prefersStream              bool // results come as event streams, so that each of a session can be resumed

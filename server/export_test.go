@@ -9,6 +9,9 @@ func NewWithDesk(cfg Config, d Desk) *Server { return newServer(cfg, d) }
 // OpeningTime is how long a session whose client said nothing yet is not evicted.
 const OpeningTime = openingTime
 
+// FlowWorkers is how many goroutines send at once what streams have.
+const FlowWorkers = flowWorkers
+
 // HoldRoster holds what guards the order of sessions, until release is called.
 func HoldRoster(s *Server) (release func()) {
 	s.sessions.roster.mu.Lock()

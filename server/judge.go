@@ -84,13 +84,6 @@ func (x *exchange) refuseOutdated() *refusal {
 	return errToken
 }
 
-// noteRevoked notes for the log, at the end of a stream, that its caller is not accepted any more.
-func (x *exchange) noteRevoked() {
-	if !x.server.accepts(x.principal) {
-		x.outcome = endRevoked
-	}
-}
-
 // isRevoked tells whether a request was cancelled because its caller may not go on. Then its answer is not given.
 func isRevoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), gateway.ErrRevoked) }
 

@@ -185,20 +185,17 @@ func (s *Server) get(x *exchange, r *http.Request) {
 		return
 	}
 	x.era = mcp.Legacy
-	f, place, refused := s.findFeed(x, r)
+	f, refused := s.findFeed(x, r)
 	if refused != nil {
 		x.refuse("", refused)
 		return
 	}
-	defer place.leave()
 	s.leave(x)
-	f.revoked = place.revoked
-	s.serveFeed(x.context(), x, f)
-	x.noteRevoked()
+	s.serveFeed(x.context(), x, r, f)
 }
 
-// findFeed returns what a GET is to be answered with, and the place for its stream.
-func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *refusal) {
+// findFeed returns what a GET is to be answered with, with the place for its stream.
+func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *refusal) {
 	l, refused := s.sessions.of(x, r)
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
@@ -206,15 +203,14 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *streamPlace, *r
 	if refused == nil && !x.acceptsStream {
 		refused = errAccept
 	}
-	f := &feed{session: l, numbered: true, principal: x.principal, expiry: x.principal.Expiry}
+	f := &feed{session: l, numbered: true}
 	if refused == nil {
 		refused = s.chooseStream(x, r, f)
 	}
-	if refused != nil {
-		return nil, nil, refused
+	if refused == nil {
+		f.place, refused = s.takeLastingPlace(x, r, "get")
 	}
-	place, refused := s.takeStreamPlace(x, "get")
-	return f, place, refused
+	return f, refused
 }
 
 // chooseStream decides which stream a GET gets. Notices of changed lists go only to streams that a GET opened, and each

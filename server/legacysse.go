@@ -28,20 +28,20 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", errAccept)
 		return
 	}
-	place, refused := s.takeStreamPlace(x, "sse")
+	place, refused := s.takeLastingPlace(x, r, "sse")
 	if refused != nil {
 		x.refuse("", refused)
 		return
 	}
-	defer place.leave()
 	l, id, refused := s.openSession(x.context(), x, purposeSSE, mcp.Revision2024, mcp.Object{})
 	if refused != nil {
+		place.leave()
 		x.refuse("", refused)
 		return
 	}
-	end := endClosed
-	defer func() { s.sessions.end(x.context(), l, end) }()
 	if refused := s.beginStream(x.context(), l, sseStream); refused != nil {
+		s.sessions.end(x.context(), l, endClosed)
+		place.leave()
 		x.refuse("", refused)
 		return
 	}
@@ -49,13 +49,10 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	s.leave(x)
 	// The address is a path from the root that clients see, because some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
-	s.serveFeed(x.context(), x, &feed{
-		session: l, stream: sseStream, event: "message", tells: true, principal: x.principal, expiry: x.principal.Expiry,
-		revoked: place.revoked, first: &sse.Event{Type: "endpoint", Data: []byte(address)},
+	s.serveFeed(x.context(), x, r, &feed{
+		session: l, stream: sseStream, event: "message", tells: true, owns: true, place: place,
+		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
-	if x.noteRevoked(); x.outcome == endRevoked {
-		end = endRevoked
-	}
 }
 
 // postMessage takes a message of a session over HTTP+SSE. The answer does not come in the response, but on the stream

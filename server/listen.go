@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -22,7 +22,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // listen answers subscriptions/listen with an event stream of notices, until the client leaves or the time of the
 // stream is over. Every message on it carries the id of the request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (s *Server) listen(x *exchange, m *mcp.Message) {
+func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") && tasksOf(x) == 0 {
 		refused = errTasks
@@ -34,26 +34,21 @@ func (s *Server) listen(x *exchange, m *mcp.Message) {
 		x.refuse(m.ID, refused)
 		return
 	}
-	place, refused := s.takeStreamPlace(x, "listen")
+	place, refused := s.takeLastingPlace(x, r, "listen")
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
-	defer place.leave()
-	sub := &subscription{server: s, x: x, place: place, id: m.ID, stirred: make(chan struct{}, 1), updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())}}
+	sub := &subscription{server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))), updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())}}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
-	sub.told = s.catalogue.Lists(x.caller) // taken before the acknowledgement, so that no change after it goes untold
-	defer sub.stop()
-	sub.open(x.context(), uris)
-	s.leave(x)
-	var err error
-	if sub.out, err = openStream(x); err != nil {
-		return // the client is gone
+	for i, change := range changes(s.catalogue.Lists(x.caller)) { // taken before the acknowledgement, so that no change after it goes untold
+		sub.told[i] = change.digest
 	}
-	sub.serve(x.context())
-	x.noteRevoked()
+	sub.flow = s.newFlow(sub, place)
+	sub.wanted = uris
+	sub.flow.serve(x.context(), x, r)
 }
 
 // filterOf returns what the client wants to be told of.
@@ -76,27 +71,28 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *ref
 			return filter, nil, errURI
 		}
 		if !slices.Contains(uris, uri) {
-			uris = append(uris, uri)
+			uris = append(uris, strings.Clone(uri)) // or all of the body would stay in memory
 		}
 	}
 	return filter, uris, nil
 }
 
-// subscription is one stream of notices to a modern client.
+// subscription is one stream of notices to a modern client. It is the source of a flow.
 type subscription struct {
 	server  *Server
-	out     *stream
-	x       *exchange
+	flow    *flow
 	place   *streamPlace
 	id      mcp.ID
-	lists   [len(listFilters)]bool // which changed lists the client wants to be told of
-	told    gateway.Digests        // of the lists as the client was last told
-	follows []followed             // the resources that are subscribed to
+	lists   [len(listFilters)]bool   // which changed lists the client wants to be told of
+	told    [len(listFilters)]string // digests of the lists as the client was last told
+	wanted  []string                 // the resources that are to be subscribed to; nil when that was tried
+	follows []followed               // those that are subscribed to
 
-	stirred chan struct{} // holds a value if there are updates to tell
-	mu      sync.Mutex    // guards the field below
+	mu      sync.Mutex // guards the field below
 	updates updates
 }
+
+var _ source = (*subscription)(nil)
 
 // followed is a resource that is subscribed to.
 type followed struct {
@@ -104,10 +100,23 @@ type followed struct {
 	gateway.Subscription
 }
 
-// open subscribes to resources, several at a time. Resources that cannot be subscribed to are left out of the
+// open implements source: it subscribes to the resources, and sends the acknowledgement.
+func (sub *subscription) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
+	sub.subscribe(ctx, x, sub.wanted)
+	sub.wanted = nil
+	sub.server.leave(x)
+	out, err := openTakeable(x, r)
+	if err != nil {
+		return out, err
+	}
+	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
+	return out, out.send(sub.notice(mcp.NotifyAcknowledged, params))
+}
+
+// subscribe subscribes to resources, several at a time. Resources that cannot be subscribed to are left out of the
 // acknowledgement, as the protocol wants.
-func (sub *subscription) open(ctx context.Context, uris []string) {
-	s, caller := sub.server, sub.x.caller
+func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []string) {
+	s, caller := sub.server, x.caller
 	opened := make([]*gateway.Subscription, len(uris))
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -115,7 +124,7 @@ func (sub *subscription) open(ctx context.Context, uris []string) {
 		all.Go(func() {
 			for i := range next {
 				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := s.resources.Subscribe(ctx, caller, sub.x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					one, err := s.resources.Subscribe(ctx, caller, x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
 				})
@@ -137,7 +146,8 @@ func (sub *subscription) open(ctx context.Context, uris []string) {
 	}
 }
 
-func (sub *subscription) stop() {
+// close implements source.
+func (sub *subscription) close(context.Context, bool) {
 	for _, one := range sub.follows {
 		one.Stop()
 	}
@@ -163,36 +173,26 @@ func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
 	sub.updates.add(uri, part)
 	sub.mu.Unlock()
-	select {
-	case sub.stirred <- struct{}{}:
-	default:
-	}
+	sub.flow.stir()
 }
 
-// take returns what has changed since it was last called.
-func (sub *subscription) take() (uris []string) {
+// firstUpdate returns one of the changes of which the client has yet to be told. It is false if there are none.
+func (sub *subscription) firstUpdate() (uri string, ok bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.updates.drop(func(uri, _ string) bool {
-		uris = append(uris, uri)
-		return true
-	})
-	slices.Sort(uris)
-	return uris
+	for one := range sub.updates.owed {
+		if !ok || one < uri {
+			uri, ok = one, true
+		}
+	}
+	return uri, ok
 }
 
-// serve sends the acknowledgement, then the notices and, unless the client has left, the result.
-func (sub *subscription) serve(ctx context.Context) {
-	defer sub.out.close()
-	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
-	if sub.notify(mcp.NotifyAcknowledged, params) != nil || !sub.wait(ctx) {
-		return
-	}
-	result := mcp.NewObject(
-		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
-		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, gateway.ServerInfo(sub.server.config.Version)).JSON()},
-	)
-	_ = sub.out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)}) // the client may be gone
+// forgetUpdate notes that the client is about to be told of a change: the next one is another.
+func (sub *subscription) forgetUpdate(uri string) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.updates.drop(func(owed, _ string) bool { return owed == uri })
 }
 
 // honoured returns the part of its filter that the client will be told of.
@@ -212,81 +212,62 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 	return filter.With("resourceSubscriptions", mcp.Array(uris))
 }
 
-// wait sends notices until the subscription is over. It is false if the client is gone.
-func (sub *subscription) wait(ctx context.Context) bool {
-	s := sub.server
-	silence := time.NewTimer(s.config.Heartbeat)
-	defer silence.Stop()
-	var over <-chan time.Time
-	if expiry := sub.x.principal.Expiry; !expiry.IsZero() {
-		timer := time.NewTimer(time.Until(expiry) + expiryLeeway)
-		defer timer.Stop()
-		over = timer.C
+// step implements source.
+func (sub *subscription) step(_ context.Context, out *stream) error {
+	caller, ok := sub.server.resolve(sub.place.principal)
+	if !ok || sub.server.isDraining() {
+		return errOver
 	}
-	for {
-		changed := s.catalogue.Changed()
-		caller, ok := s.resolve(sub.x.principal)
-		if !ok {
-			return true
-		}
-		sub.judge(caller)
-		told, err := sub.tell(caller)
-		if err != nil {
-			return false
-		}
-		if told {
-			silence.Reset(s.config.Heartbeat)
-		}
-		select {
-		case <-changed:
-		case <-sub.stirred:
-		case <-silence.C:
-			silence.Reset(s.config.Heartbeat)
-			if sub.out.comment() != nil {
-				return false
-			}
-		case <-over:
-			return true
-		case <-sub.place.revoked:
-			return true
-		case <-s.draining:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+	sub.judge(caller)
+	if err := sub.tellLists(caller, out); err != nil {
+		return err
 	}
+	return sub.tellUpdates(caller, out)
 }
 
-// tell sends a notice of each list that changed, and of each changed resource that the caller may still read. told
-// tells whether it sent any.
-func (sub *subscription) tell(caller gateway.Caller) (told bool, err error) {
-	digests := sub.server.catalogue.Lists(caller)
-	before := changes(sub.told)
-	sub.told = digests
-	for i, change := range changes(digests) {
-		if !sub.lists[i] || change.digest == before[i].digest {
-			continue
+// tellLists sends a notice of each list that changed.
+func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
+	for i, change := range changes(sub.server.catalogue.Lists(caller)) {
+		if sub.lists[i] && change.digest != sub.told[i] {
+			if err := out.send(sub.notice(change.method, mcp.Object{})); err != nil {
+				return err
+			}
 		}
-		if err := sub.notify(change.method, mcp.Object{}); err != nil {
-			return told, err
-		}
-		told = true
+		sub.told[i] = change.digest
 	}
-	for _, uri := range sub.take() {
+	return nil
+}
+
+// tellUpdates sends a notice of each changed resource that the caller may still read.
+func (sub *subscription) tellUpdates(caller gateway.Caller, out *stream) error {
+	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
+		notice := sub.notice(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+		if err := out.to.room(len(notice.Data)); err != nil {
+			return err // before it is forgotten
+		}
+		sub.forgetUpdate(uri)
 		if !sub.server.resources.Reads(caller, uri) {
 			continue
 		}
-		if err := sub.notify(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})); err != nil {
-			return told, err
+		if err := out.send(notice); err != nil {
+			return err
 		}
-		told = true
 	}
-	return told, nil
+	return nil
 }
 
-func (sub *subscription) notify(method string, params mcp.Object) error {
+// farewell implements source: it sends the result of the request.
+func (sub *subscription) farewell(out *stream) error {
+	result := mcp.NewObject(
+		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
+		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, gateway.ServerInfo(sub.server.config.Version)).JSON()},
+	)
+	return out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
+}
+
+func (sub *subscription) notice(method string, params mcp.Object) sse.Event {
 	params = params.With("_meta", sub.meta().JSON())
-	return sub.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", method, params)})
+	return sse.Event{Data: mcp.AppendRequest(nil, "", method, params)}
 }
 
 func (sub *subscription) meta() mcp.Object {

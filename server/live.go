@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -31,10 +33,9 @@ type live struct {
 	seat   seat // guarded by the roster's mutex
 	shared bool // it lives on all replicas
 
-	evictedBy    string        // the limit that it was evicted for; written once, by who ends it
-	suffix       string        // of the names of its streams, so that replicas never choose the same one
-	ended        chan struct{} // closed when it has ended
-	mu           sync.Mutex    // guards the fields below
+	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
+	suffix       string     // of the names of its streams, so that replicas never choose the same one
+	mu           sync.Mutex // guards the fields below
 	revision     string
 	capabilities mcp.Object     // what the client can be asked
 	level        mcp.Level      // of log messages that the client wants; zero: none
@@ -45,11 +46,11 @@ type live struct {
 	unqueued     bool // the roster took it out of its queues, because it was in use
 	used         time.Time
 	news         news
-	jobs         map[mcp.ID]*job    // in flight, of which the answer is not on its way to the client yet
-	answering    int                // jobs in flight of which it is
-	calm         chan struct{}      // closed when no job is in flight; nil while nobody waits for that
-	holders      map[string]*holder // of the streams that are open
-	opened       int                // how many streams it has had
+	jobs         map[mcp.ID]*job // in flight, of which the answer is not on its way to the client yet
+	answering    int             // jobs in flight of which it is
+	awaited      bool            // streams wait until no job is in flight, and are to be stirred then
+	holders      []*holder       // of the streams that are open; few, so a map would take more memory and no less time
+	opened       int             // how many streams it has had
 }
 
 // inLog names the session in the log of events.
@@ -149,7 +150,6 @@ func (l *live) close() bool {
 // dissolve lets go of everything that a session that is over still has: it cancels its jobs, and ends its streams and
 // subscriptions. It is called once.
 func (l *live) dissolve() {
-	close(l.ended)
 	l.mu.Lock()
 	for _, j := range l.jobs {
 		j.cancel(errSessionEnded)
@@ -160,6 +160,20 @@ func (l *live) dissolve() {
 	l.mu.Unlock()
 	for _, w := range watched {
 		w.end()
+	}
+	l.stir()
+}
+
+// stir has the streams of the session look for something to send, or for a reason to end.
+func (l *live) stir() {
+	l.mu.Lock()
+	flows := make([]*flow, 0, len(l.holders))
+	for _, h := range l.holders {
+		flows = append(flows, h.flow)
+	}
+	l.mu.Unlock()
+	for _, f := range flows {
+		f.stir()
 	}
 }
 
@@ -230,29 +244,30 @@ func (l *live) leave(j *job) {
 	l.mu.Lock()
 	l.answering--
 	back := l.restLocked()
-	if l.inFlightLocked() == 0 && l.calm != nil {
-		close(l.calm)
-		l.calm = nil
-	}
+	calm := l.awaited && l.inFlightLocked() == 0
+	l.awaited = l.awaited && !calm
 	l.mu.Unlock()
+	if calm {
+		l.stir()
+	}
 	if back {
 		l.roster.requeue(l)
 	}
 }
 
-// calmed returns a channel that is closed when no job of the session is in flight.
-func (l *live) calmed() <-chan struct{} {
+// isCalm tells whether no job of the session is in flight. If one is, the streams are stirred when none is any more.
+func (l *live) isCalm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlightLocked() == 0 {
-		calm := make(chan struct{})
-		close(calm)
-		return calm
-	}
-	if l.calm == nil {
-		l.calm = make(chan struct{})
-	}
-	return l.calm
+	l.awaited = l.inFlightLocked() > 0
+	return !l.awaited
+}
+
+// isOver tells whether the session has ended.
+func (l *live) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
 }
 
 // isReady tells whether notices may be sent, which is after the handshake.
@@ -282,28 +297,43 @@ func (l *live) cancel(id mcp.ID) bool {
 
 // holder is a connection that sends a stream of the log.
 type holder struct {
-	lost chan struct{} // closed when another connection takes over
-	gone chan struct{} // closed when this one sends nothing more
+	stream string
+	flow   *flow
+	lost   atomic.Bool   // another connection takes over
+	gone   chan struct{} // closed when this one sends nothing more; nil: nobody waits for that; guarded by the mutex of the session
+}
+
+// holderLocked returns who holds a stream of the log, nil if nobody does.
+func (l *live) holderLocked(stream string) *holder {
+	for _, h := range l.holders {
+		if h.stream == stream {
+			return h
+		}
+	}
+	return nil
 }
 
 // hold gives a stream of the log to one connection. It takes the stream away from the connection that had it and waits
 // until that one has sent its last event: otherwise both might send the same event. release is called once, even after
 // an error, which is that of ctx.
-func (l *live) hold(ctx context.Context, stream string) (mine *holder, err error) {
-	mine = &holder{make(chan struct{}), make(chan struct{})}
+func (l *live) hold(ctx context.Context, stream string, f *flow) (mine *holder, err error) {
+	mine = &holder{stream: stream, flow: f}
 	l.mu.Lock()
-	before := l.holders[stream]
-	if l.holders == nil {
-		l.holders = make(map[string]*holder)
+	before, gone := l.holderLocked(stream), make(chan struct{})
+	if before != nil {
+		before.gone = gone
+		l.holders[slices.Index(l.holders, before)] = mine
+	} else {
+		l.holders = append(l.holders, mine)
 	}
-	l.holders[stream] = mine
 	l.mu.Unlock()
 	if before == nil {
 		return mine, nil
 	}
-	close(before.lost)
+	before.lost.Store(true)
+	before.flow.stir()
 	select {
-	case <-before.gone:
+	case <-gone:
 		return mine, nil
 	case <-ctx.Done():
 		return mine, ctx.Err()
@@ -311,13 +341,13 @@ func (l *live) hold(ctx context.Context, stream string) (mine *holder, err error
 }
 
 // release gives the stream back, unless another connection has taken it.
-func (l *live) release(stream string, mine *holder) {
+func (l *live) release(mine *holder) {
 	l.mu.Lock()
-	if l.holders[stream] == mine {
-		delete(l.holders, stream)
-	}
+	l.holders = slices.DeleteFunc(l.holders, func(h *holder) bool { return h == mine })
 	back := l.restLocked()
-	close(mine.gone)
+	if mine.gone != nil {
+		close(mine.gone)
+	}
 	l.mu.Unlock()
 	if back {
 		l.roster.requeue(l)

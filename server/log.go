@@ -58,6 +58,9 @@ func (s *Server) logged(next http.Handler) http.Handler {
 
 func (s *Server) logRequest(x *exchange, r *http.Request) {
 	s.leave(x)
+	if x.taken {
+		return // logStream does it when the stream ends
+	}
 	now := time.Now()
 	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
 	s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)

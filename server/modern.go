@@ -22,7 +22,7 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	case m.IsNotification(): // no notification of a client has a meaning here: it cancels a request by leaving
 		x.writeStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
-		s.listen(x, m)
+		s.listen(x, r, m)
 	default:
 		s.modernRequest(x, m)
 	}

@@ -25,6 +25,19 @@ func changes(d gateway.Digests) [3]struct{ method, digest string } {
 	}
 }
 
+// listNotices are the notices of changed lists, which are the same for all sessions: each log keeps them, and they would
+// be a copy for each stream.
+var listNotices = func() map[string][]byte {
+	all := make(map[string][]byte)
+	for _, change := range changes(gateway.Digests{}) {
+		all[change.method] = mcp.AppendRequest(nil, "", change.method, mcp.Object{})
+	}
+	return all
+}()
+
+// listNotice returns the notice with that method. It is shared: do not modify it.
+func listNotice(method string) []byte { return listNotices[method] }
+
 // news is what the client of a session has yet to be told: changed lists, changed resources. The mutex of the session
 // guards it. A notice is put into the log of one stream, and that stream owes it to the client. If no connection sends
 // that stream any more before the notice went out, another stream takes over.
@@ -34,7 +47,6 @@ type news struct {
 		owed string // the stream that has the notice and has not sent it yet; "" for none
 	}
 	updates updates           // changed resources
-	stirred chan struct{}     // closed at the next change of a resource; nil while nobody waits for it
 	watched map[string]*watch // subscriptions, by URI
 }
 
@@ -75,7 +87,7 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 // isUnsentLocked tells whether a notice that one stream owes falls to another, because no connection has the first one
 // any more.
 func (l *live) isUnsentLocked(owed, stream string) bool {
-	return owed != "" && owed != stream && l.holders[owed] == nil
+	return owed != "" && owed != stream && l.holderLocked(owed) == nil
 }
 
 // claimUpdates does for changed resources what claim does for lists. It returns at most maxTold URIs; more tells
@@ -112,26 +124,19 @@ func (l *live) sent(stream string) {
 // updated notes that a resource, or a part of one, has changed; the subscription to uri said so. Until the client is
 // told, further changes of it count as the same one.
 func (l *live) updated(uri, part string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over || l.news.watched[uri] == nil {
-		return
-	}
-	l.news.updates.add(uri, part)
-	if l.news.stirred != nil {
-		close(l.news.stirred)
-		l.news.stirred = nil
+	if l.noteUpdate(uri, part) {
+		l.stir()
 	}
 }
 
-// stirring returns a channel that is closed at the next change of a resource.
-func (l *live) stirring() <-chan struct{} {
+func (l *live) noteUpdate(uri, part string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.news.stirred == nil {
-		l.news.stirred = make(chan struct{})
+	if l.over || l.news.watched[uri] == nil {
+		return false
 	}
-	return l.news.stirred
+	l.news.updates.add(uri, part)
+	return true
 }
 
 // subscribe opens a subscription of the session, unless it is open already or about to be.

@@ -117,7 +117,7 @@ func (p *reply) upgrade() (follow func()) {
 		defer close(p.followed)
 		defer place.leave()
 		defer abandon()
-		p.server.serveFeed(following, p.x, &feed{
+		p.server.serveFeed(following, p.x, nil, &feed{
 			session: p.session, stream: stream, numbered: true, first: p.session.priming(stream),
 		})
 	}
@@ -152,8 +152,8 @@ func (p *reply) finish(ctx context.Context, status int, message payload, unkept 
 	case message != nil:
 		p.x.writeJSON(status, message...)
 	case p.x.acceptsStream:
-		if out, err := openStream(p.x); err == nil {
-			out.close()
+		if _, err := openStream(p.x); err == nil {
+			endStream(p.x)
 		}
 	default:
 		p.x.writeStatus(http.StatusAccepted)

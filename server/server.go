@@ -99,7 +99,8 @@ type Server struct {
 	beyond   lingering // refused requests of tenants beyond their limits
 	knocking lingering // refused requests of strangers
 
-	open *openStreams
+	open  *openStreams
+	flows *flows
 
 	again  chan struct{} // holds a value if what callers have open is to be judged again
 	judged atomic.Uint64 // how often that was begun
@@ -129,7 +130,7 @@ func newServer(cfg Config, d desk) *Server {
 	var instance [generationSize]byte
 	rand.Read(instance[:]) // never fails
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
-	return &Server{
+	s := &Server{
 		config:    cfg,
 		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
 		log:      log,
@@ -146,6 +147,8 @@ func newServer(cfg Config, d desk) *Server {
 		again:     make(chan struct{}, 1),
 		draining:  make(chan struct{}),
 	}
+	s.flows = newFlows(s)
+	return s
 }
 
 func orDefault[T int | int64 | time.Duration](value, fallback T) T {
@@ -227,9 +230,24 @@ func (s *Server) Run(ctx context.Context) error {
 // https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 func (s *Server) PartFromClients() { s.parting.Store(true) }
 
+// isDraining tells whether EndStreams was called.
+func (s *Server) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
 // EndStreams ends every open event stream properly and refuses new ones. It is the second step of a shutdown. A stream
 // that a call waits on ends with the answer to that call.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
+
+// CloseStreams returns when every event stream has ended whose connection an http.Server has given up to this server,
+// and which the http.Server neither waits for nor closes. When ctx ends, it closes the connections of those that are
+// left. It is called after EndStreams and when the http.Server takes no more requests.
+func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
 
 // Wait refuses further requests and returns when none is in work any more. If ctx ends first, it cancels those that are
 // left and returns how many they were. How many it waits for, and for how long at most, is logged.

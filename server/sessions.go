@@ -59,7 +59,7 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, 
 func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
-		roster: ss.roster, ended: make(chan struct{}), revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
+		roster: ss.roster, revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
 		principal: p, news: news{updates: updates{memory: ss.roster.memory, user: share.User(p.User())}},
 	}
 	if shared {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -28,8 +28,8 @@ type streamPlace struct {
 	server    *Server
 	closed    func()
 	principal auth.Principal
-	revoked   chan struct{} // closed when its caller is not accepted any more and the stream must end
-	once      sync.Once     // closes revoked
+	revoked   atomic.Bool          // its caller is not accepted any more, so the stream must end
+	flow      atomic.Pointer[flow] // that has the place; nil: none has it yet
 }
 
 // streamOfPost is the kind of stream that answers a POST.
@@ -56,7 +56,7 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 		told := toldOf(err)
 		return nil, &refusal{statusOf(told.Code, x.era), told}
 	}
-	p := &streamPlace{server: s, closed: closed, principal: x.principal, revoked: make(chan struct{})}
+	p := &streamPlace{server: s, closed: closed, principal: x.principal}
 	if kind == streamOfPost { // it ends with its request
 		return p, nil
 	}
@@ -68,12 +68,21 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 	return p, nil
 }
 
+// takeLastingPlace takes a place for a stream that lasts for as long as its client wants. HTTP/1.0 cannot tell the end of
+// such a stream from a broken connection.
+func (s *Server) takeLastingPlace(x *exchange, r *http.Request, kind string) (*streamPlace, *refusal) {
+	if !r.ProtoAtLeast(1, 1) {
+		return nil, errHTTPVersion
+	}
+	return s.takeStreamPlace(x, kind)
+}
+
 // revoke makes the stream end. It is false if it was called before.
 func (p *streamPlace) revoke() (first bool) {
-	p.once.Do(func() {
-		close(p.revoked)
-		first = true
-	})
+	first = !p.revoked.Swap(true)
+	if f := p.flow.Load(); f != nil {
+		f.stir()
+	}
 	return first
 }
 
@@ -84,11 +93,27 @@ func (p *streamPlace) leave() {
 	p.closed()
 }
 
-// stream is an open event stream to one client, and the one place that knows how bytes reach it. One goroutine at a
-// time uses it.
+// outlet takes the bytes of an event stream to the client.
+type outlet interface {
+	// room tells whether an event of so many bytes may be sent now; the error is errFull.
+	room(size int) error
+	writeAll(data []byte) error
+	flush() error
+}
+
+var _ outlet = (*exchange)(nil)
+
+// room implements outlet: the goroutine of a request waits for its client.
+func (*exchange) room(int) error { return nil }
+
+// flush implements outlet.
+func (x *exchange) flush() error { return x.control.Flush() }
+
+// stream is an open event stream to one client. One goroutine at a time uses it.
 type stream struct {
-	x      *exchange
+	to     outlet
 	buffer []byte
+	last   time.Time // when something was sent
 }
 
 // openStream answers the request with an event stream.
@@ -99,11 +124,24 @@ func openStream(x *exchange) (*stream, error) {
 	h.Set("X-Accel-Buffering", "no")
 	x.allowWrite()
 	x.WriteHeader(http.StatusOK)
-	return &stream{x: x}, x.control.Flush()
+	return &stream{to: x, last: time.Now()}, x.control.Flush()
 }
 
-// send writes one event. An error means that the client is gone or too slow.
+// openTakeable does so for a stream that a flow takes over from net/http, if it can: the client is told that nothing
+// follows it on the connection.
+func openTakeable(x *exchange, r *http.Request) (*stream, error) {
+	if takeable(x, r) {
+		x.Header().Set("Connection", "close")
+	}
+	return openStream(x)
+}
+
+// send writes one event. If the error is errFull, nothing was written; any other means that the client is gone or too
+// slow.
 func (o *stream) send(e sse.Event) error {
+	if err := o.to.room(len(e.Data)); err != nil {
+		return err
+	}
 	if len(e.Data) > writeSize && !bytes.ContainsAny(e.Data, "\r\n") {
 		return o.sendLong(e, payload{e.Data})
 	}
@@ -124,29 +162,33 @@ func (o *stream) sendLong(e sse.Event, line payload) error {
 	e.Data = []byte{}
 	head, end := sse.Append(nil, e), []byte("\n\n") // of an empty line and of the event
 	for _, part := range slices.Concat(payload{head[:len(head)-len(end)]}, line, payload{end}) {
-		if err := o.x.writeAll(part); err != nil {
+		if err := o.to.writeAll(part); err != nil {
 			return err
 		}
 	}
-	o.buffer = nil
-	return o.x.control.Flush()
+	o.buffer, o.last = nil, time.Now()
+	return o.to.flush()
 }
 
 // comment writes a comment, so that no load balancer cuts the stream for being silent.
 func (o *stream) comment() error {
+	if err := o.to.room(0); err != nil {
+		return err
+	}
 	o.buffer = sse.AppendComment(o.buffer[:0], "")
 	return o.flush()
 }
 
 func (o *stream) flush() error {
-	if err := o.x.writeAll(o.buffer); err != nil {
+	if err := o.to.writeAll(o.buffer); err != nil {
 		return err
 	}
 	if cap(o.buffer) > keptBuffer {
 		o.buffer = nil
 	}
-	return o.x.control.Flush()
+	o.last = time.Now()
+	return o.to.flush()
 }
 
-// close gives the client time to get the end of the stream.
-func (o *stream) close() { o.x.allowWrite() }
+// endStream gives the client time to get the end of a stream that net/http writes.
+func endStream(x *exchange) { x.allowWrite() }

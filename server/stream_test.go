@@ -298,7 +298,7 @@ func TestNoPlaceForAnswerStream(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, happened func() bool) {
+func eventually(t testing.TB, happened func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
 	for !happened() {

@@ -81,7 +81,7 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 	switch {
 	case t.out != nil:
 		_ = t.out.sendMessage(t.server.payload(ctx, a, t.x.id)) // the client may be gone
-		t.out.close()
+		endStream(t.x)
 		t.place.leave()
 	case a.err != nil:
 		t.x.answerError(a.id, a.err, statusOf(a.err.Code, mcp.Modern))

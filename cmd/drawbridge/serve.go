@@ -171,7 +171,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 		p.drain(work, o.delay)
 	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
-	closeHTTP(clients)
+	p.closeClients(clients)
 	end()
 	p.issuers.wait()
 	p.fleet.close()
@@ -223,6 +223,16 @@ func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.
 	}
 	door.Attach(s)
 	return s
+}
+
+// closeClients stops the clients' listener, and then the event streams whose connections it no longer has. Most have
+// ended by then; those of clients that do not take the end are cut off.
+func (p *parts) closeClients(clients *http.Server) {
+	closeHTTP(clients)
+	p.server.EndStreams() // again, because a stop without a drain comes here first
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	p.server.CloseStreams(ctx)
 }
 
 // closeHTTP stops a server: it takes no new connections, and requests in work have closeTimeout to finish before their

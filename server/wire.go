@@ -1,0 +1,237 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+)
+
+// While a stream is idle, net/http keeps 9 KiB of buffers for it and the stack of a goroutine that once ran the whole
+// chain, 10 KiB more, besides the request and its context. So a flow takes the connection over as soon as it has
+// nothing to send:
+//
+//	net/http: accept ─▶ request ─▶ chain ─▶ head of the answer, events that are there ─▶ Hijack
+//	                                                                                       │
+//	 wire:   one goroutine waits in Read ◀─────────────────────────────────────────────────┤
+//	            │ the client is gone: stirs the flow                                       ▼
+//	            ▼                                                       workers write chunks when the flow is stirred
+//	         the end of the stream ─▶ last chunk ─▶ close, which gives back the place at the listener
+//
+// What net/http and the chain did when the request ended is done when the stream ends: the line of the log and the
+// metric of the request (entry), the place of the stream (flow.close), and what a stop waits for (flows.endTaken).
+// The client was told with "Connection: close" that nothing follows the stream, so the connection never goes back to
+// net/http. HTTP/2 has no connection of its own for a request, so there the goroutine of the request stays.
+
+// maxAfterwards is how many bytes a client may send after its request. They are no request any more, because the answer
+// said that the connection closes, so they are read and dropped. Whoever sends more is cut off.
+// https://www.rfc-editor.org/rfc/rfc9112#section-9.6
+const maxAfterwards = 64 << 10
+
+// partingTime is how long a client may take to close the connection after the end of its stream. Were it closed at
+// once, what the client has sent and nobody has read would make the kernel reset the connection, and the client could
+// lose the end of the stream.
+const partingTime = 500 * time.Millisecond
+
+// wire is a connection that was taken over from net/http, and writes an event stream in the chunks of HTTP/1.1. One
+// goroutine at a time writes.
+type wire struct {
+	conn  net.Conn
+	raw   syscall.RawConn // nil: the connection cannot be written to without waiting
+	turns *fairqueue.Queue
+	waits bool   // the goroutine that writes is the flow's own, so it may wait for the client
+	rest  []byte // what the client has yet to take of chunks that were begun; empty while waits is true
+}
+
+var _ outlet = (*wire)(nil)
+
+// take takes the connection over. It is false if that cannot be done, and changes nothing then.
+func (f *flow) take(x *exchange, r *http.Request) bool {
+	if f.place == nil || !takeable(x, r) {
+		return false
+	}
+	conn, ahead, err := x.control.Hijack()
+	if err != nil {
+		return false
+	}
+	x.taken = true
+	f.entry = entryOf(x, r)
+	f.wire = &wire{conn: conn, turns: f.server.config.Turns}
+	if one, ok := conn.(syscall.Conn); ok {
+		f.wire.raw, _ = one.SyscallConn() // without it, each event is written by a goroutine of the flow's own
+	}
+	f.out = &stream{to: f.wire, last: f.out.last}
+	f.server.flows.take(f)
+	go f.listen(maxAfterwards - ahead.Reader.Buffered()) // until the connection is closed; endTaken waits for it
+	if !f.server.flows.settle(f) {
+		f.server.flows.requeue(f)
+	}
+	return true
+}
+
+// takeable tells whether the connection of a request can be taken over: not with HTTP/2, nor with a recorder of a test.
+func takeable(x *exchange, r *http.Request) bool {
+	_, ok := x.ResponseWriter.(http.Hijacker)
+	return ok && r.ProtoMajor == 1
+}
+
+// listen waits until the client is gone, and drops what it sends until then. It is the one goroutine of an idle stream,
+// so it must not call anything that needs much of a stack before it has read.
+func (f *flow) listen(allowed int) {
+	dropped := make([]byte, 64)
+	for allowed >= 0 {
+		n, err := f.wire.conn.Read(dropped)
+		if err != nil {
+			break
+		}
+		allowed -= n
+	}
+	_ = f.wire.conn.Close() // a write that waits for the client ends with that
+	f.gone.Store(true)
+	f.stir()
+	f.server.flows.gaveUp()
+}
+
+// room implements outlet.
+func (w *wire) room(size int) error {
+	if !w.waits && (w.lags() || w.raw == nil || size > writeSize) {
+		return errFull
+	}
+	return nil
+}
+
+// lags tells whether the client has yet to take something.
+func (w *wire) lags() bool { return len(w.rest) > 0 }
+
+// writeAll implements outlet. Each chunk that may be waited for has a deadline, and goes at the pace of what is large.
+func (w *wire) writeAll(data []byte) error {
+	for written := 0; written < len(data); {
+		n := min(len(data)-written, writeSize)
+		if err := w.writeChunk(data[written : written+n]); err != nil {
+			return err
+		}
+		if written += n; written > fairqueue.Swift {
+			w.turns.Pace(context.Background(), n)
+		}
+	}
+	return nil
+}
+
+// flush implements outlet: nothing is kept back.
+func (w *wire) flush() error { return nil }
+
+// scratch keeps buffers of keptBuffer bytes at most, for events and chunks that are being written.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// writeChunk writes one chunk, or keeps for sendRest what the client does not take of it at once.
+func (w *wire) writeChunk(data []byte) error {
+	buffer := scratch.Get().(*[]byte)
+	defer scratch.Put(buffer)
+	framed := appendChunk((*buffer)[:0], data)
+	if cap(framed) <= keptBuffer {
+		*buffer = framed
+	}
+	if w.waits {
+		return w.writeInTime(framed)
+	}
+	n, err := w.attempt(framed)
+	if err == nil && n < len(framed) {
+		w.rest = bytes.Clone(framed[n:])
+	}
+	return err
+}
+
+// attempt writes as much as the client takes without being waited for.
+func (w *wire) attempt(data []byte) (n int, err error) {
+	if w.raw == nil {
+		return 0, nil
+	}
+	if closed := w.raw.Write(func(fd uintptr) bool {
+		n, err = writeNow(fd, data)
+		return true
+	}); closed != nil {
+		return 0, closed
+	}
+	return n, err
+}
+
+// sendRest writes what write left over.
+func (w *wire) sendRest() error {
+	rest := w.rest
+	w.rest = nil
+	return w.writeInTime(rest)
+}
+
+// writeInTime writes bytes and waits for the client, as long as any answer does for one write.
+func (w *wire) writeInTime(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	_ = w.conn.SetWriteDeadline(time.Now().Add(writeTimeout))   // if that fails, so does the write
+	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }() // or it would end a later attempt
+	_, err := w.conn.Write(data)
+	return err
+}
+
+// appendChunk appends data as one chunk of HTTP/1.1.
+// https://www.rfc-editor.org/rfc/rfc9112#section-7.1
+func appendChunk(to, data []byte) []byte {
+	to = slices.Grow(to, len(data)+len("40000\r\n\r\n"))
+	to = strconv.AppendInt(to, int64(len(data)), 16)
+	to = append(to, "\r\n"...)
+	to = append(to, data...)
+	return append(to, "\r\n"...)
+}
+
+// lastChunk ends an answer.
+const lastChunk = "0\r\n\r\n"
+
+// finish ends a flow that has taken its connection over. err says why; a stream that ended properly gets its last
+// chunk. Everything has been given back when the client sees that.
+func (f *flow) finish(err error) {
+	f.letGo()
+	if !errors.Is(err, errOver) {
+		f.part(false)
+		return
+	}
+	n, err := f.wire.attempt([]byte(lastChunk))
+	if err == nil && n < len(lastChunk) {
+		go func() { // for the time of one write; endTaken waits for it
+			f.part(f.wire.writeInTime([]byte(lastChunk)[n:]) == nil)
+		}()
+		return
+	}
+	f.part(err == nil)
+}
+
+// letGo gives back what the stream has, and writes the line of its request.
+func (f *flow) letGo() {
+	var err error
+	defer f.recovered(&err)
+	ctx, outcome := f.entry.context(), "ok"
+	if f.close(ctx) {
+		outcome = endRevoked
+	}
+	f.server.logStream(ctx, f.entry, outcome)
+}
+
+// part closes the connection, which also ends the goroutine that reads. A client that got the end of its stream may
+// close first.
+func (f *flow) part(whole bool) {
+	half, ok := f.wire.conn.(interface{ CloseWrite() error })
+	if whole && ok && half.CloseWrite() == nil {
+		_ = f.wire.conn.SetReadDeadline(time.Now().Add(partingTime)) // if that fails, so does the read
+	} else {
+		_ = f.wire.conn.Close() // the client may have closed it
+	}
+	f.server.flows.remove(f)
+	f.server.flows.gaveUp()
+}

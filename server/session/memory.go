@@ -66,10 +66,10 @@ type memorySession struct {
 	// sequence is that of the newest event of any of its streams. All streams count together, so that an id is not used
 	// twice even if a stream is dropped and begins anew under its name.
 	sequence uint64
-	streams  map[string]*memoryStream // by name
-	kept     map[string]string        // texts of Keep by name; nil: none
-	wake     chan struct{}            // closed at the next event or the end; nil: nobody waits
-	follow   []Follower               // stirred at each event and at the end
+	streams  streams
+	kept     map[string]string // texts of Keep by name; nil: none
+	wake     chan struct{}     // closed at the next event or the end; nil: nobody waits
+	follow   []Follower        // stirred at each event and at the end
 	ended    bool
 	touched  time.Time // when it was last used
 }
@@ -210,7 +210,7 @@ func (m *Memory) Find(_ context.Context, session Key, event string) (string, err
 	if owner == nil {
 		return "", ErrUnknown
 	}
-	s := owner.streams[name]
+	s := owner.streams.find(name)
 	if s == nil || !s.has(sequence) {
 		return "", ErrUnknown
 	}
@@ -256,10 +256,10 @@ func (m *Memory) End(_ context.Context, session Key) error {
 	if s.ended {
 		return nil
 	}
-	for _, stream := range s.streams {
+	for _, stream := range s.streams.all() {
 		m.forgetLocked(stream)
 	}
-	s.streams, s.kept, s.ended, s.touched = nil, nil, true, m.config.Now()
+	s.streams, s.kept, s.ended, s.touched = streams{}, nil, true, m.config.Now()
 	s.rouse()
 	s.follow = nil
 	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
@@ -273,7 +273,7 @@ func (m *Memory) End(_ context.Context, session Key) error {
 func (m *Memory) sessionLocked(key Key) *memorySession {
 	s := m.sessions[key.Name]
 	if s == nil {
-		s = &memorySession{owner: key.Owner, streams: make(map[string]*memoryStream)}
+		s = &memorySession{owner: key.Owner}
 		m.sessions[key.Name] = s
 	}
 	return s
@@ -287,14 +287,14 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		return nil, ErrUnknown
 	}
 	owner.touched = now
-	s := owner.streams[stream]
+	s := owner.streams.find(stream)
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
 		if err := m.makeRoomLocked(s, streamCost); err != nil {
 			return nil, err
 		}
 		s.place = m.byAge.PushBack(s)
-		owner.streams[stream] = s
+		owner.streams.add(s)
 	}
 	s.touched = now
 	m.byAge.MoveToBack(s.place)
@@ -321,7 +321,7 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
 	m.byAge.Remove(s.place)
-	delete(s.session.streams, s.name)
+	s.session.streams.remove(s)
 }
 
 // sweepLocked forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and
@@ -345,7 +345,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		if len(s.streams)+len(s.follow) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
 			delete(m.sessions, name)
 		}
 	}

@@ -57,14 +57,19 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // release ends a request's use of the connection. keep says that its response was read to the end and that the server
 // lets the connection open. Even then it is closed if the context has cut it, or if bytes are left: they are nothing that
-// anybody asked for, and the next request would take them for its response.
+// anybody asked for, and the next request would take them for its response. With keep, nobody may be reading any more;
+// without it, somebody may, and finds the connection closed.
 func (c *conn) release(keep bool) {
-	left := len(c.first) > 0 || c.in != nil && c.in.Buffered() > 0
-	if c.home.lookout.remove(c) && keep && !left && c.raw != nil && c.clean() {
+	if c.home.lookout.remove(c) && keep && c.reusable() {
 		c.idle.put(c)
 		return
 	}
 	c.cut()
+}
+
+// reusable tells whether the connection can be looked at before its next request, and whether nothing is left in it.
+func (c *conn) reusable() bool {
+	return c.raw != nil && len(c.first) == 0 && (c.in == nil || c.in.Buffered() == 0) && c.clean()
 }
 
 // respond returns the response of which the first bytes have come. Its body gives the connection back.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +47,9 @@ type part struct {
 	addr string
 	pids []int
 }
+
+// hmacSecret signs the tokens of all gateways.
+const hmacSecret = "bench-83c1f0a7d94e26b5-hmac-secret" //nolint:gosec // of gateways that live for minutes, on loopback
 
 const gatewayConfig = `listen: %[1]s
 operator: %[2]s
@@ -141,7 +143,7 @@ func (l *lab) build(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", l.program, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil { //nolint:gosec // our own program
 		return fmt.Errorf("build the gateway: %w\n%s", err, out)
 	}
-	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte("bench-83c1f0a7d94e26b5-hmac-secret\n"), 0o600)
+	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hmacSecret+"\n"), 0o600)
 }
 
 func (l *lab) certificate() string { return filepath.Join(l.dir, "upstream.pem") }
@@ -187,15 +189,7 @@ func (l *lab) startWith(ctx context.Context, env []string, addr, binary string, 
 		return part{}, err
 	}
 	l.running = append(l.running, cmd)
-	err = within(ctx, startTime, addr+" listens", func() bool {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return false
-		}
-		_ = conn.Close()
-		return true
-	})
-	if err != nil {
+	if err := within(ctx, startTime, addr+" listens", func() bool { return isListening(ctx, addr) }); err != nil {
 		said, _ := os.ReadFile(path) //nolint:gosec // as above; empty says that it said nothing
 		return part{}, fmt.Errorf("%w; %s said: %s", err, filepath.Base(binary), said[max(0, len(said)-500):])
 	}

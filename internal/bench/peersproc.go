@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,15 +66,6 @@ func searchPath() string {
 
 // peerStart is how long a peer may take until it listens.
 const peerStart = 30 * time.Second
-
-func isListening(ctx context.Context, addr string) bool {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close() // it was opened to see whether it can be
-	return true
-}
 
 func (p *peerProcess) ended() bool {
 	select {

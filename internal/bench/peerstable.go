@@ -137,8 +137,8 @@ func startDrawbridge(p place) launch {
 		argv:  []string{p.binary, "serve", "-config", config},
 		path:  "/mcp",
 		token: []string{p.binary, "token", "-config", config, "-tenant", "bench", "-subject", "load"},
-		files: map[string]string{ //nolint:gosec // a secret for the tokens of one run
-			"secret":          "bench-83c1f0a7d94e26b5-hmac-secret\n",
+		files: map[string]string{
+			"secret":          hmacSecret + "\n",
 			"drawbridge.yaml": fmt.Sprintf(drawbridgeBesidePeers, p.addr, p.operator, p.upstream),
 		},
 	}

@@ -139,7 +139,7 @@ func (l *scaleLab) lists(ctx context.Context, rounds, requests int, progress io.
 			ask: asks("http://"+g.address+"/mcp", mcp.MethodToolsList, "", g.tokens...),
 		}, subject{
 			what: fmt.Sprintf("tools/list of %d tools, ReverseProxy", f.sizes[i]), pid: l.proxyPID,
-			ask: asks(fmt.Sprintf("http://%s/tools/%d", l.proxyAt, f.sizes[i]), mcp.MethodToolsList, ""),
+			ask: asks(fmt.Sprintf("http://%s/tools/%d", l.proxy, f.sizes[i]), mcp.MethodToolsList, ""),
 		})
 	}
 	costs, err := l.compare(ctx, rounds, requests, subjects, progress)

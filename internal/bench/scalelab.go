@@ -18,12 +18,9 @@ import (
 type scaleLab struct {
 	*lab
 
-	client     *http.Client
-	binary     string
-	upstreamAt string // addresses
-	proxyAt    string
-	proxyPID   int
-	gateways   int // started so far
+	client   *http.Client
+	proxyPID int
+	gateways int // started so far
 }
 
 func newScaleLab(ctx context.Context) (*scaleLab, error) {
@@ -31,7 +28,7 @@ func newScaleLab(ctx context.Context) (*scaleLab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &scaleLab{lab: &lab{dir: dir}, binary: filepath.Join(dir, "drawbridge"), client: &http.Client{
+	l := &scaleLab{lab: &lab{dir: dir}, client: &http.Client{
 		Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true},
 	}}
 	if err := l.begin(ctx); err != nil {
@@ -43,22 +40,18 @@ func newScaleLab(ctx context.Context) (*scaleLab, error) {
 
 // begin starts all but the gateways.
 func (l *scaleLab) begin(ctx context.Context) error {
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", l.binary, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil { //nolint:gosec // our own program
-		return fmt.Errorf("build the gateway: %w\n%s", err, out)
-	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := l.build(ctx); err != nil {
 		return err
 	}
 	addrs, err := freeAddrs(2)
 	if err != nil {
 		return err
 	}
-	l.upstreamAt, l.proxyAt = addrs[0], addrs[1]
-	if err := l.start(ctx, l.upstreamAt, self, "upstream", l.upstreamAt); err != nil {
+	l.upstream, l.proxy = addrs[0], addrs[1]
+	if err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
 		return err
 	}
-	if err := l.start(ctx, l.proxyAt, self, "proxy", l.proxyAt, "http://"+l.upstreamAt); err != nil {
+	if err := l.start(ctx, l.proxy, l.self, "proxy", l.proxy, "http://"+l.upstream); err != nil {
 		return err
 	}
 	l.proxyPID = l.running[len(l.running)-1].Process.Pid
@@ -87,7 +80,7 @@ func (l *scaleLab) serve(ctx context.Context, w world) (*gatewayProcess, error) 
 	}
 	l.gateways++
 	g := &gatewayProcess{
-		world: w, address: addrs[0], operator: addrs[1], upstream: l.upstreamAt,
+		world: w, address: addrs[0], operator: addrs[1], upstream: l.upstream,
 		dir: filepath.Join(l.dir, fmt.Sprintf("gateway-%d", l.gateways)),
 		log: filepath.Join(l.dir, fmt.Sprintf("drawbridge%d.log", len(l.running))),
 	}
@@ -96,7 +89,7 @@ func (l *scaleLab) serve(ctx context.Context, w world) (*gatewayProcess, error) 
 		return nil, err
 	}
 	began := time.Now()
-	if err := l.start(ctx, g.address, l.binary, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml"), "-drain-delay", "0s"); err != nil {
+	if err := l.start(ctx, g.address, l.program, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml"), "-drain-delay", "0s"); err != nil {
 		return nil, err
 	}
 	g.cmd = l.running[len(l.running)-1]

@@ -22,7 +22,6 @@ type world struct {
 }
 
 const (
-	scaleSecret = "bench-83c1f0a7d94e26b5-hmac-secret" //nolint:gosec // of gateways that live for minutes, on loopback
 	scaleIssuer = "https://bench.test/"
 	signed      = 10 // tenants that send requests, however many there are
 )
@@ -34,7 +33,7 @@ func (w world) write(dir, gateway, operator, upstream string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(scaleSecret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret+"\n"), 0o600); err != nil {
 		return err
 	}
 	for n := range w.tenants {
@@ -121,7 +120,7 @@ func (w world) tokens(gateway string) []string {
 		now := time.Now()
 		text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"iss":%q,"aud":"http://%s/mcp","sub":"load","org":%q,"iat":%d,"exp":%d}`,
 			scaleIssuer, gateway, tenantName(n), now.Unix(), now.Add(12*time.Hour).Unix()))
-		mac := hmac.New(sha256.New, []byte(scaleSecret))
+		mac := hmac.New(sha256.New, []byte(hmacSecret))
 		_, _ = mac.Write([]byte(text)) // a hash has no errors
 		all = append(all, text+"."+encode(mac.Sum(nil)))
 	}

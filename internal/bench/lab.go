@@ -193,7 +193,8 @@ func (l *lab) startWith(ctx context.Context, env []string, addr, binary string, 
 		said, _ := os.ReadFile(path) //nolint:gosec // as above; empty says that it said nothing
 		return part{}, fmt.Errorf("%w; %s said: %s", err, filepath.Base(binary), said[max(0, len(said)-500):])
 	}
-	return part{addr: addr, pids: processes(cmd.Process.Pid)}, nil
+	pids, err := processTree(cmd.Process.Pid)
+	return part{addr: addr, pids: pids}, err
 }
 
 // ready waits until the gateway has every server's tools.

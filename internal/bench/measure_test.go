@@ -55,9 +55,9 @@ func TestRoundsTurnTheirOrder(t *testing.T) {
 }
 
 func TestProcessorTimeOfAProcessGrows(t *testing.T) {
-	own := processes(os.Getpid())
-	if own[0] != os.Getpid() {
-		t.Fatalf("processes of %d: %v", os.Getpid(), own)
+	own, err := processTree(os.Getpid())
+	if err != nil || own[0] != os.Getpid() {
+		t.Fatalf("processes of %d: %v, %v", os.Getpid(), own, err)
 	}
 	before, err := busy(own[:1])
 	if err != nil {

@@ -52,10 +52,11 @@ func (l *lab) startNginx(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	// nginx listens before its workers run, and all of them count. A kernel that does not tell children hides them.
+	// nginx listens before its workers run, and all of them count.
+	root := p.pids[0]
 	all := func() bool {
-		p.pids = processes(p.pids[0])
-		return len(p.pids) == 1+runtime.NumCPU()
+		p.pids, err = processTree(root)
+		return err == nil && len(p.pids) == 1+runtime.NumCPU()
 	}
 	if within(ctx, 10*time.Second, "nginx has workers", all) != nil {
 		p.pids = nil // its work is done where it cannot be counted

@@ -117,51 +117,6 @@ func birth(pid int) string {
 	return ""
 }
 
-// processTree returns a process and all that come from it. One that is gone has none.
-func processTree(root int) ([]int, error) {
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	children := make(map[int][]int)
-	for _, folder := range folders {
-		pid, err := strconv.Atoi(filepath.Base(folder))
-		if err != nil {
-			continue
-		}
-		if parent, err := parentOf(pid); err == nil {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	tree := []int{root}
-	for i := 0; i < len(tree); i++ {
-		tree = append(tree, children[tree[i]]...)
-	}
-	return tree, nil
-}
-
-// parentOf returns the process that a process comes from.
-func parentOf(pid int) (int, error) {
-	fields, err := statOf(pid)
-	if err != nil {
-		return 0, err
-	}
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("unknown form of /proc/%d/stat", pid)
-	}
-	return strconv.Atoi(string(fields[1]))
-}
-
-// statOf returns what the system says of a process, from its state on.
-// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-func statOf(pid int) ([][]byte, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]), nil
-}
-
 // treeCPU returns how long a process and its children have run on processors. The server that some peers start as their
 // child does not count: it stands behind the others as a process of its own.
 func treeCPU(root int) (time.Duration, error) {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -40,19 +40,49 @@ func isListening(ctx context.Context, addr string) bool {
 	return true
 }
 
-// processes returns a process and those that it started, such as nginx's workers.
-func processes(pid int) []int {
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+// processTree returns a process and all that come from it. One that is gone has none.
+func processTree(root int) ([]int, error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return []int{pid} // a kernel that does not tell
+		return nil, err
 	}
-	all := []int{pid}
-	for field := range strings.FieldsSeq(string(children)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			all = append(all, child)
+	children := make(map[int][]int)
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil {
+			continue
+		}
+		if parent, err := parentOf(pid); err == nil {
+			children[parent] = append(children[parent], pid)
 		}
 	}
-	return all
+	tree := []int{root}
+	for i := 0; i < len(tree); i++ {
+		tree = append(tree, children[tree[i]]...)
+	}
+	return tree, nil
+}
+
+// parentOf returns the process that a process comes from.
+func parentOf(pid int) (int, error) {
+	fields, err := statOf(pid)
+	if err != nil {
+		return 0, err
+	}
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("unknown form of /proc/%d/stat", pid)
+	}
+	return strconv.Atoi(string(fields[1]))
+}
+
+// statOf returns what the system says of a process, from its state on.
+// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+func statOf(pid int) ([][]byte, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]), nil
 }
 
 // busy returns how long processes have run on processors together, by the clock that the system has for each process.

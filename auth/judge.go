@@ -69,8 +69,7 @@ func (i *issuer) judge(p *Principal, now time.Time) error {
 	if set == nil {
 		return &Error{Reason: "unavailable"}
 	}
-	keys, _ := set.find(p.proof.keyID, p.proof.algorithm)
-	if !slices.ContainsFunc(keys, func(key verifying) bool { return key.fingerprint == p.proof.key }) {
+	if !set.holds(p.proof.key, p.proof.keyID, p.proof.algorithm) {
 		return refuse("key", "the key is not the issuer's any more")
 	}
 	if !slices.ContainsFunc(p.proof.audiences, func(name string) bool { return slices.Contains(i.audiences, name) }) {

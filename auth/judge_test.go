@@ -105,3 +105,19 @@ func TestJudgeByTime(t *testing.T) {
 		t.Error("a principal that was not verified: accepted")
 	}
 }
+
+// TestJudgeCopiedTheKeys: each open stream is judged whenever lists have changed, so with thousands of them whatever that
+// allocates is megabytes at once.
+func TestJudgeCopiedTheKeys(t *testing.T) {
+	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")}, Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := v.Verify(t.Context(), mint(secret, header("HS256"), claims(at)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := testing.AllocsPerRun(100, func() { err = v.Judge(p) }); got != 0 || err != nil {
+		t.Errorf("got %v allocations and error %v, want none", got, err)
+	}
+}

@@ -62,7 +62,7 @@ func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 		return nil, false
 	}
 	for _, key := range s.keys {
-		if key.id != id && (key.id != "" || len(s.keys) > 1) {
+		if !s.names(&key, id) {
 			continue
 		}
 		known = true
@@ -71,6 +71,23 @@ func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 		}
 	}
 	return keys, known
+}
+
+// holds tells whether find would return the key with that fingerprint. It allocates nothing, because it is asked for
+// every open stream whenever lists have changed.
+func (s *keySet) holds(of fingerprint, id, algorithm string) bool {
+	for i := range s.keys {
+		key := &s.keys[i]
+		if key.fingerprint == of && s.names(key, id) && slices.Contains(key.algorithms, algorithm) {
+			return true
+		}
+	}
+	return false
+}
+
+// names tells whether a key of the set goes by an id. A key without one goes by any if it is the only key.
+func (s *keySet) names(key *verifying, id string) bool {
+	return key.id == id || key.id == "" && len(s.keys) == 1
 }
 
 // refuse notes that a key with that id was refused.

@@ -95,7 +95,7 @@ func (b *bulkhead) levels(c *Caller) [levels]level {
 		full = nil
 	}
 	return [levels]level{
-		{c.userKey, ofUser(c.Tenant.concurrency), full},
+		{c.key(), ofUser(c.Tenant.concurrency), full},
 		{c.Tenant.ID, c.Tenant.concurrency, full},
 		{"", b.places, errServerCrowded},
 	}

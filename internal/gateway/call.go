@@ -204,7 +204,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.userKey, Limit: tenant.userCalls}
+		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.key(), Limit: tenant.userCalls}
 		all.Sharer = own.Key
 		c.buckets = [...]ratelimit.Bucket{all, own}
 		if err := g.config.Limiter.Take(ctx, c.buckets[:]...); err != nil {

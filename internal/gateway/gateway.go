@@ -44,7 +44,7 @@ type Caller struct {
 	Tenant    *Tenant
 
 	rules   ruleSet // of the tenant, that match the principal
-	userKey string  // key of the principal's user where users and tenants are counted in one map
+	userKey string  // see key; "": it was not made yet
 }
 
 // Request is one request in the stateless form of the protocol, whatever form the client used.

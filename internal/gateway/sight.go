@@ -176,8 +176,9 @@ func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
 		known, _ = s.buckets.LoadOrStore(c.tool, t.bucketsOf(c.tool))
 	}
 	buckets := append(c.buckets[:0], known.([]ratelimit.Bucket)...)
+	key := c.caller.key()
 	for i := range buckets {
-		buckets[i].Sharer = c.caller.userKey
+		buckets[i].Sharer = key
 	}
 	return buckets
 }

@@ -212,9 +212,13 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// userKey returns the key of the principal's user where users, tenants and tools are counted in one map. It is put
-// together in one step, and once for each request.
-func userKey(p *auth.Principal) string {
+// key returns the key of the caller's user where users, tenants and tools are counted in one map. It is put together in
+// one step, and once for each request. For a stream, which is resolved at each change of the lists, it is not needed.
+func (c *Caller) key() string {
+	if c.userKey != "" {
+		return c.userKey
+	}
+	p := &c.Principal
 	return "user\x00" + p.TenantID + "\x00" + p.Issuer + "\x00" + p.Subject
 }
 
@@ -225,7 +229,7 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	if t == nil {
 		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(&p), userKey: userKey(&p)}, nil
+	return Caller{Principal: p, Tenant: t, rules: t.matching(&p)}, nil
 }
 
 // Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the
@@ -235,13 +239,14 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 	if err != nil {
 		return Caller{}, err
 	}
+	c.userKey = c.key()
 	return c, g.Charge(ctx, c, n)
 }
 
 // Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
-	bucket.N, bucket.Sharer = n, c.userKey
+	bucket.N, bucket.Sharer = n, c.key()
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
 		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
 	}

@@ -47,6 +47,7 @@ type Memory struct {
 	config MemoryConfig
 	room   *share.Budget // the part of config.Memory that streams may take
 	most   int64         // bytes that one event may have
+	began  time.Time     // when it was made
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
@@ -78,21 +79,13 @@ type memorySession struct {
 type memoryStream struct {
 	session *memorySession
 	name    string
-	events  []memoryEvent // in order of sequence
+	events  events
 	floor   uint64        // sequence of the newest event that was dropped; zero: none was
 	bytes   int           // of its events
-	last    bool          // its last event was appended
+	last    bool          // its last event was appended: the newest one
 	touched time.Time     // when it was last read or appended to
 	place   *list.Element // in Memory.byAge
 	full    *list.Element // in holder.full; nil: it has no events
-}
-
-// memoryEvent is one event and when it came.
-type memoryEvent struct {
-	sequence uint64
-	data     []byte
-	at       time.Time
-	last     bool
 }
 
 // NewMemory returns an empty Memory.
@@ -114,7 +107,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	}
 	room := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
-		config: cfg, room: room, most: room.Most(), sessions: make(map[string]*memorySession), byAge: list.New(),
+		config: cfg, room: room, most: room.Most(), began: cfg.Now(), sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
 }
@@ -138,16 +131,53 @@ func (m *Memory) Append(_ context.Context, session Key, stream string, data []by
 		return "", err
 	}
 	s.session.sequence++
-	event := memoryEvent{sequence: s.session.sequence, data: data, at: now, last: last}
-	s.events = append(s.events, event)
-	s.last = s.last || last
+	sequence := s.session.sequence
+	s.events.add(&memoryEvent{sequence: sequence, data: data, at: now.Sub(m.began)})
+	s.last = last
 	m.grownLocked(s, cost)
 	s.session.rouse()
-	return eventID(stream, event.sequence), nil
+	return eventID(stream, sequence), nil
 }
 
 // Read implements Log.
 func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{}, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, events, err := m.readLocked(session, stream, after)
+	if err != nil || s.last {
+		return events, nil, err
+	}
+	return events, s.session.waiter(), nil
+}
+
+// Next implements Log.
+func (m *Memory) Next(_ context.Context, session Key, stream, after string) (events []Event, more bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, events, err := m.readLocked(session, stream, after)
+	return events, err == nil && !s.last, err
+}
+
+// Drop implements Log.
+func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
+	name, sequence, ok := parseID(through)
+	if !ok || name != stream {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	owner := m.sessions[session.Name]
+	if owner == nil {
+		return
+	}
+	s := owner.streams.find(stream)
+	for s != nil && s.events.count > 0 && s.events.first.sequence <= sequence {
+		m.dropOldestLocked(s)
+	}
+}
+
+// readLocked returns a stream and those of its events that follow an id. The errors are those of Read.
+func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, []Event, error) {
 	var sequence uint64
 	if after != "" {
 		name, n, ok := parseID(after)
@@ -156,8 +186,6 @@ func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]E
 		}
 		sequence = n
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	s, err := m.openLocked(session, stream, m.config.Now())
 	switch {
 	case err != nil:
@@ -165,11 +193,7 @@ func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]E
 	case !s.has(sequence):
 		return nil, nil, ErrUnknown
 	}
-	events := s.after(sequence)
-	if s.last {
-		return events, nil, nil
-	}
-	return events, s.session.waiter(), nil
+	return s, s.after(sequence), nil
 }
 
 // Follow implements Log.
@@ -307,9 +331,9 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 // trimLocked drops the oldest events of a stream until it is within its bounds with one more, which itself counts only
 // as one.
 func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
-	oldest := now.Add(-m.config.Age)
-	for len(s.events) > 0 {
-		if len(s.events) < m.config.Count && s.bytes <= m.config.Bytes && !s.events[0].at.Before(oldest) {
+	oldest := now.Sub(m.began) - m.config.Age
+	for s.events.count > 0 {
+		if s.events.count < m.config.Count && s.bytes <= m.config.Bytes && s.events.first.at >= oldest {
 			return
 		}
 		m.dropOldestLocked(s)
@@ -354,9 +378,9 @@ func (m *Memory) sweepLocked(now time.Time) {
 // after returns the events whose sequence is higher.
 func (s *memoryStream) after(sequence uint64) []Event {
 	var events []Event
-	for _, e := range s.events {
+	for e := range s.events.all() {
 		if e.sequence > sequence {
-			events = append(events, Event{ID: eventID(s.name, e.sequence), Data: e.data, Last: e.last})
+			events = append(events, Event{ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last && e.next == nil})
 		}
 	}
 	return events
@@ -370,7 +394,7 @@ func (s *memoryStream) has(sequence uint64) bool {
 	if sequence == s.floor {
 		return true
 	}
-	for _, e := range s.events {
+	for e := range s.events.all() {
 		if e.sequence == sequence {
 			return true
 		}

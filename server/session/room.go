@@ -119,16 +119,14 @@ func (m *Memory) shedLocked(h *holder, needy *memoryStream) {
 // emptyLocked drops all events of a stream. The stream stays until it is too old, so that those who read it get
 // ErrUnknown: one that began anew under its name would look as if nothing had been said.
 func (m *Memory) emptyLocked(s *memoryStream) {
-	for len(s.events) > 0 {
+	for s.events.count > 0 {
 		m.dropOldestLocked(s)
 	}
 }
 
 // dropOldestLocked drops the oldest event of a stream.
 func (m *Memory) dropOldestLocked(s *memoryStream) {
-	event := s.events[0]
-	s.events[0] = memoryEvent{} // or the array behind the slice would keep the data alive
-	s.events = s.events[1:]
+	event := s.events.drop()
 	s.floor = event.sequence
 	cost := len(event.data) + eventCost
 	m.giveLocked(s.session.owner, int64(cost))

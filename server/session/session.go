@@ -68,8 +68,13 @@ type Log interface {
 	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone, even when nothing of
 	// the stream is left: to go on then would leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more <-chan struct{}, err error)
+	// Next is Read for who follows the session, and so needs nothing to wait for: more tells whether others may follow.
+	Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
+	// Drop lets go of the events of a stream up to the one with that id, because nobody asks for them again. To read from
+	// before that is then ErrUnknown. What is not there needs no dropping.
+	Drop(ctx context.Context, session Key, stream, through string)
 	// Follow has the follower stirred at each event of the session and at its end, until Unfollow. So a stream that waits
-	// costs no goroutine, as a reader of more does. The error is ErrUnknown if the session has ended. What came before
+	// costs no goroutine, as a reader of more does, and reads with Next. The error is ErrUnknown if the session has ended. What came before
 	// Follow returns stirs nobody: who follows reads afterwards.
 	Follow(ctx context.Context, session Key, f Follower) error
 	// Unfollow ends what Follow began. The follower may be stirred once more by what happens at the same time.

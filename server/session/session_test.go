@@ -22,6 +22,8 @@ func suite(t *testing.T, open func() session.Log) {
 		"streams apart":           streamsApart,
 		"readers wake":            readersWake,
 		"followers are stirred":   followersStir,
+		"followers read":          followersRead,
+		"dropped":                 droppedIsGone,
 		"end":                     endForgets,
 		"unknown":                 unknownEvents,
 		"ids are unique":          idsAreUnique,
@@ -85,6 +87,43 @@ func eventsInOrder(t *testing.T, l session.Log) {
 	c := add(t, l, "s", "p1", "c", true)
 	want(t, l, "s", "p1", a, "b c", false)
 	want(t, l, "s", "p1", c, "", false)
+}
+
+// followersRead shows that Next reads what Read does.
+func followersRead(t *testing.T, l session.Log) {
+	a := add(t, l, "s", "p1", "a", false)
+	add(t, l, "s", "p1", "b", false)
+	events, more, err := l.Next(t.Context(), of("s"), "p1", a)
+	if err != nil || !more || len(events) != 1 || string(events[0].Data) != "b" || events[0].Last {
+		t.Errorf("after the first: got %v, more %t, %v; want b, and that more may follow", events, more, err)
+	}
+	add(t, l, "s", "p1", "c", true)
+	events, more, err = l.Next(t.Context(), of("s"), "p1", "")
+	if err != nil || more || len(events) != 3 || events[1].Last || !events[2].Last {
+		t.Errorf("at the end: got %v, more %t, %v; want three events, of which the third is the last", events, more, err)
+	}
+	if _, more, err = l.Next(t.Context(), of("s"), "p1", "p1-99"); more || !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("after what is not there: got more %t, %v; want ErrUnknown", more, err)
+	}
+}
+
+func droppedIsGone(t *testing.T, l session.Log) {
+	a := add(t, l, "s", "p1", "a", false)
+	b := add(t, l, "s", "p1", "b", false)
+	add(t, l, "s", "p1", "c", false)
+	other := add(t, l, "s", "p2", "d", false)
+	l.Drop(t.Context(), of("s"), "p1", other) // names no event of the stream
+	l.Drop(t.Context(), of("unknown"), "p1", a)
+	l.Drop(t.Context(), of("s"), "p3", session.FirstID("p3"))
+	want(t, l, "s", "p1", "", "a b c", true)
+	l.Drop(t.Context(), of("s"), "p1", b)
+	want(t, l, "s", "p1", a, unknown, false)
+	want(t, l, "s", "p1", "", unknown, false)
+	want(t, l, "s", "p1", b, "c", true)
+	want(t, l, "s", "p2", "", "d", true)
+	last := add(t, l, "s", "p1", "e", true)
+	l.Drop(t.Context(), of("s"), "p1", last)
+	want(t, l, "s", "p1", last, "", false)
 }
 
 func streamsApart(t *testing.T, l session.Log) {

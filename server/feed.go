@@ -39,7 +39,7 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f 
 // beginStream makes a stream known to the log, so that a client can resume from the very first id. It is refused if the
 // session has ended, or if the caller has no memory for it.
 func (s *Server) beginStream(ctx context.Context, l *live, stream string) *refusal {
-	_, _, err := s.config.Log.Read(ctx, l.inLog(), stream, "")
+	_, _, err := s.config.Log.Next(ctx, l.inLog(), stream, "")
 	if refused := ofMemory(err); err == nil || refused != nil {
 		return refused
 	}
@@ -56,7 +56,7 @@ func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream,
 	if err := log.Follow(ctx, in, f.flow); err != nil {
 		return nil, err
 	}
-	if _, _, err := log.Read(ctx, in, f.stream, f.after); err != nil {
+	if _, _, err := log.Next(ctx, in, f.stream, f.after); err != nil {
 		return nil, err
 	}
 	var out *stream
@@ -82,11 +82,15 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	}
 	last := f.server.isDraining() && f.session.isCalm() // calls in flight still get their answers to the client
 	f.server.flows.reading(f.flow)
-	events, more, err := f.server.config.Log.Read(ctx, f.session.inLog(), f.stream, f.after)
+	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
 	if err != nil {
 		return errOver
 	}
-	if err := f.send(events, out); err != nil {
+	err = f.send(events, out)
+	if f.owns && len(events) > 0 { // the stream cannot be resumed, so what was sent is not needed any more
+		f.server.config.Log.Drop(ctx, f.session.inLog(), f.stream, f.after)
+	}
+	if err != nil {
 		return err
 	}
 	if err := out.to.room(0); err != nil {
@@ -95,7 +99,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if f.tells {
 		f.session.sent(f.stream)
 	}
-	if more == nil || last {
+	if !more || last {
 		return errOver
 	}
 	return nil

@@ -21,7 +21,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // eraStreams are the streams that last for as long as their clients want, one of each era.
@@ -550,4 +552,24 @@ func TestPanicInAWorkerEndsOneStream(t *testing.T) {
 	}
 	eventually(t, func() bool { return h.door.Open() == 0 && h.streamsOpen(t) == 0 })
 	h.visit(t, modernListen(), "")
+}
+
+// TestAnswersOverSSEStayedInMemory: a stream of /sse cannot be resumed, so what its client has got takes no memory of its
+// user any more. The stream goes on with what comes after that.
+func TestAnswersOverSSEStayedInMemory(t *testing.T) {
+	t.Parallel()
+	budget := share.New(64 << 20)
+	h := newPorch(t, func(w *world) {
+		w.log = session.NewMemory(session.MemoryConfig{Memory: budget})
+		w.config.Log = w.log
+	})
+	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")
+	before := budget.Held()
+	for range 3 {
+		if got := h.do(t, message{method: "POST", path: g.first, token: "alice", body: pingBody}); got.Code != http.StatusAccepted {
+			t.Fatalf("got status %d and %s, want 202", got.Code, got.Body)
+		}
+		g.expect(t, `"result"`)
+		eventually(t, func() bool { return budget.Held() == before })
+	}
 }

@@ -154,14 +154,35 @@ func (w *wire) attempt(data []byte) (n int, err error) {
 	if w.raw == nil {
 		return 0, nil
 	}
-	if closed := w.raw.Write(func(fd uintptr) bool {
-		n, err = writeNow(fd, data)
-		return true
-	}); closed != nil {
+	a := attempts.Get().(*attempt)
+	defer attempts.Put(a)
+	a.data, a.written, a.err = data, 0, nil
+	closed := w.raw.Write(a.write)
+	a.data = nil
+	if closed != nil {
 		return 0, closed
 	}
-	return n, err
+	return a.written, a.err
 }
+
+// attempt is one write without waiting. It is used again and again, since a function made for each write would be
+// garbage for each stream at each event.
+type attempt struct {
+	write   func(fd uintptr) (done bool)
+	data    []byte
+	written int
+	err     error
+}
+
+// attempts keeps those that are not in use.
+var attempts = sync.Pool{New: func() any {
+	a := &attempt{}
+	a.write = func(fd uintptr) bool {
+		a.written, a.err = writeNow(fd, a.data)
+		return true
+	}
+	return a
+}}
 
 // sendRest writes what write left over.
 func (w *wire) sendRest() error {

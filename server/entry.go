@@ -19,8 +19,8 @@ type entry struct {
 
 // entryOf returns the entry of a request. It copies the texts that are part of what the client sent, or all of that
 // would stay in memory.
-func entryOf(x *exchange, r *http.Request) *entry {
-	return &entry{
+func entryOf(x *exchange, r *http.Request) entry {
+	return entry{
 		id: strings.Clone(x.id), tenant: x.principal.TenantID, remote: strings.Clone(x.remote),
 		route: routeOf(r), httpMethod: strings.Clone(cut(r.Method)), path: strings.Clone(cut(r.URL.Path)),
 		method: strings.Clone(cut(x.method)), era: eraName(x.era), started: x.started,

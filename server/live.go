@@ -44,13 +44,13 @@ type live struct {
 	ready        bool // the client has confirmed the handshake
 	heard        bool // the client has sent a message since the session was opened
 	unqueued     bool // the roster took it out of its queues, because it was in use
+	awaited      bool // streams wait until no job is in flight, and are to be stirred then
 	used         time.Time
 	news         news
 	jobs         map[mcp.ID]*job // in flight, of which the answer is not on its way to the client yet
-	answering    int             // jobs in flight of which it is
-	awaited      bool            // streams wait until no job is in flight, and are to be stirred then
+	answering    int32           // jobs in flight of which it is
 	holders      []*holder       // of the streams that are open; few, so a map would take more memory and no less time
-	opened       int             // how many streams it has had
+	opened       int32           // how many streams it has had
 }
 
 // inLog names the session in the log of events.
@@ -156,7 +156,9 @@ func (l *live) dissolve() {
 	}
 	watched := l.news.watched
 	l.news.watched = nil
-	l.news.updates.close()
+	if l.news.updates != nil {
+		l.news.updates.close()
+	}
 	l.mu.Unlock()
 	for _, w := range watched {
 		w.end()
@@ -236,7 +238,7 @@ func (l *live) answered(j *job) {
 }
 
 // inFlightLocked returns how many jobs are in flight.
-func (l *live) inFlightLocked() int { return len(l.jobs) + l.answering }
+func (l *live) inFlightLocked() int { return len(l.jobs) + int(l.answering) }
 
 // leave takes a job out.
 func (l *live) leave(j *job) {
@@ -360,5 +362,5 @@ func (l *live) nextStream(kind byte) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opened++
-	return string(kind) + strconv.Itoa(l.opened) + l.suffix
+	return string(kind) + strconv.Itoa(int(l.opened)) + l.suffix
 }

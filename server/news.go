@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Bounds of what one session, or one request for notices, may subscribe to.
@@ -46,7 +47,7 @@ type news struct {
 		told string // digest of what the client was last told of
 		owed string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	updates updates           // changed resources
+	updates *updates          // changed resources; nil: none has changed yet
 	watched map[string]*watch // subscriptions, by URI
 }
 
@@ -95,6 +96,9 @@ func (l *live) isUnsentLocked(owed, stream string) bool {
 func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.news.updates == nil {
+		return nil, false
+	}
 	for uri, one := range l.news.updates.owed {
 		if one.stream == "" || l.isUnsentLocked(one.stream, stream) {
 			uris = append(uris, uri)
@@ -134,6 +138,9 @@ func (l *live) noteUpdate(uri, part string) bool {
 	defer l.mu.Unlock()
 	if l.over || l.news.watched[uri] == nil {
 		return false
+	}
+	if l.news.updates == nil {
+		l.news.updates = &updates{memory: l.roster.memory, user: share.User(l.user)}
 	}
 	l.news.updates.add(uri, part)
 	return true

@@ -13,7 +13,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -60,7 +59,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
 		roster: ss.roster, revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
-		principal: p, news: news{updates: updates{memory: ss.roster.memory, user: share.User(p.User())}},
+		principal: p,
 	}
 	if shared {
 		replica := newKey()

@@ -55,8 +55,11 @@ func (u *updates) owe(uri, stream string) {
 	u.owed[uri] = one
 }
 
-// drop forgets the changes for which told is true.
+// drop forgets the changes for which told is true. A nil u has none.
 func (u *updates) drop(told func(uri, stream string) bool) {
+	if u == nil {
+		return
+	}
 	for uri, one := range u.owed {
 		if told(uri, one.stream) {
 			u.memory.Give(u.user, one.cost)

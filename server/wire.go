@@ -49,7 +49,11 @@ type wire struct {
 	turns *fairqueue.Queue
 	waits bool   // the goroutine that writes is the flow's own, so it may wait for the client
 	rest  []byte // what the client has yet to take of chunks that were begun; empty while waits is true
+	read  [readSize]byte
 }
+
+// readSize is how much of what a client sends after its request is read at once, in bytes. Clients send nothing.
+const readSize = 32
 
 var _ outlet = (*wire)(nil)
 
@@ -63,18 +67,32 @@ func (f *flow) take(x *exchange, r *http.Request) bool {
 		return false
 	}
 	x.taken = true
-	f.entry = entryOf(x, r)
-	f.wire = &wire{conn: conn, turns: f.server.config.Turns}
+	f.holdTaken(conn, x, r)
 	if one, ok := conn.(syscall.Conn); ok {
 		f.wire.raw, _ = one.SyscallConn() // without it, each event is written by a goroutine of the flow's own
 	}
-	f.out = &stream{to: f.wire, last: f.out.last}
 	f.server.flows.take(f)
 	go f.listen(maxAfterwards - ahead.Reader.Buffered()) // until the connection is closed; endTaken waits for it
 	if !f.server.flows.settle(f) {
 		f.server.flows.requeue(f)
 	}
 	return true
+}
+
+// holdTaken sets what a flow has in place of net/http's request. It is made in one piece: many small objects that stay,
+// each among the garbage of a request, would keep blocks of memory that are nearly empty.
+func (f *flow) holdTaken(conn net.Conn, x *exchange, r *http.Request) {
+	held := &struct {
+		wire  wire
+		out   stream
+		entry entry
+	}{
+		wire:  wire{conn: conn, turns: f.server.config.Turns},
+		out:   stream{last: f.out.last},
+		entry: entryOf(x, r),
+	}
+	held.out.to = &held.wire
+	f.wire, f.out, f.entry = &held.wire, &held.out, &held.entry
 }
 
 // takeable tells whether the connection of a request can be taken over: not with HTTP/2, nor with a recorder of a test.
@@ -86,9 +104,8 @@ func takeable(x *exchange, r *http.Request) bool {
 // listen waits until the client is gone, and drops what it sends until then. It is the one goroutine of an idle stream,
 // so it must not call anything that needs much of a stack before it has read.
 func (f *flow) listen(allowed int) {
-	dropped := make([]byte, 64)
 	for allowed >= 0 {
-		n, err := f.wire.conn.Read(dropped)
+		n, err := f.wire.conn.Read(f.wire.read[:])
 		if err != nil {
 			break
 		}

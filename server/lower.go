@@ -11,7 +11,11 @@ import (
 // that revision does not know. What it knows stays as it is, and so does what nobody here knows. The items of a list are
 // in their form already (see forms).
 func lower(revision, method string, result mcp.Object) mcp.Object {
-	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
+	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // nearly always: the desk has added it
+		result = result.Without("resultType", "ttlMs", "cacheScope", "_meta")
+	} else {
+		result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
+	}
 	switch mcp.MethodOf(method).Result {
 	case mcp.ResultContent:
 		if result.Has("task") && tasksIn(revision) != 0 {
@@ -104,9 +108,12 @@ func reason(why error) string {
 // lowerCall brings the result of a tool into a revision. Structured content must be an object in revisions since
 // 2025-06-18 and does not exist before; links to resources exist since 2025-06-18 too, and audio since 2025-03-26.
 func lowerCall(revision string, result mcp.Object) mcp.Object {
+	structured := result.Value("structuredContent")
+	if revision >= mcp.Revision2506 && result.Has("content") && (structured == nil || structured.IsObject()) {
+		return result
+	}
 	content, _ := result.Value("content").Elements()
 	changed := result.Value("content") == nil // every handshake revision requires it
-	structured := result.Value("structuredContent")
 	if structured != nil && (revision < mcp.Revision2506 || !structured.IsObject()) {
 		result = result.Without("structuredContent")
 		if len(content) == 0 { // or the client would learn nothing
@@ -154,8 +161,11 @@ func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 
 // lowerContents brings the contents of a resource into a revision. They have _meta since 2025-06-18.
 func lowerContents(revision string, result mcp.Object) mcp.Object {
+	if revision >= mcp.Revision2506 {
+		return result
+	}
 	contents, _ := result.Value("contents").Elements()
-	if revision >= mcp.Revision2506 || len(contents) == 0 {
+	if len(contents) == 0 {
 		return result
 	}
 	return result.With("contents", lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))

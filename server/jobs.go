@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -17,10 +19,10 @@ var errStopping = errors.New("the gateway is stopping")
 type job struct {
 	id        mcp.ID
 	principal auth.Principal
-	cancel    context.CancelCauseFunc
-	answered  bool           // its id is free again; guarded by the mutex of its session
-	answer    share.Claim    // holds its answer; released when the client has it
-	heeds     sync.WaitGroup // the goroutine that looks whether another replica was told to cancel the job
+	life      lifetime.Context // of what answers it; begun by begin
+	answered  bool             // its id is free again; guarded by the mutex of its session
+	answer    share.Claim      // holds its answer; released when the client has it
+	heeds     sync.WaitGroup   // the goroutine that looks whether another replica was told to cancel the job
 }
 
 // jobs holds all requests that are being answered, so that a shutdown can wait for them: some outlive the connection
@@ -43,9 +45,9 @@ func (js *jobs) begin(ctx context.Context, j *job) (context.Context, bool) {
 	if js.closing {
 		return ctx, false
 	}
-	ctx, j.cancel = context.WithCancelCause(ctx)
+	j.life.Begin(ctx, time.Time{})
 	js.running[j] = struct{}{}
-	return ctx, true
+	return &j.life, true
 }
 
 // beginJob makes j, which is new, a job for a request of a caller who is still accepted. The context that it returns
@@ -66,7 +68,7 @@ func (s *Server) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (
 
 // finish takes the job out, after its answer was given.
 func (js *jobs) finish(j *job) {
-	j.cancel(nil)
+	j.life.Close()
 	j.heeds.Wait()
 	j.answer.Release()
 	js.mu.Lock()
@@ -107,7 +109,7 @@ func (js *jobs) wait(ctx context.Context) int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	for j := range js.running {
-		j.cancel(errStopping)
+		j.life.End(errStopping)
 	}
 	return len(js.running)
 }

@@ -94,7 +94,7 @@ func (js *jobs) judge(accepts func(auth.Principal) bool) {
 	js.mu.Unlock()
 	for _, j := range running {
 		if !accepts(j.principal) {
-			j.cancel(gateway.ErrRevoked)
+			j.life.End(gateway.ErrRevoked)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (l *live) close() bool {
 func (l *live) dissolve() {
 	l.mu.Lock()
 	for _, j := range l.jobs {
-		j.cancel(errSessionEnded)
+		j.life.End(errSessionEnded)
 	}
 	watched := l.news.watched
 	l.news.watched = nil
@@ -292,7 +292,7 @@ func (l *live) cancel(id mcp.ID) bool {
 	defer l.mu.Unlock()
 	j := l.jobs[id]
 	if j != nil {
-		j.cancel(errCancelled)
+		j.life.End(errCancelled)
 	}
 	return j != nil
 }

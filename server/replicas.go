@@ -37,7 +37,7 @@ func (s *Server) heed(ctx context.Context, l *live, j *job) {
 		}
 		var events []session.Event
 		if events, more, err = s.config.Log.Read(ctx, l.inLog(), stream, ""); len(events) > 0 {
-			j.cancel(errCancelled)
+			j.life.End(errCancelled)
 		}
 	}
 	if _, err := s.config.Log.Kept(ctx, l.inLog(), keptLevel); errors.Is(err, session.ErrUnknown) {

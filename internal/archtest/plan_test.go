@@ -36,7 +36,7 @@ func floors() [][]string {
 			"server/session",     // what legacy sessions must remember
 			"server/admin",       // the operator's page
 		},
-		{"internal/strictjson", "internal/seal", "internal/share", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
+		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
 }
 

@@ -13,10 +13,9 @@ import (
 // tenant slower: look where the new allocation comes from (go test -memprofile), and raise the ceiling only for what a
 // call cannot do without.
 const (
-	// A tools/call of a tool that answers with a result made before: of the call, of the context that bounds its time, of
-	// the tool's name and the sum of the arguments for the record, of the result, and of the functions that the tool is
-	// given.
-	callAllocations = 11
+	// A tools/call of a tool that answers with a result made before: of its context, of the lines of the audit, of the
+	// metrics, of the functions that the tool is given, and of what the client is told.
+	callAllocations = 7
 	// The admission of a caller, which every request needs before anything else: its key and its bucket.
 	admitAllocations = 2
 )

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -42,6 +43,7 @@ type call struct {
 
 	buckets [2]ratelimit.Bucket // asked by limited, and then by resolved; here, because slices of their own would be allocations
 	place   place               // taken by limited, and with it by portioned one at the server
+	life    lifetime.Context    // of the use; begun by timed
 	begun   begun               // by which Judge ends the call; set by revocable
 	means   argumentMeans       // used by check
 	relay   relay               // of notifications; used by sanitized
@@ -294,9 +296,10 @@ func (g *Gateway) timed(next Handler) Handler {
 			c.noteOpen(c.params)
 			return mcp.Object{}, errTimeout
 		}
-		limited, cancel := context.WithTimeout(ctx, whole-c.spent)
-		defer cancel()
-		c.begun.endBy(cancel)
+		limited := &c.life
+		limited.Begin(ctx, started.Add(whole-c.spent))
+		defer limited.Close()
+		c.begun.endBy(limited.Close)
 		result, err := next(limited, c)
 		c.spent += time.Since(started)
 		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {

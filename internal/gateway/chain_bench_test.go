@@ -69,12 +69,7 @@ func echoing(name, schema string, answer mcp.Object) registry.Source {
 	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
 		Definition: object(`{"name":"do","inputSchema":{` + schema + `}}`), Timeout: time.Minute,
 		Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
-			select {
-			case <-ctx.Done(): // as all do that could wait
-				return mcp.Object{}, ctx.Err()
-			default:
-				return answer, nil
-			}
+			return answer, ctx.Err()
 		},
 	}}}
 }

@@ -276,10 +276,15 @@ func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
 func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error) {
 	var err error
 	select {
-	case <-s.opened:
+	case <-s.opened: // usually; to wait for ctx costs something
 		err = s.err
-	case <-ctx.Done():
-		err = late(ctx)
+	default:
+		select {
+		case <-s.opened:
+			err = s.err
+		case <-ctx.Done():
+			err = late(ctx)
+		}
 	}
 	if err != nil {
 		r.Leave(s, u)

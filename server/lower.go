@@ -11,7 +11,7 @@ import (
 // that revision does not know. What it knows stays as it is, and so does what nobody here knows. The items of a list are
 // in their form already (see forms).
 func lower(revision, method string, result mcp.Object) mcp.Object {
-	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // nearly always: the desk has added it
+	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // as the desk adds it
 		result = result.Without("resultType", "ttlMs", "cacheScope", "_meta")
 	} else {
 		result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))

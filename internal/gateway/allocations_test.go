@@ -15,7 +15,7 @@ import (
 const (
 	// A tools/call of a tool that answers with a result made before: of its context, of the lines of the audit, of the
 	// metrics, of the functions that the tool is given, and of what the client is told.
-	callAllocations = 7
+	callAllocations = 6
 	// The admission of a caller, which every request needs before anything else: its key and its bucket.
 	admitAllocations = 2
 )

@@ -139,9 +139,9 @@ func (g *Gateway) audited(next Handler) Handler {
 		}
 		switch {
 		case failure.told == nil:
-			return g.finish(result), nil
+			return g.ended(c, result), nil
 		case failure.asTool && c.method.Result == mcp.ResultContent:
-			return g.finish(mcp.ToolError(failure.told.Message + " (" + failure.told.StableCode() + ").")), nil
+			return g.ended(c, mcp.ToolError(failure.told.Message+" ("+failure.told.StableCode()+").")), nil
 		}
 		return mcp.Object{}, failure.told
 	}
@@ -299,7 +299,7 @@ func (g *Gateway) timed(next Handler) Handler {
 		limited := &c.life
 		limited.Begin(ctx, started.Add(whole-c.spent))
 		defer limited.Close()
-		c.begun.endBy(limited.Close)
+		c.begun.endBy(limited)
 		result, err := next(limited, c)
 		c.spent += time.Since(started)
 		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {

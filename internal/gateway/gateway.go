@@ -53,11 +53,13 @@ type Request struct {
 	Method       string
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
-	InSession    bool       // the client has a session, and expects questions while its call is under way
-	Client       string     // as registry.Call.Client
-	LogLevel     mcp.Level  // of log messages that the client wants; zero: none
-	Tasks        mcp.Tasks  // the form that this client knows; zero: none
-	Form         *Form      // of the items of lists that this client knows; nil: that of the catalogue
+	// InSession says that the client has a session, and expects questions while its call is under way. Sessions know
+	// neither resultType nor serverInfo, so that the desk does not add them to the results of calls.
+	InSession bool
+	Client    string    // as registry.Call.Client
+	LogLevel  mcp.Level // of log messages that the client wants; zero: none
+	Tasks     mcp.Tasks // the form that this client knows; zero: none
+	Form      *Form     // of the items of lists that this client knows; nil: that of the catalogue
 	// Refusals are the client's errors in answer to questions of the previous round, by the keys of the questions.
 	Refusals map[string]*mcp.Error
 	// Notify sends a notification to the client before the result. It is never nil, and is not called after Handle has
@@ -127,7 +129,7 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Handle answers one request of a caller. The result has a resultType and, where the protocol wants them, the hints of
+// Handle answers one request of a caller. The result has a resultType, unless it is that of a call InSession, and, where the protocol wants them, the hints of
 // caching. Errors are *mcp.Error; CodeMethodNotFound stands for a method that is not served.
 func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
 	if m := g.methods[r.Method]; m != nil && r.mayUse(m.Tasks) {
@@ -140,6 +142,15 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 		return g.discovered, nil
 	}
 	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+}
+
+// ended is finish for the result of a call. A session's has no place for what finish adds, and the door would take it
+// away again.
+func (g *Gateway) ended(c *call, result mcp.Object) mcp.Object {
+	if c.request.InSession {
+		return result
+	}
+	return g.finish(result)
 }
 
 // finish adds what every result of this gateway has: a resultType, and the gateway's own serverInfo in the place of an

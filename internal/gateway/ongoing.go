@@ -31,17 +31,25 @@ type begun struct {
 
 	mu      sync.Mutex // guards the fields below
 	revoked bool
-	end     func() // ends what the use waits for now; does not wait, and may be called more than once. nil: nothing
+	end     ender // ends what the use waits for now; nil: nothing
 }
 
+// ender ends something. Close does not wait, and may be called more than once.
+type ender interface{ Close() }
+
+// endFunc is a function as an ender.
+type endFunc func()
+
+func (f endFunc) Close() { f() }
+
 // endBy lets revoke call end from now on, and calls it if the use was revoked already. What end was before is over.
-func (u *begun) endBy(end func()) {
+func (u *begun) endBy(end ender) {
 	u.mu.Lock()
 	u.end = end
 	revoked := u.revoked
 	u.mu.Unlock()
 	if revoked {
-		end()
+		end.Close()
 	}
 }
 
@@ -52,7 +60,7 @@ func (u *begun) revoke() {
 	end := u.end
 	u.mu.Unlock()
 	if end != nil {
-		end()
+		end.Close()
 	}
 }
 
@@ -149,7 +157,7 @@ func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()
 	if !held {
 		return leave
 	}
-	kept := &begun{principal: &c.caller.Principal, item: c.item, end: end}
+	kept := &begun{principal: &c.caller.Principal, item: c.item, end: endFunc(end)}
 	g.ongoing.add(kept)
 	if c.isRevoked(ctx) {
 		end()

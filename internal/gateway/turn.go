@@ -59,7 +59,7 @@ func (m *argumentMeans) Turn(estimate time.Duration) error {
 	return m.slot.take(estimate, func() (leave func(), err error) {
 		ctx, cancel := context.WithCancel(m.ctx)
 		defer cancel()
-		m.call.begun.endBy(cancel)
+		m.call.begun.endBy(endFunc(cancel))
 		return m.gateway.config.Turns.Enter(ctx, m.call.user(), estimate)
 	})
 }

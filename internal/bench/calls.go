@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -28,14 +28,21 @@ func runCalls(ctx context.Context, args []string, out io.Writer) error {
 	took := flags.Duration("time", 1500*time.Millisecond, "how long each way runs in each round; kinds of calls run half as long")
 	number := flags.Int("rounds", 5, "rounds; the median counts")
 	streams := flags.Int("streams", 10_000, "idle event streams to open for the measure of memory; 0 for none")
+	flags.Usage = func() {
+		_, _ = fmt.Fprintln(flags.Output(), "bench [flags], bench scale [flags] or bench peers [flags]: each has its own -h")
+		flags.PrintDefaults()
+	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("there is no command %q: it is scale or peers, or none", flags.Arg(0))
+	}
 	if *took <= 0 || *number <= 0 {
-		return fmt.Errorf("-time and -rounds must be more than 0")
+		return errors.New("-time and -rounds must be more than 0")
 	}
 	begun := time.Now()
-	from := origin(ctx, begun, strings.Join(append([]string{"go run ./internal/bench"}, args...), " "))
+	from := origin(ctx, begun, args)
 	p := plan{took: *took, rounds: *number}
 	m, err := p.everything(ctx, *streams, out)
 	if err != nil {

@@ -95,9 +95,9 @@ func writeChart(page, name, picture, says string) (string, error) {
 }
 
 // origin says when, where, of what and with which command a section is made. Each section has it.
-func origin(ctx context.Context, begun time.Time, command string) string {
+func origin(ctx context.Context, begun time.Time, args []string) string {
 	return fmt.Sprintf("Made %s with `%s` of drawbridge %s, %s, on %s. Load average at the start: %s.",
-		begun.UTC().Format("2006-01-02 15:04 UTC"), command, revision(ctx), runtime.Version(), machine(), loadAverage())
+		begun.UTC().Format("2006-01-02 15:04 UTC"), strings.Join(append([]string{"go run ./internal/bench"}, args...), " "), revision(ctx), runtime.Version(), machine(), loadAverage())
 }
 
 // revision names the commit that is measured, and says when the code differs from it. What this program wrote itself does

@@ -95,8 +95,8 @@ func TestChartStandsBesideThePage(t *testing.T) {
 }
 
 func TestOriginSaysWhenAndWithWhat(t *testing.T) {
-	got := origin(t.Context(), time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), "make bench")
-	for _, part := range []string{"2026-11-22 17:00 UTC", "`make bench`", " go1.", " processor"} {
+	got := origin(t.Context(), time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), []string{"-rounds", "1"})
+	for _, part := range []string{"2026-11-22 17:00 UTC", "`go run ./internal/bench -rounds 1`", " go1.", " processor"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q has no %q", got, part)
 		}

@@ -20,6 +20,7 @@ type peersRun struct {
 	streams int
 	only    []string // names; empty means all
 	cache   string
+	args    []string // of the command, for the report
 }
 
 // mostStreams is how many can be asked for.
@@ -50,14 +51,14 @@ func runPeers(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func parsePeers(args []string) (*peersRun, error) {
-	r := &peersRun{}
+	r := &peersRun{args: args}
 	flags := flag.NewFlagSet("bench peers", flag.ContinueOnError)
 	flags.StringVar(&r.report, "out", "", "page whose section is written; the standard output when empty")
 	flags.DurationVar(&r.plan.took, "time", 1500*time.Millisecond, "how long each kind of work takes in each round")
 	flags.IntVar(&r.plan.rounds, "rounds", 3, "rounds; the median counts")
 	flags.IntVar(&r.streams, "streams", 1000, "sessions and event streams to open for the measure of memory")
 	flags.StringVar(&r.cache, "cache", "", "folder for what is installed; one in the user's cache when empty")
-	only := flags.String("only", "", "names of the peers to measure, with commas between; all when empty")
+	only := flags.String("only", "", "names of the peers to measure beside drawbridge, with commas between: "+strings.Join(peerNames(), ", ")+"; all when empty")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (r *peersRun) install(ctx context.Context, out io.Writer) []*contender {
 	s := &shelf{dir: r.cache, progress: out}
 	all := []*contender{newContender(peer{name: peerDirect, passes: true, settings: "the server alone, without anything before it"})}
 	for _, p := range peers() {
-		if len(r.only) > 0 && !slices.Contains(r.only, p.name) {
+		if len(r.only) > 0 && p.name != peerDrawbridge && !slices.Contains(r.only, p.name) {
 			continue
 		}
 		c := newContender(p)

@@ -22,7 +22,7 @@ func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, b
 		}
 	}
 	parts := []string{
-		"## Beside other gateways\n\n" + origin(ctx, begun, "make bench-peers"), r.introduction(), charts,
+		"## Beside other gateways\n\n" + origin(ctx, begun, append([]string{"peers"}, r.args...)), r.introduction(), charts,
 		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
 	}
 	for i := range parts {

@@ -21,7 +21,7 @@ func runScale(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	begun := time.Now()
-	from := origin(ctx, begun, "make bench-scale")
+	from := origin(ctx, begun, append([]string{"scale"}, args...))
 	lab, err := newScaleLab(ctx)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -125,9 +126,12 @@ func readInUse() int64 {
 func (c *collector) tell(ctx context.Context, log *slog.Logger) {
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(percent)
-	most := percent[0].Value.Uint64() // the largest number if GOGC is off
-	if c.share > 0 {
-		most = mostPercent
+	most := slog.Uint64("percent_at_most", percent[0].Value.Uint64())
+	switch {
+	case c.share > 0:
+		most = slog.Int("percent_at_most", mostPercent)
+	case percent[0].Value.Uint64() > math.MaxInt32: // the largest number stands for none
+		most = slog.String("percent_at_most", "off")
 	}
-	log.InfoContext(ctx, "garbage collector", slog.Uint64("percent_at_most", most), slog.Int64("share_bytes", c.share), slog.String("from", c.from))
+	log.InfoContext(ctx, "garbage collector", most, slog.Int64("share_bytes", c.share), slog.String("from", c.from))
 }

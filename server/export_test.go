@@ -12,6 +12,9 @@ const OpeningTime = openingTime
 // FlowWorkers is how many goroutines send at once what streams have.
 const FlowWorkers = flowWorkers
 
+// WriteSize is how many bytes of a stream are written at once, at most.
+const WriteSize = writeSize
+
 // HoldRoster holds what guards the order of sessions, until release is called.
 func HoldRoster(s *Server) (release func()) {
 	s.sessions.roster.mu.Lock()

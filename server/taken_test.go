@@ -434,6 +434,34 @@ func TestSlowReaderLostNothing(t *testing.T) {
 	})
 }
 
+// TestTheEndOfALargeEventReplacedItsBeginning has a client read late an event whose data fill a chunk, so that the event
+// with what stands around its data takes two. One that is so late that it is cut off, on a busy machine, tries again.
+func TestTheEndOfALargeEventReplacedItsBeginning(t *testing.T) {
+	h := newPorch(t)
+	eventually(t, func() bool {
+		began := time.Now()
+		const known = 100_000 // as many digits as the other, which is the id, too
+		around := len(h.answerOverSSE(t, known).expect(t, "xxx")) - len("data: \n") - known
+		size := server.WriteSize - around
+		g := h.answerOverSSE(t, size)
+		h.Wait(t.Context())
+		for {
+			line, err := g.lines.ReadString('\n')
+			switch {
+			case err != nil && time.Since(began) > 9*time.Second:
+				return false
+			case err != nil:
+				t.Fatalf("%v after %d bytes of %d", err, len(line), server.WriteSize)
+			case strings.HasPrefix(line, "data: "):
+				if got := strings.Count(line, "x") - strings.Count(`"type":"text","text":""`, "x"); got != size {
+					t.Errorf("%d bytes of text came, want %d", got, size)
+				}
+				return true
+			}
+		}
+	})
+}
+
 // TestBytesReadAheadAreKept sends a second request together with that for a stream. It belongs to nobody, because the
 // answer says that the connection closes after it; the stream goes on and ends as if it had not come.
 func TestBytesReadAheadAreKept(t *testing.T) {

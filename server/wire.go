@@ -159,6 +159,10 @@ func (w *wire) writeChunk(data []byte) error {
 	if w.waits {
 		return w.writeInTime(framed)
 	}
+	if w.lags() { // the chunk before is not whole yet: an event may take several
+		w.rest = append(w.rest, framed...)
+		return nil
+	}
 	n, err := w.attempt(framed)
 	if err == nil && n < len(framed) {
 		w.rest = bytes.Clone(framed[n:])

@@ -233,12 +233,19 @@ func (fs *flows) first() *flow {
 	return f
 }
 
-// take notes that workers drive a flow from now on, and that its connection was taken over.
+// expect notes that a connection is about to be taken over. A stop that asked in between, when net/http has given the
+// connection up and nobody else counts it yet, would go on without its stream.
+func (fs *flows) expect() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.taken += 2 // the connection, and the goroutine that reads from it
+}
+
+// take notes that workers drive a flow from now on, whose connection was taken over.
 func (fs *flows) take(f *flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.nudge = nil
-	fs.taken += 2 // the connection, and the goroutine that reads from it
 }
 
 // gaveUp notes that a connection that was taken over was closed, or that the goroutine that read from it has ended.

@@ -552,6 +552,57 @@ func TestStopWaitsForTakenStreams(t *testing.T) {
 	})
 }
 
+// betweenOwners stops the server when net/http has given a connection up and before anybody else has it.
+type betweenOwners struct {
+	http.ResponseWriter
+	stop func()
+}
+
+func (b *betweenOwners) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b *betweenOwners) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, ahead, err := http.NewResponseController(b.ResponseWriter).Hijack()
+	b.stop()
+	return conn, ahead, err
+}
+
+// TestStopMissedAStreamBetweenOwners: the stop must wait for it, or the program ends before the stream does, and its
+// line of the log is never written.
+func TestStopMissedAStreamBetweenOwners(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h, stopped := w.Handler(), make(chan struct{})
+		early := false
+		stop := func() {
+			w.EndStreams()
+			go func() {
+				defer close(stopped)
+				w.CloseStreams(t.Context())
+			}()
+			synctest.Wait()
+			select {
+			case <-stopped:
+				early = true
+			default:
+			}
+		}
+		client, server := net.Pipe()
+		s := &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) { h.ServeHTTP(&betweenOwners{out, stop}, r) })}
+		go s.Serve(&oneConnection{server})
+		defer s.Close()
+		defer client.Close()
+		if err := modernListen().request(t.Context(), "").Write(client); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, client); err != nil {
+			t.Error(err)
+		}
+		<-stopped
+		if open := w.streamsOpen(t); early || open != 0 {
+			t.Errorf("the stop was over before the stream: %v; %d streams are open after it", early, open)
+		}
+	})
+}
+
 // TestPanicInAWorkerEndsOneStream: no HTTP handler recovers the goroutines that send.
 func TestPanicInAWorkerEndsOneStream(t *testing.T) {
 	h := newPorch(t)

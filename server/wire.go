@@ -62,8 +62,11 @@ func (f *flow) take(x *exchange, r *http.Request) bool {
 	if f.place == nil || !takeable(x, r) {
 		return false
 	}
+	f.server.flows.expect()
 	conn, ahead, err := x.control.Hijack()
 	if err != nil {
+		f.server.flows.gaveUp()
+		f.server.flows.gaveUp()
 		return false
 	}
 	x.taken = true

@@ -47,6 +47,15 @@ func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, nam
 	return err
 }
 
+// bare returns the connection without TLS, for closing. TLS would first send an alert, and wait up to 5 s for a server
+// that reads nothing, beyond the end of the request.
+func (c *conn) bare() net.Conn {
+	if c.under == nil {
+		return c.Conn
+	}
+	return c.under
+}
+
 // records is the connection under one of TLS. It knows whether what TLS has read ends with a record, and can keep TLS
 // from reading more: so it can be found out whether TLS has something that nobody asked for.
 type records struct {

@@ -258,3 +258,42 @@ func TestHandshakeEndsWithItsContext(t *testing.T) {
 	}
 	close(ended)
 }
+
+// full is a connection that takes no byte any more until it is closed.
+type full struct {
+	net.Conn
+	wrote, closed chan struct{}
+	once          sync.Once
+}
+
+func (f *full) Write([]byte) (int, error) {
+	close(f.wrote)
+	<-f.closed
+	return 0, net.ErrClosed
+}
+
+func (f *full) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return f.Conn.Close()
+}
+
+// TestTheEndOfARequestWaitedForTheServer has a server over TLS take nothing any more when the time of a request is over.
+func TestTheEndOfARequestWaitedForTheServer(t *testing.T) {
+	t.Parallel()
+	server := newSecureServer(t, func(_ *tls.Conn, in *bufio.Reader) { asked(in) })
+	c, err := server.connect(t.Context(), server.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck := &full{Conn: c.under.Conn, wrote: make(chan struct{}), closed: make(chan struct{})}
+	c.under.Conn = stuck
+	var cut sync.WaitGroup
+	cut.Go(c.cut)
+	select {
+	case <-stuck.closed:
+	case <-stuck.wrote:
+		t.Error("something is written to the server before the connection is closed")
+		stuck.Close()
+	}
+	cut.Wait()
+}

@@ -167,7 +167,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 			return nil, err
 		}
 	}
-	c.cut = func() { _ = c.Close() } // whoever waits for the connection gets the error
+	c.cut = func() { _ = c.bare().Close() } // whoever waits for the connection gets the error
 	if raw, ok := dialed.(syscall.Conn); ok && canLook {
 		c.raw, _ = raw.SyscallConn()
 		c.step = c.ask

@@ -69,9 +69,12 @@ func (k *memory) surround(r *reader) {
 }
 
 // key returns by what a tenant is remembered. It is zero for one that is not: one that was read with the rest of the
-// file, and one with variables, whose values may change.
+// file, and one that may have variables, whose values may change: an escape can spell one, too.
 func (k *memory) key(m member, serving []string) digest {
-	if k == nil || m.value.kind != unread || strings.Contains(m.value.section.text, "${") {
+	if k == nil || m.value.kind != unread {
+		return digest{}
+	}
+	if text := m.value.section.text; strings.Contains(text, "${") || strings.Contains(text, `\`) {
 		return digest{}
 	}
 	sum := sha256.New()

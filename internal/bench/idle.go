@@ -20,14 +20,7 @@ import (
 const idleHeartbeat = 5 * time.Second
 
 // idleConfig shows two tools; the last rule hides one of them, and a reload takes that rule in or out.
-const idleConfig = `listen: %[1]s
-operator: %[2]s
-public_url: http://%[1]s
-issuers:
-  - {issuer: "https://bench.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: bench}
-tenants:
-  bench:
-    servers: [echo]
+const idleConfig = configHead + `    servers: [echo]
     rules: [{allow: ["*"]}%[4]s]
     limits: {requests: {rate: 1e9, burst: 1000000000}, streams: 100000, sessions: 100000, user_sessions: 100000}
 servers:

@@ -51,14 +51,17 @@ type part struct {
 // hmacSecret signs the tokens of all gateways.
 const hmacSecret = "bench-83c1f0a7d94e26b5-hmac-secret" //nolint:gosec // of gateways that live for minutes, on loopback
 
-const gatewayConfig = `listen: %[1]s
+// configHead begins the configs of gateways with one tenant: their addresses, who may call, and the tenant's name.
+const configHead = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
 issuers:
   - {issuer: "https://bench.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: bench}
 tenants:
   bench:
-    servers: [echo, tls, kinds, stdio, toolbox]
+`
+
+const gatewayConfig = configHead + `    servers: [echo, tls, kinds, stdio, toolbox]
     rules: [{allow: ["*"]}, {deny: ["*__delete_*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
     output: {max_text: 4MiB}

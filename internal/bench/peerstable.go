@@ -114,14 +114,7 @@ func peers() []peer {
 	}
 }
 
-const drawbridgeBesidePeers = `listen: %[1]s
-operator: %[2]s
-public_url: http://%[1]s
-issuers:
-  - {issuer: "https://bench.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: bench}
-tenants:
-  bench:
-    servers: [echo]
+const drawbridgeBesidePeers = configHead + `    servers: [echo]
     rules: [{allow: ["echo__*"]}, {deny: ["*__delete_*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
 servers:

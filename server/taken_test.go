@@ -335,6 +335,19 @@ func TestTakenStreamEndsWithItsToken(t *testing.T) {
 	}
 }
 
+// readBeginning reads the head of an event stream and its first bytes, and nothing more.
+func readBeginning(t *testing.T, from net.Conn) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(from), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resp.Body.Read(make([]byte, 1024)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
 // TestSlowReaderOfTakenStream has clients read nothing any more: each is cut off after the time of one write, as every
 // slow reader is, and its place is free.
 func TestSlowReaderOfTakenStream(t *testing.T) {
@@ -346,15 +359,7 @@ func TestSlowReaderOfTakenStream(t *testing.T) {
 			t.Run(era+"/"+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					stuck := w.pipe(t, of(t, w, "alice"))
-					resp, err := http.ReadResponse(bufio.NewReader(stuck), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer resp.Body.Close()
-					if _, err := resp.Body.Read(make([]byte, 1024)); err != nil {
-						t.Fatal(err)
-					}
-					synctest.Wait()
+					readBeginning(t, stuck)
 					if silent == 0 {
 						w.offer(t, "extra")
 					}
@@ -531,15 +536,7 @@ func TestManyStreamsLeftGoroutines(t *testing.T) {
 func TestStopWaitsForTakenStreams(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		stuck := w.pipe(t, modernListen())
-		resp, err := http.ReadResponse(bufio.NewReader(stuck), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if _, err := resp.Body.Read(make([]byte, 1024)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		readBeginning(t, stuck)
 		w.EndStreams()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()

@@ -8,19 +8,23 @@ import (
 	"testing"
 )
 
+// admitPipe lets another connection in, nil if there is no place for it.
+func admitPipe(t *testing.T, l *Limiter) *conn {
+	t.Helper()
+	here, there := net.Pipe()
+	t.Cleanup(func() {
+		_ = here.Close() // a pipe does not fail
+		_ = there.Close()
+	})
+	return l.admit(here)
+}
+
 // TestOneWhoHadJustBecomeKnownWasClosed: a connection is known, and a request of somebody known in work on it, before it
 // has left the queue of strangers. A newcomer that comes right then must not take its place.
 func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 1, Address: 2})
-	admit := func() *conn {
-		here, there := net.Pipe()
-		t.Cleanup(func() {
-			_ = here.Close() // a pipe does not fail
-			_ = there.Close()
-		})
-		return l.admit(here)
-	}
+	admit := func() *conn { return admitPipe(t, l) }
 	first := admit()
 	first.busy.Store(true)
 	first.stranger.Store(false) // as mark does before it has the mutex
@@ -34,14 +38,7 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 2, Address: 2})
-	admit := func() *conn {
-		here, there := net.Pipe()
-		t.Cleanup(func() {
-			_ = here.Close() // a pipe does not fail
-			_ = there.Close()
-		})
-		return l.admit(here)
-	}
+	admit := func() *conn { return admitPipe(t, l) }
 	taken := admit()
 	taken.changed(http.StateActive)
 	taken.mark(false)

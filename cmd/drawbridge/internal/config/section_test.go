@@ -2,7 +2,6 @@ package config
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -133,17 +132,7 @@ func TestNestingIsCountedInSectionsAsInTheWhole(t *testing.T) {
 
 // FuzzSections reads texts in sections and as a whole: what is taken in sections is taken as a whole, and is the same.
 func FuzzSections(f *testing.F) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range append(files, "testdata/full.yaml") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(data))
-	}
+	addConfigs(f)
 	f.Add("a: 1\ntenants:\n  x: {b: \"1\n  y: 2\"}\n  z:\n  - |\n    d\n  u: 'v'\ne: f\n")
 	// The library places odd values, such as a dash without an item, by the tokens around them.
 	placeless := cmpopts.IgnoreFields(node{}, "line", "col")

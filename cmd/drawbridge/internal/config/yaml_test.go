@@ -159,8 +159,9 @@ func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	}
 }
 
-// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both are the same.
-func FuzzPieces(f *testing.F) {
+// addConfigs adds the configs of testdata, good and bad, to what a fuzz test begins with.
+func addConfigs(f *testing.F) {
+	f.Helper()
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil {
 		f.Fatal(err)
@@ -172,6 +173,11 @@ func FuzzPieces(f *testing.F) {
 		}
 		f.Add(string(data))
 	}
+}
+
+// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both are the same.
+func FuzzPieces(f *testing.F) {
+	addConfigs(f)
 	f.Add("a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 16<<10 {

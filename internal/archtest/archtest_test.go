@@ -113,9 +113,9 @@ func dialing(s *source) []string {
 	imported := importedNames(s.file)
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		switch n := node.(type) {
-		case *ast.StarExpr: // a pointer to a client is how it is handed over
+		case *ast.StarExpr: // a pointer is how a client is handed over, and what libraries say to whoever dials for them
 			from, name := selected(imported, n.X)
-			return from != "net/http" || name != "Client"
+			return (from != "net/http" || name != "Client") && (from != "net" || name != "Dialer")
 		case *ast.SelectorExpr:
 			if from, name := selected(imported, n); slices.ContainsFunc(dialers()[from], func(start string) bool { return opens(name, start) }) {
 				found = append(found, s.report(n, "%s.%s opens connections, which only %s does", from, name, dialHouse))

@@ -164,3 +164,25 @@ func metadata() []netip.Addr {
 		netip.MustParseAddr("fd20:ce::254"),  // Google Cloud
 	}
 }
+
+// Connect opens a connection to an address, host:port, that the operator has named, or a server that the operator trusts.
+// It may be private. secure is nil for a connection without TLS; an empty ServerName means the host of the address.
+func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn, error) {
+	plain, err := newDialer(true, nil).DialContext(ctx, "tcp", address)
+	if err != nil || secure == nil {
+		return plain, err
+	}
+	if secure.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		secure = secure.Clone()
+		secure.ServerName = host
+	}
+	c := tls.Client(plain, secure)
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	return c, nil
+}

@@ -34,7 +34,11 @@ func floors() [][]string {
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/fairqueue", // whose turn it is to keep a processor busy
 			"server/session",     // what legacy sessions must remember
+			"internal/replica",   // which other processes serve the same tenants, and how word reaches them
 			"server/admin",       // the operator's page
+		},
+		{
+			"internal/redis", // what replicas share, and how to reach it
 		},
 		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
@@ -43,7 +47,7 @@ func floors() [][]string {
 // yard lists what stands beside the house: tests and tools that are no part of the product. They import what they
 // like, and in the house only test files import them.
 func yard() []string {
-	return []string{"internal/archtest", "internal/corpus", "internal/freeport", "internal/wiretest", "internal/interop", "internal/bench", "internal/fair", "internal/survey", "internal/scoreboard", "internal/raid", "internal/siege", "deploy", "docs"}
+	return []string{"internal/archtest", "internal/corpus", "internal/freeport", "internal/redis/redistest", "internal/wiretest", "internal/interop", "internal/bench", "internal/fair", "internal/survey", "internal/scoreboard", "internal/raid", "internal/siege", "deploy", "docs"}
 }
 
 // door says which packages may import a library, by the beginning of its import path. Test files may import it anyway.
@@ -66,6 +70,7 @@ func doors() []door {
 		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
 		{"github.com/oasdiff/yaml", []string{"registry/openapi"}, "documents are read as the OpenAPI library reads them"},
 		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge/internal/config"}, "only the config is YAML"},
+		{"github.com/redis/rueidis", []string{"internal/redis"}, "no call may wait longer than it is allowed to there"},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},

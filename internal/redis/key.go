@@ -1,0 +1,24 @@
+package redis
+
+import (
+	"strings"
+	"time"
+)
+
+// version stands at the beginning of every key, and changes with the form of what is kept under any of them, so that two
+// versions of the gateway never read each other's values by mistake.
+const version = "db1:"
+
+const (
+	probeKey   = version + "probe"
+	streamWait = time.Second
+)
+
+// Key returns a key of what is kept for a tenant. All keys of a tenant are on the same node of a cluster, so one script
+// may use several of them. The parts must be free of colons, except for the last.
+func Key(tenant string, parts ...string) string {
+	return version + "{" + tenant + "}:" + strings.Join(parts, ":")
+}
+
+// CommonKey returns a key of what belongs to no tenant. It shares its node of a cluster with nothing on purpose.
+func CommonKey(parts ...string) string { return version + strings.Join(parts, ":") }

@@ -1,0 +1,110 @@
+// Package redistest starts real Redis servers for tests.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+)
+
+// Patience is that of a Store in tests, where other programs keep the processors busy.
+const Patience = 10 * time.Second
+
+// Server is a redis-server that runs for one test.
+type Server struct {
+	Address string // host:port
+	Dir     string // of its files
+	program *exec.Cmd
+	args    []string
+}
+
+// Start starts a server that keeps nothing on disk, and ends it with the test. args are further ones of its command line,
+// such as "--requirepass", "x". A machine without redis-server passes the test over, unless CI is true.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if slices.Contains(os.Environ(), "CI=true") {
+			t.Fatal(err)
+		}
+		t.Skip("redis-server is not installed; .ci/setup installs it")
+	}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Address: address, Dir: t.TempDir(), args: args}
+	t.Cleanup(s.Stop)
+	s.Begin(t)
+	return s
+}
+
+// Begin starts the server again, after Stop, at the same address.
+func (s *Server) Begin(t testing.TB) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "log")}, s.args...)
+	s.program = exec.Command("redis-server", args...) //nolint:gosec,noctx // a test says which arguments; Stop ends it
+	if err := s.program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; {
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", s.Address)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Since(began) > time.Minute {
+			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+			t.Fatalf("redis-server does not listen: %v\n%s", err, log)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// Stop kills the server. What it kept is lost.
+func (s *Server) Stop() {
+	if s.program != nil {
+		_ = s.program.Process.Kill()
+		_ = s.program.Wait()
+		s.program = nil
+	}
+}
+
+// Store returns a Store of the server that is up, and runs until the test ends.
+func (s *Server) Store(t testing.TB) *redis.Store {
+	t.Helper()
+	return Run(t, redis.New(redis.Config{Addresses: []string{s.Address}, Patience: Patience}))
+}
+
+// Run runs a Store until the test ends, and returns when it is up.
+func Run(t testing.TB, store *redis.Store) *redis.Store {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- store.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+	for began := time.Now(); store.Up() != nil; {
+		if time.Since(began) > time.Minute {
+			t.Fatal(errors.Join(errors.New("the store is not up"), store.Up()))
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return store
+}

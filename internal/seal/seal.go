@@ -231,6 +231,43 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 	return nil, ErrInvalid
 }
 
+// SealBytes is Seal for whoever needs no text: it returns the token as bytes, and takes any length. Only OpenBytes opens
+// it.
+func (r *Ring) SealBytes(purpose string, plain []byte) []byte {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	k := &r.keys[0]
+	token := make([]byte, headerSize+nonceSize, overhead+len(plain))
+	copy(token, k.header[:])
+	nonce := token[headerSize:]
+	_, _ = rand.Read(nonce) // see RandomRing
+	return k.aead.Seal(token, nonce, plain, s.bind(k, bytesPurpose+purpose))
+}
+
+// OpenBytes returns the bytes that SealBytes was given for the same purpose. token may come from anyone. The error is
+// ErrInvalid.
+func (r *Ring) OpenBytes(purpose string, token []byte) ([]byte, error) {
+	if len(token) < overhead {
+		return nil, ErrInvalid
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	nonce, sealed := token[headerSize:headerSize+nonceSize], token[headerSize+nonceSize:]
+	for i := range r.keys {
+		k := &r.keys[i]
+		if [headerSize]byte(token) != k.header {
+			continue
+		}
+		if plain, err := k.aead.Open(nil, nonce, sealed, s.bind(k, bytesPurpose+purpose)); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, ErrInvalid
+}
+
+// bytesPurpose stands before the purpose of what SealBytes seals, so that it never passes for a token of Seal.
+const bytesPurpose = "bytes\x00"
+
 // bind returns what is authenticated beside the text: the header and the purpose. The header has a fixed size, so no
 // two purposes give the same bytes. They are valid until the next bind.
 func (s *scratch) bind(k *key, purpose string) []byte {

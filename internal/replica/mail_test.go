@@ -1,0 +1,91 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// post opens a Mail that runs until the test ends. heard gets what comes.
+func post(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word)) *replica.Mail {
+	t.Helper()
+	m := replica.NewMail(replica.MailConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	m.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) { heard(from, w) })
+	read := make(chan struct{}, 1)
+	m.OnReturn(func() {
+		select {
+		case read <- struct{}{}:
+		default:
+		}
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); over.Wait() })
+	<-read
+	return m
+}
+
+func TestWordComesInOrder(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	const words = 1000
+	got := make(chan string, words+1)
+	a := post(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
+	b := post(t, server, ring, func(from replica.ID, w replica.Word) {
+		if from != a.Self() || w.Tenant != "acme" {
+			t.Errorf("got word from %s for %s", from, w.Tenant)
+		}
+		got <- string(w.Data)
+	})
+	for i := range words {
+		if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte(strconv.Itoa(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range words {
+		if text := <-got; text != strconv.Itoa(i) {
+			t.Fatalf("word %d: got %s", i, text)
+		}
+	}
+	if err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+		t.Errorf("to nobody: got %v", err)
+	}
+}
+
+func TestTellReachesAllBeforeItReturns(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var mu sync.Mutex
+	heard := 0
+	count := func(replica.ID, replica.Word) { mu.Lock(); heard++; mu.Unlock() }
+	a, b, c := post(t, server, ring, count), post(t, server, ring, count), post(t, server, ring, count)
+	for began := time.Now(); !a.IsThere(b.Self()) || !a.IsThere(c.Self()); {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the replicas do not know each other")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	for i := 1; i <= 20; i++ {
+		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		if heard != 2*i {
+			t.Errorf("after %d: heard %d times, want %d", i, heard, 2*i)
+		}
+		mu.Unlock()
+	}
+}

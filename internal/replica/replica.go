@@ -1,0 +1,91 @@
+// Package replica answers: which other processes serve the same tenants, and how does word reach them? A client may send
+// any request to any replica, but some things are where they began: a call that runs, an event stream that is open, a
+// question that waits for its answer. Word brings to that replica what came to another. This package carries word and knows
+// who is there; it deliberately does not know what the word says, and requests of tools are not passed on by it unless they
+// belong to something that already runs elsewhere.
+//
+//	one replica ── Send(to) ──▶ mailbox of that replica ──▶ its handler of that kind
+//	            ── Tell ──────▶ mailboxes of all others, and waits until each has handled it
+//
+// Word is delivered at most once, and in order from one sender. What matters more is said by an error: whoever sends knows
+// whether the mailbox took it. Word carries no right: who receives a request of a client judges it by its own config.
+//
+// Alone is the gateway with one replica. Mail is a mailbox in Redis.
+package replica
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+)
+
+// ID names a process from its start to its end: 16 hexadecimal digits. It may stand in what clients see.
+type ID string
+
+// NewID returns an id that no other process has.
+func NewID() ID {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return ID(hex.EncodeToString(random[:]))
+}
+
+// Word is what one replica says to another.
+type Word struct {
+	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
+	Tenant string // whose it is; word of a tenant never counts as that of another
+	Data   []byte // shared: do not modify
+}
+
+// ErrGone says that there is no such replica, or no longer.
+var ErrGone = errors.New("that replica is not there")
+
+// Handler takes word of one kind. It is called for one word after the other and must return at once: what takes longer
+// goes on in a goroutine, of which the handler bounds the number.
+type Handler func(ctx context.Context, from ID, w Word)
+
+// Others are the other replicas. Implementations are safe for concurrent use.
+type Others interface {
+	// Self is the id of this process.
+	Self() ID
+	// Send gives word to one replica. ErrGone says that it is not there; any other error that it is not known whether it
+	// will have it. Word to Self is handled like that to others.
+	Send(ctx context.Context, to ID, w Word) error
+	// Tell gives word to all other replicas, and returns when each that lives has handled it. An error says that one of
+	// them has not within the time that the implementation allows; it may have it later.
+	Tell(ctx context.Context, w Word) error
+	// IsThere tells whether a replica lives, as far as is known here, which is a few seconds late at most. It waits for
+	// nothing. Self is always there.
+	IsThere(id ID) bool
+	// Handle sets who takes word of a kind. It is called before Run.
+	Handle(kind string, h Handler)
+	// OnReturn calls f whenever word may have been lost meanwhile, because the mailbox could not be read, and once when
+	// it is first read. f must return at once. It is called before Run.
+	OnReturn(f func())
+}
+
+// Alone is Others where there are none. The zero Alone has no id.
+type Alone struct{ id ID }
+
+var _ Others = (*Alone)(nil)
+
+// NewAlone returns an Alone with a new id.
+func NewAlone() *Alone { return &Alone{NewID()} }
+
+// Self implements Others.
+func (a *Alone) Self() ID { return a.id }
+
+// Send implements Others: nobody is there.
+func (a *Alone) Send(context.Context, ID, Word) error { return ErrGone }
+
+// Tell implements Others: nobody has to hear it.
+func (a *Alone) Tell(context.Context, Word) error { return nil }
+
+// IsThere implements Others.
+func (a *Alone) IsThere(id ID) bool { return id == a.id }
+
+// Handle implements Others: no word ever comes.
+func (a *Alone) Handle(string, Handler) {}
+
+// OnReturn implements Others: no word is ever lost.
+func (a *Alone) OnReturn(func()) {}

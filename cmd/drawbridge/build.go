@@ -46,6 +46,7 @@ type parts struct {
 	collector *collector       // lets more garbage gather where memory allows
 	turns     *fairqueue.Queue // at work that keeps a processor busy
 	doors     doors
+	sharing   sharing
 	audit     *audit.Log
 	gateway   *gateway.Gateway
 	server    *server.Server
@@ -75,6 +76,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	if err != nil {
 		return nil, err
 	}
+	p.sharing = newSharing(cfg, ring, log)
 	auditConfig := cfg.Audit
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved

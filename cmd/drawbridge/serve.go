@@ -128,8 +128,9 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	start, top to bottom                  stop, top to bottom
 //	--------------------                  -------------------
 //	operator's listener                   drain, only if ctx ended (see there)
-//	verifiers of the issuers' tokens      clients' listener
-//	servers of the fleet                  work ends: it is cancelled for all that has it
+//	what replicas share                   clients' listener
+//	verifiers of the issuers' tokens      work ends: it is cancelled for all that has it
+//	servers of the fleet
 //	server and gateway (housekeeping),    verifiers, then servers of the fleet
 //	thrift, collector
 //	clients' listener                     operator's listener
@@ -149,6 +150,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	operator := p.httpServer(admin.Handler(admin.Config{Metrics: metrics.Handler(p.gatherer), View: p.status.view}), p.doors.operator)
 
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
+	p.sharing.run(work, group)
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.Servers)
 	group.Go(func() error { return p.server.Run(work) })

@@ -67,6 +67,8 @@ type Config struct {
 	Tenants []gateway.TenantConfig // tenants, at least one, in the order of the files
 	Servers []Server               // servers, in the order of the files
 
+	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
+	Redis     Redis        // redis
 	Sessions  Sessions     // sessions
 	Audit     audit.Config // audit: File, Always and Drop alone; the functions are for whoever opens the log
 	LogLevel  slog.Level   // log.level

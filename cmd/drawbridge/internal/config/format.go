@@ -68,14 +68,14 @@ func (r *reader) topFields(cfg *Config) fields {
 		r.object(n, "lists", fields{"page_size": func(n *node) { cfg.PageSize = r.integer(n, 1, 10000) }})
 	}
 	known["replicas"] = func(n *node) {
-		if r.integer(n, 1, 10000) > 1 {
+		if cfg.Replicas = r.integer(n, 1, 10000); cfg.Replicas > 1 {
 			r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 		}
 	}
+	known["redis"] = func(n *node) { r.redis(cfg, n) }
 	known["acknowledge"] = r.acknowledge
 	// The included files were joined before any key is read, see includes.
 	known["include"] = func(*node) {}
-	known["redis"] = func(n *node) { r.fault(n, "sessions and limits over Redis are not there yet; take redis out") }
 	return known
 }
 

@@ -1,0 +1,141 @@
+// Package replicatest carries word between replicas that are in one process, for tests of those who speak it.
+package replicatest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// Hub connects members. The zero Hub has none. It is safe for concurrent use, and works within testing/synctest.
+type Hub struct {
+	mu      sync.Mutex
+	members map[replica.ID]*Member
+}
+
+// Member is one replica.
+type Member struct {
+	hub      *Hub
+	id       replica.ID
+	handlers map[string]replica.Handler
+	returns  []func()
+
+	mu      sync.Mutex // guards the fields below
+	queue   []func()   // what is to be handled, in order
+	running bool       // somebody works through it
+}
+
+var _ replica.Others = (*Member)(nil)
+
+// Join adds a replica.
+func (h *Hub) Join() *Member {
+	m := &Member{hub: h, id: replica.NewID(), handlers: make(map[string]replica.Handler)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.members == nil {
+		h.members = make(map[replica.ID]*Member)
+	}
+	h.members[m.id] = m
+	return m
+}
+
+// Leave takes a replica out, as if it had died.
+func (h *Hub) Leave(m *Member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.members, m.id)
+}
+
+// Self implements replica.Others.
+func (m *Member) Self() replica.ID { return m.id }
+
+// Handle implements replica.Others.
+func (m *Member) Handle(kind string, f replica.Handler) { m.handlers[kind] = f }
+
+// OnReturn implements replica.Others. Return calls f.
+func (m *Member) OnReturn(f func()) { m.returns = append(m.returns, f) }
+
+// Return does what follows a time in which word may have been lost.
+func (m *Member) Return() {
+	for _, f := range m.returns {
+		f()
+	}
+}
+
+// IsThere implements replica.Others.
+func (m *Member) IsThere(id replica.ID) bool {
+	m.hub.mu.Lock()
+	defer m.hub.mu.Unlock()
+	return m.hub.members[id] != nil
+}
+
+// Send implements replica.Others.
+func (m *Member) Send(_ context.Context, to replica.ID, w replica.Word) error {
+	m.hub.mu.Lock()
+	receiver := m.hub.members[to]
+	m.hub.mu.Unlock()
+	if receiver == nil {
+		return replica.ErrGone
+	}
+	receiver.put(m.id, w, nil)
+	return nil
+}
+
+// Tell implements replica.Others.
+func (m *Member) Tell(ctx context.Context, w replica.Word) error {
+	m.hub.mu.Lock()
+	var receivers []*Member
+	for _, one := range m.hub.members {
+		if one != m {
+			receivers = append(receivers, one)
+		}
+	}
+	m.hub.mu.Unlock()
+	heard := make(chan struct{}, len(receivers))
+	for _, one := range receivers {
+		one.put(m.id, w, heard)
+	}
+	for range receivers {
+		select {
+		case <-heard:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// put has word handled after what came before it. A nil heard: nobody waits for that.
+func (m *Member) put(from replica.ID, w replica.Word, heard chan<- struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queue = append(m.queue, func() {
+		if h := m.handlers[w.Kind]; h != nil {
+			h(context.Background(), from, w)
+		}
+		if heard != nil {
+			heard <- struct{}{}
+		}
+	})
+	if !m.running {
+		m.running = true
+		go m.work()
+	}
+}
+
+// work handles what is in the queue until nothing is.
+func (m *Member) work() {
+	for {
+		m.mu.Lock()
+		if len(m.queue) == 0 {
+			m.running = false
+			m.mu.Unlock()
+			return
+		}
+		next := m.queue[0]
+		m.queue = m.queue[1:]
+		m.mu.Unlock()
+		next()
+	}
+}

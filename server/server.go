@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -44,6 +45,7 @@ type Config struct {
 	// look into Log. Sessions over HTTP+SSE, and subscriptions with their notices, stay on the replica that has them.
 	// No shared session ends because of SessionIdle.
 	Shared  bool
+	Others  replica.Others // the other replicas; nil: there are none
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
 	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
@@ -121,6 +123,9 @@ func newServer(cfg Config, d desk) *Server {
 	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
 	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
+	if cfg.Others == nil {
+		cfg.Others = replica.NewAlone()
+	}
 	if cfg.Memory == nil {
 		cfg.Memory = share.New(share.DefaultMemory)
 	}

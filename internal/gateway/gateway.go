@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -27,7 +28,8 @@ type Config struct {
 	Limiter  ratelimit.Limiter
 	Audit    *audit.Log // nil: nothing is recorded
 	Metrics  *metrics.Metrics
-	Seal     *seal.Ring // of cursors, requestState and ids of tasks
+	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
+	Others   replica.Others // the other replicas; nil: there are none
 	Logger   *slog.Logger
 	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	Turns    *fairqueue.Queue // at work that takes long; nil: its own
@@ -99,6 +101,9 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
+	}
+	if cfg.Others == nil {
+		cfg.Others = replica.NewAlone()
 	}
 	if cfg.Memory == nil {
 		cfg.Memory = share.New(share.DefaultMemory)

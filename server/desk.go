@@ -38,7 +38,7 @@ type handling interface {
 
 // streaming gives out the places for event streams.
 type streaming interface {
-	OpenStream(c gateway.Caller, kind string) (closed func(), err error)
+	OpenStream(ctx context.Context, c gateway.Caller, kind string) (closed func(), err error)
 }
 
 // listing tells when the lists that a caller sees have changed.

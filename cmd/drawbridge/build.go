@@ -102,6 +102,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Metrics:  p.metrics,
 		Seal:     ring,
 		Others:   p.sharing.others,
+		Allot:    p.sharing.places(p, cfg.Replicas),
 		Logger:   log,
 		Memory:   p.memory,
 		Turns:    p.turns,

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -17,6 +18,7 @@ type sharing struct {
 	store  *redis.Store // nil: there are no others
 	others replica.Others
 	mail   *replica.Mail // the same as others; nil: there are no others
+	blocks *allot.Blocks // nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet.
@@ -29,6 +31,19 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger) sharing {
 	return sharing{store: store, others: mail, mail: mail}
 }
 
+// places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It
+// is called once.
+func (s *sharing) places(p *parts, replicas int) allot.Places {
+	if s.store == nil {
+		return allot.Whole{}
+	}
+	s.blocks = allot.NewBlocks(allot.Config{
+		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
+		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
+	})
+	return s.blocks
+}
+
 // run starts what is shared, until work ends.
 func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	if s.store == nil {
@@ -36,4 +51,5 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { return s.store.Run(work) })
 	group.Go(func() error { return s.mail.Run(work) })
+	group.Go(func() error { return s.blocks.Run(work) })
 }

@@ -34,6 +34,7 @@ func floors() [][]string {
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/fairqueue", // whose turn it is to keep a processor busy
 			"server/session",     // what legacy sessions must remember
+			"internal/allot",     // how many of a tenant's places this replica may give out
 			"internal/replica",   // which other processes serve the same tenants, and how word reaches them
 			"server/admin",       // the operator's page
 		},

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -197,7 +198,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		tenant := c.caller.Tenant
 		if !c.kept {
 			user := c.user()
-			if err := takePlace(g.inflight, user, tenant.concurrency); err != nil {
+			if err := g.takePlace(ctx, allot.Calls, user, tenant.concurrency); err != nil {
 				return mcp.Object{}, errors.Join(errBusy, err)
 			}
 			c.place.take(g.inflight, user)
@@ -216,23 +217,39 @@ func (g *Gateway) limited(next Handler) Handler {
 	}
 }
 
-// enter is takePlace for a caller. leave gives the place back and is called once.
-func enter(places *share.Budget, c Caller, limit int) (leave func(), err error) {
-	user := share.User(c.Principal.User())
-	if err := takePlace(places, user, limit); err != nil {
-		return nil, err
+// takePlace takes one of the limit places of a kind that the user's tenant has at all replicas together. So that one user
+// cannot take them all, a user has at most half of those that this replica may give out. If that is too few, takePlace has
+// it ask for more, once. The errors are those of take.
+func (g *Gateway) takePlace(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
+	places := g.placesOf(kind)
+	here := g.config.Allot.Here(kind, user.TenantID, limit)
+	err := take(places, user, limit, here)
+	if err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
+		err = take(places, user, limit, g.config.Allot.Here(kind, user.TenantID, limit))
 	}
-	return func() { places.Give(user, 1) }, nil
+	return err
 }
 
-// takePlace takes one of the limit places that the user's tenant has. So that one user cannot take them all, a user has
-// at most half of them. The error is errUserPlaces or errTenantPlaces if there was none, and errNoPlaces if there never
-// is one.
-func takePlace(places *share.Budget, user share.User, limit int) error {
+// placesOf returns who holds places of a kind here.
+func (g *Gateway) placesOf(kind allot.Kind) *share.Budget {
+	if kind == allot.Calls {
+		return g.inflight
+	}
+	return g.streams
+}
+
+// Taken returns how many places of a kind a tenant has taken at this replica.
+func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
+	return int(g.placesOf(kind).HeldBy(tenant))
+}
+
+// take takes one of the limit places of the user's tenant, of which here may be given out. The error is errUserPlaces or
+// errTenantPlaces if there was none, and errNoPlaces if there never is one.
+func take(places *share.Budget, user share.User, limit, here int) error {
 	if limit == 0 {
 		return errNoPlaces
 	}
-	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(limit), User: int64(ofUser(limit))}); {
+	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))}); {
 	case err == nil:
 		return nil
 	case errors.Is(err, share.ErrUser):

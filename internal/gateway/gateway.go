@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -30,6 +31,7 @@ type Config struct {
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
+	Allot    allot.Places   // how many of a tenant's places there are here; nil: all
 	Logger   *slog.Logger
 	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	Turns    *fairqueue.Queue // at work that takes long; nil: its own
@@ -101,6 +103,9 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
+	}
+	if cfg.Allot == nil {
+		cfg.Allot = allot.Whole{}
 	}
 	if cfg.Others == nil {
 		cfg.Others = replica.NewAlone()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -334,7 +335,7 @@ func TestLimitsAreKeptApart(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: test.limits})
 			if test.limits.Concurrency != nil { // another call of the user is in work
-				if _, err := enter(b.inflight, b.caller(t, alice), single); err != nil {
+				if err := take(b.inflight, share.User(alice.User()), single, single); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -471,7 +472,7 @@ func TestOneUserLeavesHalfOfTheTenantsPlacesToOthers(t *testing.T) {
 	bob := alice
 	bob.Subject = "bob"
 	open := func(p auth.Principal) error {
-		_, err := b.OpenStream(b.caller(t, p), "get")
+		_, err := b.OpenStream(t.Context(), b.caller(t, p), "get")
 		return err
 	}
 	for i, want := range []bool{true, true, false} {
@@ -488,15 +489,15 @@ func TestStreamsAreBounded(t *testing.T) {
 	one := 1
 	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Streams: &one}})
 	caller := b.caller(t, alice)
-	closed, err := b.OpenStream(caller, "get")
+	closed, err := b.OpenStream(t.Context(), caller, "get")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.OpenStream(caller, "get"); err == nil {
+	if _, err := b.OpenStream(t.Context(), caller, "get"); err == nil {
 		t.Error("a second stream was opened, want a refusal")
 	}
 	closed()
-	if closed, err = b.OpenStream(caller, "get"); err != nil {
+	if closed, err = b.OpenStream(t.Context(), caller, "get"); err != nil {
 		t.Errorf("after the first closed: %v", err)
 	} else {
 		closed()

@@ -676,11 +676,7 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 		{"it cannot be recorded", "DB-AUDIT-FULL", func(b *bench, _ *library) { b.config.Audit = closedLog(t, nil) }},
 		{"too many are open", "DB-LIMIT-SUBSCRIPTIONS", func(b *bench, _ *library) {
 			for range maxSubscriptions / 2 {
-				c, err := b.Resolve(alice)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := enter(b.subscriptions, c, maxSubscriptions); err != nil {
+				if err := take(b.subscriptions, share.User(alice.User()), maxSubscriptions, maxSubscriptions); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -16,7 +16,7 @@ const (
 	codeToolLimit   = "DB-LIMIT-TOOL"
 )
 
-// Errors of enter: who has as many places as it may, or that there are none.
+// Errors of take: who has as many places as it may, or that there are none.
 var (
 	errNoPlaces     = errors.New("there are no places")
 	errUserPlaces   = errors.New("the user has as many places as one user may")
@@ -58,8 +58,8 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 	return mcp.Stable(mcp.CodeLimited, r.code, what+": try again in "+inSeconds(exceeded.RetryAfter)).After(exceeded.RetryAfter)
 }
 
-// noPlace returns what the client is told when enter found no place: whose places are taken, and by which setting there
-// are no more. Where the setting allows none, no time is given. err is the error of enter, or wraps it.
+// noPlace returns what the client is told when take found no place: whose places are taken, and by which setting there
+// are no more. Where the setting allows none, no time is given. err is the error of take, or wraps it.
 func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
 	if errors.Is(err, errNoPlaces) {
 		return mcp.Stable(mcp.CodeLimited, code, "This tenant may have no "+what+", by "+setting+": only a higher limit would help")

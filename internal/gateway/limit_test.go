@@ -13,7 +13,7 @@ func TestUnderALimitOfZeroNobodyIsToldToTryAgain(t *testing.T) {
 		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: Limits{Concurrency: &none, Streams: &none},
 	})
 	_, _, failure := b.run(t, "box__plain", `{}`)
-	_, err := b.OpenStream(b.caller(t, alice), "get")
+	_, err := b.OpenStream(t.Context(), b.caller(t, alice), "get")
 	for what, got := range map[string]error{"DB-LIMIT-CONCURRENCY limits.concurrency": failure, "DB-LIMIT-STREAMS limits.streams": err} {
 		code, setting, _ := strings.Cut(what, " ")
 		failure := asError(t, got)

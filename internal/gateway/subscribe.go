@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// maxSubscriptions is how many subscriptions a tenant may have at once. One user may have half of them.
+// maxSubscriptions is how many subscriptions a tenant may have at once at this replica. One user may have half of them.
 const maxSubscriptions = 4096
 
 // What a subscription takes in memory, in bytes, roughly: so much, for itself and what it keeps of the request that opened
@@ -60,11 +60,11 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 
 // subscribe opens the subscription of a call, within the call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	leave, err := enter(g.subscriptions, s.caller, maxSubscriptions)
-	if err != nil {
+	user, size := share.User(s.caller.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
+	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
 		return nil, errors.Join(errSubscriptions, err)
 	}
-	user, size := share.User(s.caller.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
+	leave := func() { g.subscriptions.Give(user, 1) }
 	if err := g.config.Memory.Take(user, size); err != nil {
 		leave()
 		return nil, fmt.Errorf("hold the subscription: %w", err)

@@ -152,6 +152,13 @@ func (b *Budget) Held() int64 {
 	return b.all.held
 }
 
+// HeldBy returns how much the tenant holds.
+func (b *Budget) HeldBy(tenant string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tenants[tenant].held
+}
+
 // Holding is how much a tenant holds. The TenantID of strangers is empty.
 type Holding struct {
 	TenantID string

@@ -1,0 +1,50 @@
+// Package allot answers: how many of a tenant's places may this replica give out? A tenant has a number of places, such as
+// those for calls at once, and they are taken at any replica. So that nobody asks another process at each call, replicas
+// hold places in blocks: who holds a block gives its places out by itself. The package counts blocks; who has which place
+// is not its question, that is package share's.
+//
+//	a call ── Here ──▶ the block is large enough, nearly always
+//	       ── More ──▶ it is not: a larger one is asked for, in Redis; all who wait share one trip
+//	every second ────▶ the block is renewed; one that is too large gives back, one that is not used at all is given up
+//
+// The blocks of a tenant never have more places than the tenant has. A block that is not renewed for life is nobody's any
+// more: its replica has died. A replica that cannot renew its blocks gives out its share, which is the limit divided by the
+// number of replicas that the config names, rounded down, but at least one place.
+//
+// Who is refused a larger block says how many places it lacks. The others then give up what they do not use and, as their
+// calls end, what is more than an even part, so that no replica keeps the places of a tenant to itself.
+//
+// Whole is the gateway with one replica. Blocks keeps them in Redis.
+package allot
+
+import "context"
+
+// Kind is what the places are for.
+type Kind string
+
+// The kinds of places that tenants have.
+const (
+	Calls   Kind = "calls"
+	Streams Kind = "streams"
+)
+
+// Places says how many of them a replica may give out. Implementations are safe for concurrent use.
+type Places interface {
+	// Here returns how many of the limit places of the tenant this replica may give out now, those that are taken here
+	// included. It waits for nothing.
+	Here(kind Kind, tenant string, limit int) int
+	// More asks for more than Here said, and tells whether Here may say more now. It waits until the context ends, for one
+	// round trip at most.
+	More(ctx context.Context, kind Kind, tenant string, limit int) bool
+}
+
+// Whole is Places where there is one replica.
+type Whole struct{}
+
+var _ Places = Whole{}
+
+// Here implements Places: all of them.
+func (Whole) Here(_ Kind, _ string, limit int) int { return limit }
+
+// More implements Places: there are no more.
+func (Whole) More(context.Context, Kind, string, int) bool { return false }

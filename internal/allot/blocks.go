@@ -1,0 +1,219 @@
+package allot
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+)
+
+const (
+	renewal = time.Second      // between two renewals of a block
+	life    = 5 * time.Second  // of a block in Redis, since it was renewed
+	trust   = 4 * time.Second  // since a renewal was sent, after which a replica does not rely on its block any more
+	quiet   = 2 * time.Second  // after which a block of which nothing is taken is not needed if others lack places
+	idle    = 30 * time.Second // after which it is given up in any case
+	pause   = renewal / 2      // after a refusal, in which no larger block is asked for
+	least   = 8                // places that are asked for at first
+	abreast = 64               // renewals under way at once
+)
+
+// Config of Blocks. Every field is required.
+type Config struct {
+	Store    *redis.Store
+	Self     string // names this replica among those that share the places
+	Replicas int    // how many there are at most
+	// Used returns how many places of a kind are taken here for the tenant.
+	Used func(kind Kind, tenant string) int
+}
+
+// Blocks is Places of which several replicas hold blocks, in Redis.
+type Blocks struct {
+	config Config
+
+	mu     sync.Mutex // guards the fields below and the fields of blocks
+	blocks map[name]*block
+}
+
+var _ Places = (*Blocks)(nil)
+
+// name names the places of a tenant.
+type name struct {
+	kind   Kind
+	tenant string
+}
+
+// block is what this replica holds of the places of a tenant.
+type block struct {
+	name
+
+	turn    chan struct{} // holds a value while Redis is asked, so that the newest answer is the one that counts
+	limit   int           // the tenant's, as it was last said
+	places  int           // that may be given out
+	until   time.Time     // when places cannot be relied on any more; zero: none were granted yet
+	lost    bool          // Redis was asked in vain since
+	touched time.Time     // when somebody last asked
+	refused time.Time     // when a larger block was last refused
+	growing chan struct{} // closed when a larger one was granted or refused; nil: none is asked for
+}
+
+// NewBlocks returns Blocks of which none is held. Run renews them.
+func NewBlocks(cfg Config) *Blocks {
+	return &Blocks{config: cfg, blocks: make(map[name]*block)}
+}
+
+// Here implements Places.
+func (b *Blocks) Here(kind Kind, tenant string, limit int) int {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hereLocked(b.blockLocked(name{kind, tenant}, limit, now), now)
+}
+
+// blockLocked returns the block of that name, which somebody asks for.
+func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
+	one := b.blocks[n]
+	if one == nil {
+		one = &block{name: n, turn: make(chan struct{}, 1)}
+		b.blocks[n] = one
+	}
+	one.limit, one.touched = limit, now
+	return one
+}
+
+// hereLocked returns how many places of a block may be given out. Until Redis has answered for the first time that is none,
+// and More asks.
+func (b *Blocks) hereLocked(one *block, now time.Time) int {
+	switch {
+	case now.Before(one.until):
+		return min(one.places, one.limit)
+	case one.lost || b.config.Store.Up() != nil:
+		return min(one.limit, max(one.limit/max(b.config.Replicas, 1), 1))
+	}
+	return 0
+}
+
+// More implements Places. All who want more places of a tenant at the same time wait for the same answer.
+func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) bool {
+	now := time.Now()
+	b.mu.Lock()
+	one := b.blockLocked(name{kind, tenant}, limit, now)
+	before := b.hereLocked(one, now)
+	if before >= limit || now.Sub(one.refused) < pause {
+		b.mu.Unlock()
+		return false
+	}
+	growing := one.growing
+	if growing == nil {
+		growing = make(chan struct{})
+		one.growing = growing
+		go b.grow(context.WithoutCancel(ctx), one) // the patience of the store bounds it
+	}
+	b.mu.Unlock()
+	select {
+	case <-growing:
+		return b.Here(kind, tenant, limit) > before
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// grow asks for twice as many places.
+func (b *Blocks) grow(ctx context.Context, one *block) {
+	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.held, least) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.hereLocked(one, now) <= b.config.Used(one.kind, one.tenant) {
+		one.refused = now
+	}
+	close(one.growing)
+	one.growing = nil
+}
+
+// demand is what a replica asks Redis for, of the places of a tenant.
+type demand struct {
+	limit  int
+	held   int // the block before
+	taken  int // places that are taken here
+	needed int // that it should have even if others lack some
+	wanted int // that it takes if nobody lacks any
+}
+
+// ask asks for a block, and notes what was granted. If there is no answer, what was granted before counts until it cannot be
+// relied on any more.
+func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
+	one.turn <- struct{}{}
+	defer func() { <-one.turn }()
+	sent := time.Now()
+	b.mu.Lock()
+	d := demand{limit: one.limit, held: one.places}
+	d.taken = b.config.Used(one.kind, one.tenant)
+	if d.taken > 0 || sent.Sub(one.touched) < quiet {
+		d.needed = d.taken + d.taken/2 + 1
+	}
+	want(&d)
+	if d.wanted == 0 {
+		one.places = 0 // from now on, so that nothing is given out of a block that is given up
+	}
+	b.mu.Unlock()
+	places, err := b.grant(ctx, one.name, d)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one.lost = err != nil
+	if err == nil {
+		one.places, one.until = places, sent.Add(trust)
+	}
+}
+
+// Run renews the blocks every second until ctx ends. Those that are held then last for a few seconds more.
+func (b *Blocks) Run(ctx context.Context) error {
+	ticker := time.NewTicker(renewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			b.renewAll(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// renewAll renews all blocks.
+func (b *Blocks) renewAll(ctx context.Context) {
+	b.mu.Lock()
+	blocks := make([]*block, 0, len(b.blocks))
+	for _, one := range b.blocks {
+		blocks = append(blocks, one)
+	}
+	b.mu.Unlock()
+	var all sync.WaitGroup
+	turns := make(chan struct{}, abreast)
+	for _, one := range blocks {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			b.renew(ctx, one)
+		})
+	}
+	all.Wait()
+}
+
+// renew renews a block. It asks for a quarter less than before, but for twice what is taken at least, so that a block does
+// not come and go with each call. One that nobody uses is given up.
+func (b *Blocks) renew(ctx context.Context, one *block) {
+	over := false
+	b.ask(ctx, one, func(d *demand) {
+		over = d.taken == 0 && one.growing == nil && time.Since(one.touched) > idle
+		if !over {
+			d.wanted = max(2*d.taken, d.held-d.held/4, least)
+		}
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if over && one.growing == nil && one.places == 0 {
+		delete(b.blocks, one.name)
+	}
+}

@@ -1,0 +1,208 @@
+package allot_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+const tenant = "acme"
+
+// holder is one replica, as far as places go.
+type holder struct {
+	*allot.Blocks
+
+	limit int
+	taken atomic.Int64
+	die   func()
+}
+
+// join adds a replica of at most replicas, which lives until it dies or the test ends.
+func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *holder {
+	t.Helper()
+	h := &holder{limit: limit}
+	h.Blocks = allot.NewBlocks(allot.Config{
+		Store: store, Self: self, Replicas: replicas,
+		Used: func(allot.Kind, string) int { return int(h.taken.Load()) },
+	})
+	ctx, die := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := h.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	h.die = func() { die(); over.Wait() }
+	t.Cleanup(h.die)
+	return h
+}
+
+// take takes a place as the desk does.
+func (h *holder) take(ctx context.Context) bool {
+	within := func() bool {
+		here := int64(h.Here(allot.Calls, tenant, h.limit))
+		for {
+			n := h.taken.Load()
+			if n >= here {
+				return false
+			}
+			if h.taken.CompareAndSwap(n, n+1) {
+				return true
+			}
+		}
+	}
+	return within() || h.More(ctx, allot.Calls, tenant, h.limit) && within()
+}
+
+func (h *holder) give() { h.taken.Add(-1) }
+
+// until waits for a condition.
+func until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for began := time.Now(); !met(); {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("it never happened: %s", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func TestOneReplicaMayUseAll(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	a, b := join(t, store, "a", 3, 100), join(t, store, "b", 3, 100)
+	for i := range 100 {
+		if !a.take(t.Context()) {
+			t.Fatalf("place %d was refused, and nobody else has one", i+1)
+		}
+	}
+	if a.take(t.Context()) || b.take(t.Context()) {
+		t.Error("there was a place beyond the limit")
+	}
+}
+
+// TestTheSumIsNeverMoreThanTheLimit takes and gives back places at three replicas in random order.
+func TestTheSumIsNeverMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	const limit, replicas = 20, 3
+	var sum, most, taken atomic.Int64
+	var all sync.WaitGroup
+	for r := range replicas {
+		h := join(t, store, strconv.Itoa(r), replicas, limit)
+		for worker := range 10 {
+			random := rand.New(rand.NewPCG(uint64(r), uint64(worker)))
+			all.Go(func() {
+				for range 200 {
+					if !h.take(t.Context()) {
+						<-time.After(time.Duration(random.IntN(20)) * time.Millisecond)
+						continue
+					}
+					now := sum.Add(1)
+					for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+					}
+					taken.Add(1)
+					<-time.After(time.Duration(random.IntN(20)) * time.Millisecond)
+					sum.Add(-1)
+					h.give()
+				}
+			})
+		}
+	}
+	all.Wait()
+	if most.Load() > limit || taken.Load() < 1000 {
+		t.Errorf("%d places at once of %d, %d taken in all", most.Load(), limit, taken.Load())
+	}
+	t.Logf("%d of %d places at once at most; %d taken, %d refused", most.Load(), limit, taken.Load(), replicas*10*200-taken.Load())
+}
+
+// TestAReplicaThatUsesAllGivesWay fills one replica with calls, and then asks at another while they end.
+func TestAReplicaThatUsesAllGivesWay(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	a, b := join(t, store, "a", 2, 10), join(t, store, "b", 2, 10)
+	for a.take(t.Context()) {
+	}
+	if got := a.taken.Load(); got != 10 {
+		t.Fatalf("the first took %d", got)
+	}
+	until(t, "the other has an even part", func() bool {
+		b.take(t.Context())
+		if a.taken.Load() > 5 {
+			a.give() // a call ends, and the next comes at once
+			a.take(t.Context())
+		}
+		return b.taken.Load() >= 5
+	})
+	if sum := a.taken.Load() + b.taken.Load(); sum > 10 {
+		t.Errorf("%d of 10 places are taken", sum)
+	}
+}
+
+func TestPlacesOfADeadReplicaComeBack(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	a, b := join(t, store, "a", 2, 4), join(t, store, "b", 2, 4)
+	for a.take(t.Context()) {
+	}
+	if b.take(t.Context()) {
+		t.Fatal("a fifth place")
+	}
+	a.die()
+	until(t, "the other has all", func() bool { b.take(t.Context()); return b.taken.Load() == 4 })
+}
+
+// TestSharesWithoutRedis shows what is given out while Redis is away, and that one place is always left.
+func TestSharesWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience}))
+	a := join(t, store, "a", 3, 100)
+	for range 60 {
+		if !a.take(t.Context()) {
+			t.Fatal("a place was refused")
+		}
+	}
+	server.Stop()
+	until(t, "its share is left", func() bool { return a.Here(allot.Calls, tenant, 100) == 33 })
+	for limit, want := range map[int]int{0: 0, 1: 1, 2: 1, 5: 1, 6: 2, 300: 100} {
+		if got := a.Here(allot.Streams, tenant, limit); got != want {
+			t.Errorf("of %d: got %d, want %d", limit, got, want)
+		}
+	}
+	server.Begin(t)
+	until(t, "all are there again", func() bool { a.take(t.Context()); return a.taken.Load() == 100 })
+}
+
+// TestJunkIsNoGrant puts values of another form where blocks are.
+func TestJunkIsNoGrant(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	key := redis.Key(tenant, "places", string(allot.Calls))
+	for _, junk := range []string{"", "x", "1", "-5 0 99999999999999", "1 1 99999999999999", "nan nan nan"} {
+		if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"z" + junk, junk}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := join(t, store, "a", 2, 10)
+	for range 10 {
+		if !a.take(t.Context()) {
+			t.Fatal("junk took places")
+		}
+	}
+	if a.take(t.Context()) {
+		t.Error("junk gave places")
+	}
+	if _, err := store.DoAll(t.Context(), redis.Command{Name: "DEL", Key: key}, redis.Command{Name: "SET", Key: key, Args: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the share is left", func() bool { return a.Here(allot.Calls, tenant, 10) == 5 })
+}

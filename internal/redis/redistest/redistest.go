@@ -100,11 +100,38 @@ func Run(t testing.TB, store *redis.Store) *redis.Store {
 			t.Error(err)
 		}
 	})
-	for began := time.Now(); store.Up() != nil; {
+	WaitUp(t, store)
+	return store
+}
+
+// WaitUp returns when the store is up.
+func WaitUp(t testing.TB, store *redis.Store) {
+	t.Helper()
+	Wait(t, func() error { return store.Up() })
+}
+
+// WaitDown returns when the store is not up.
+func WaitDown(t testing.TB, store *redis.Store) {
+	t.Helper()
+	Wait(t, func() error {
+		if store.Up() == nil {
+			return errors.New("the store is still up")
+		}
+		return nil
+	})
+}
+
+// Wait returns when what is wrong is right at last.
+func Wait(t testing.TB, wrong func() error) {
+	t.Helper()
+	for began := time.Now(); ; {
+		err := wrong()
+		if err == nil {
+			return
+		}
 		if time.Since(began) > time.Minute {
-			t.Fatal(errors.Join(errors.New("the store is not up"), store.Up()))
+			t.Fatal(err)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	return store
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"container/list"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -269,6 +270,21 @@ func (m *Memory) Kept(_ context.Context, session Key, name string) (string, erro
 	}
 	s.touched = m.config.Now()
 	return s.kept[name], nil
+}
+
+// Facts implements Log.
+func (m *Memory) Facts(_ context.Context, session Key) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[session.Name]
+	switch {
+	case s == nil:
+		return nil, nil //nolint:nilnil // nothing is kept, and nothing is wrong
+	case s.ended:
+		return nil, ErrUnknown
+	}
+	s.touched = m.config.Now()
+	return maps.Clone(s.kept), nil
 }
 
 // End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.

@@ -87,6 +87,9 @@ type Log interface {
 	Keep(ctx context.Context, session Key, name, text string) error
 	// Kept returns the text of that name, "" if there is none. The error is ErrUnknown if the session has ended.
 	Kept(ctx context.Context, session Key, name string) (text string, err error)
+	// Facts returns all that Keep keeps of a session, by name, in one look; nil if it is nothing. The error is ErrUnknown
+	// if the session has ended.
+	Facts(ctx context.Context, session Key) (map[string]string, error)
 	// End forgets a session and wakes its readers, who then get ErrUnknown. The session stays ended for a day, longer
 	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
 	// forgotten.

@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -265,6 +266,17 @@ func keeps(t *testing.T, l session.Log) {
 	kept("a", "level", "error")
 	kept("a", "other", "")
 	kept("b", "level", "")
+	if err := l.Keep(t.Context(), of("a"), "used", "12"); err != nil {
+		t.Fatal(err)
+	}
+	facts := func(in string, want map[string]string) {
+		t.Helper()
+		if got, err := l.Facts(t.Context(), of(in)); !maps.Equal(got, want) || err != nil {
+			t.Errorf("facts of %s: got %v, %v; want %v", in, got, err, want)
+		}
+	}
+	facts("a", map[string]string{"level": "error", "used": "12"})
+	facts("b", nil)
 	add(t, l, "a", "s", "1", false)
 	want(t, l, "a", "s", "", "1", true)
 	if err := l.End(t.Context(), of("a")); err != nil {
@@ -272,6 +284,9 @@ func keeps(t *testing.T, l session.Log) {
 	}
 	if _, err := l.Kept(t.Context(), of("a"), "level"); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("after the end: got %v, want ErrUnknown", err)
+	}
+	if _, err := l.Facts(t.Context(), of("a")); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("facts after the end: got %v, want ErrUnknown", err)
 	}
 	if err := l.Keep(t.Context(), of("a"), "level", "info"); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("keep after the end: got %v, want ErrUnknown", err)

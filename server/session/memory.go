@@ -84,7 +84,7 @@ type memoryStream struct {
 	floor   uint64        // sequence of the newest event that was dropped; zero: none was
 	bytes   int           // of its events
 	last    bool          // its last event was appended: the newest one
-	touched time.Time     // when it was last read or appended to
+	touched time.Duration // when it was last read or appended to, since the Memory was made
 	place   *list.Element // in Memory.byAge
 	full    *list.Element // in holder.full; nil: it has no events
 }
@@ -336,7 +336,7 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		s.place = m.byAge.PushBack(s)
 		owner.streams.add(s)
 	}
-	s.touched = now
+	s.touched = now.Sub(m.began)
 	m.byAge.MoveToBack(s.place)
 	if s.full != nil {
 		m.holders[owner.owner].full.MoveToBack(s.full)
@@ -374,7 +374,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	m.swept = now
 	for e := m.byAge.Front(); e != nil; {
 		s := e.Value.(*memoryStream)
-		if now.Sub(s.touched) <= m.config.Age {
+		if now.Sub(m.began)-s.touched <= m.config.Age {
 			break
 		}
 		e = e.Next()

@@ -117,27 +117,37 @@ func NewMemory(cfg MemoryConfig) *Memory {
 func (m *Memory) Append(_ context.Context, session Key, stream string, data []byte, last bool) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	s, err := m.readyLocked(session, stream, len(data))
+	if err != nil {
+		return "", err
+	}
+	s.session.sequence++
+	m.addLocked(s, s.session.sequence, data, last)
+	return eventID(stream, s.session.sequence), nil
+}
+
+// readyLocked returns a stream that takes an event of so many bytes, for which it has taken room. The errors are those of
+// Append.
+func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStream, error) {
 	now := m.config.Now()
 	m.sweepLocked(now)
 	s, err := m.openLocked(session, stream, now)
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case s.last:
-		return "", ErrUnknown
+		return nil, ErrUnknown
 	}
-	cost := eventCost + len(data)
 	m.trimLocked(s, now)
-	if err := m.makeRoomLocked(s, int64(cost)); err != nil {
-		return "", err
-	}
-	s.session.sequence++
-	sequence := s.session.sequence
-	s.events.add(&memoryEvent{sequence: sequence, data: data, at: now.Sub(m.began)})
+	return s, m.makeRoomLocked(s, int64(eventCost+size))
+}
+
+// addLocked adds an event for which readyLocked has taken room.
+func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last bool) {
+	s.events.add(&memoryEvent{sequence: sequence, data: data, at: m.config.Now().Sub(m.began)})
 	s.last = last
-	m.grownLocked(s, cost)
+	m.grownLocked(s, eventCost+len(data))
 	s.session.rouse()
-	return eventID(stream, sequence), nil
 }
 
 // Read implements Log.

@@ -41,6 +41,19 @@ func (r Reply) List() ([]Reply, error) {
 	return replies, nil
 }
 
+// Map returns the fields of a hash.
+func (r Reply) Map() (map[string]Reply, error) {
+	messages, err := r.message.AsMap()
+	if err != nil {
+		return nil, err
+	}
+	replies := make(map[string]Reply, len(messages))
+	for name := range messages {
+		replies[name] = Reply{messages[name]}
+	}
+	return replies, nil
+}
+
 // Entry is one entry of a stream.
 type Entry struct {
 	ID     string

@@ -37,13 +37,14 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f 
 }
 
 // beginStream makes a stream known to the log, so that a client can resume from the very first id. It is refused if the
-// session has ended, or if the caller has no memory for it.
-func (s *Server) beginStream(ctx context.Context, l *live, stream string) *refusal {
-	_, _, err := s.config.Log.Next(ctx, l.inLog(), stream, "")
+// session has ended, or if the caller has no memory for it. If lasting is false, the stream cannot be resumed, and the client
+// must get no ids of it.
+func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *refusal) {
+	lasting, err := s.config.Log.Begin(ctx, l.inLog(), stream)
 	if refused := ofMemory(err); err == nil || refused != nil {
-		return refused
+		return lasting, refused
 	}
-	return errSession
+	return false, errSession
 }
 
 // open implements source: it takes the stream away from any connection that had it, and answers with its beginning.
@@ -112,7 +113,7 @@ func (f *feed) send(events []session.Event, out *stream) error {
 			return errOver
 		}
 		if len(e.Data) > 0 {
-			if err := out.send(sse.Event{Type: f.event, ID: e.ID, HasID: f.numbered, Data: e.Data}); err != nil {
+			if err := out.send(sse.Event{Type: f.event, ID: e.ID, HasID: f.numbered && !e.Fleeting, Data: e.Data}); err != nil {
 				return err
 			}
 		}

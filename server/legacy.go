@@ -219,9 +219,12 @@ func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
 	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
 	case 0:
 		f.stream = f.session.nextStream('g')
-		f.first = f.session.priming(f.stream)
-		if refused := s.beginStream(x.context(), f.session, f.stream); refused != nil {
+		lasting, refused := s.beginStream(x.context(), f.session, f.stream)
+		if refused != nil {
 			return refused
+		}
+		if f.numbered = lasting; lasting {
+			f.first = f.session.priming(f.stream)
 		}
 	case 1:
 		stream, err := s.config.Log.Find(x.context(), f.session.inLog(), last[0])

@@ -39,7 +39,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	if refused := s.beginStream(x.context(), l, sseStream); refused != nil {
+	if _, refused := s.beginStream(x.context(), l, sseStream); refused != nil {
 		s.sessions.end(x.context(), l, endClosed)
 		place.leave()
 		x.refuse("", refused)

@@ -54,7 +54,9 @@ type live struct {
 }
 
 // inLog names the session in the log of events.
-func (l *live) inLog() session.Key { return session.Key{Name: l.name, Owner: share.User(l.user)} }
+func (l *live) inLog() session.Key {
+	return session.Key{Name: l.name, Owner: share.User(l.user), Here: !l.shared}
+}
 
 // use notes that the session is being used now, with the token of p. It is false if the session was idle for too long,
 // or has ended.

@@ -104,7 +104,8 @@ func (p *reply) upgrade() (follow func()) {
 		return nil
 	}
 	stream := p.session.nextStream('p')
-	if p.server.beginStream(connection, p.session, stream) != nil {
+	lasting, refused := p.server.beginStream(connection, p.session, stream)
+	if refused != nil {
 		place.leave()
 		p.plain = true
 		return nil
@@ -117,9 +118,11 @@ func (p *reply) upgrade() (follow func()) {
 		defer close(p.followed)
 		defer place.leave()
 		defer abandon()
-		p.server.serveFeed(following, p.x, nil, &feed{
-			session: p.session, stream: stream, numbered: true, first: p.session.priming(stream),
-		})
+		f := &feed{session: p.session, stream: stream, numbered: lasting}
+		if lasting {
+			f.first = p.session.priming(stream)
+		}
+		p.server.serveFeed(following, p.x, nil, f)
 	}
 }
 

@@ -49,6 +49,9 @@ type Memory struct {
 	room   *share.Budget // the part of config.Memory that streams may take
 	most   int64         // bytes that one event may have
 	began  time.Time     // when it was made
+	// dropped is called with the mutex held when a stream that others share has lost its oldest event, or is about to lose
+	// all it has. nil: nobody is told.
+	dropped func(s *memoryStream, all bool)
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
@@ -64,6 +67,7 @@ var _ Log = (*Memory)(nil)
 // memorySession is one session. One that has ended is still there, without streams and texts, so that an event which
 // comes late does not open it again.
 type memorySession struct {
+	name  string
 	owner share.User
 	// sequence is that of the newest event of any of its streams. All streams count together, so that an id is not used
 	// twice even if a stream is dropped and begins anew under its name.
@@ -73,7 +77,7 @@ type memorySession struct {
 	wake     chan struct{}     // closed at the next event or the end; nil: nobody waits
 	follow   []Follower        // stirred at each event and at the end
 	ended    bool
-	touched  time.Time // when it was last used
+	touched  time.Duration // when it was last used, since the Memory was made
 }
 
 // memoryStream is one stream, with those of its events that were not dropped.
@@ -87,6 +91,7 @@ type memoryStream struct {
 	touched time.Duration // when it was last read or appended to, since the Memory was made
 	place   *list.Element // in Memory.byAge
 	full    *list.Element // in holder.full; nil: it has no events
+	shared  *sharedStream // what a Redis knows of it; nil: no other replica does
 }
 
 // NewMemory returns an empty Memory.
@@ -111,6 +116,14 @@ func NewMemory(cfg MemoryConfig) *Memory {
 		config: cfg, room: room, most: room.Most(), began: cfg.Now(), sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
+}
+
+// Begin implements Log.
+func (m *Memory) Begin(_ context.Context, session Key, stream string) (lasting bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, err = m.openLocked(session, stream, m.config.Now())
+	return err == nil, err
 }
 
 // Append implements Log.
@@ -142,9 +155,9 @@ func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStrea
 	return s, m.makeRoomLocked(s, int64(eventCost+size))
 }
 
-// addLocked adds an event for which readyLocked has taken room.
+// addLocked adds an event for which readyLocked has taken room. It came when the stream was last used.
 func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last bool) {
-	s.events.add(&memoryEvent{sequence: sequence, data: data, at: m.config.Now().Sub(m.began)})
+	s.events.add(&memoryEvent{sequence: sequence, data: data, at: s.touched})
 	s.last = last
 	m.grownLocked(s, eventCost+len(data))
 	s.session.rouse()
@@ -215,7 +228,7 @@ func (m *Memory) Follow(_ context.Context, session Key, f Follower) error {
 	if s.ended {
 		return ErrUnknown
 	}
-	s.follow, s.touched = append(s.follow, f), m.config.Now()
+	s.follow, s.touched = append(s.follow, f), m.now()
 	return nil
 }
 
@@ -263,7 +276,7 @@ func (m *Memory) Keep(_ context.Context, session Key, name, text string) error {
 	if s.kept == nil {
 		s.kept = make(map[string]string)
 	}
-	s.kept[name], s.touched = text, m.config.Now()
+	s.kept[name], s.touched = text, m.now()
 	return nil
 }
 
@@ -278,7 +291,7 @@ func (m *Memory) Kept(_ context.Context, session Key, name string) (string, erro
 	case s.ended:
 		return "", ErrUnknown
 	}
-	s.touched = m.config.Now()
+	s.touched = m.now()
 	return s.kept[name], nil
 }
 
@@ -293,37 +306,45 @@ func (m *Memory) Facts(_ context.Context, session Key) (map[string]string, error
 	case s.ended:
 		return nil, ErrUnknown
 	}
-	s.touched = m.config.Now()
+	s.touched = m.now()
 	return maps.Clone(s.kept), nil
 }
 
 // End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.
 func (m *Memory) End(_ context.Context, session Key) error {
+	m.Forget(session)
+	return nil
+}
+
+// Forget implements Log.
+func (m *Memory) Forget(session Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
 	s := m.sessionLocked(session)
 	if s.ended {
-		return nil
+		return
 	}
 	for _, stream := range s.streams.all() {
 		m.forgetLocked(stream)
 	}
-	s.streams, s.kept, s.ended, s.touched = streams{}, nil, true, m.config.Now()
+	s.streams, s.kept, s.ended, s.touched = streams{}, nil, true, m.now()
 	s.rouse()
 	s.follow = nil
 	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
-	return nil
 }
+
+// now returns the time since the Memory was made.
+func (m *Memory) now() time.Duration { return m.config.Now().Sub(m.began) }
 
 // sessionLocked returns a session, which it makes if it is not there.
 func (m *Memory) sessionLocked(key Key) *memorySession {
 	s := m.sessions[key.Name]
 	if s == nil {
-		s = &memorySession{owner: key.Owner}
+		s = &memorySession{name: key.Name, owner: key.Owner}
 		m.sessions[key.Name] = s
 	}
 	return s
@@ -336,7 +357,7 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 	if owner.ended {
 		return nil, ErrUnknown
 	}
-	owner.touched = now
+	owner.touched = now.Sub(m.began)
 	s := owner.streams.find(stream)
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
@@ -346,7 +367,7 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		s.place = m.byAge.PushBack(s)
 		owner.streams.add(s)
 	}
-	s.touched = now.Sub(m.began)
+	s.touched = owner.touched
 	m.byAge.MoveToBack(s.place)
 	if s.full != nil {
 		m.holders[owner.owner].full.MoveToBack(s.full)
@@ -368,6 +389,7 @@ func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 
 // forgetLocked forgets a stream, with all that it has.
 func (m *Memory) forgetLocked(s *memoryStream) {
+	m.droppedLocked(s, true)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
 	m.byAge.Remove(s.place)
@@ -390,12 +412,12 @@ func (m *Memory) sweepLocked(now time.Time) {
 		e = e.Next()
 		m.forgetLocked(s)
 	}
-	for len(m.ended) > 0 && now.Sub(m.sessions[m.ended[0]].touched) > maxRest {
+	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > maxRest {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(s.touched) > maxRest {
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > maxRest {
 			delete(m.sessions, name)
 		}
 	}
@@ -406,7 +428,9 @@ func (s *memoryStream) after(sequence uint64) []Event {
 	var events []Event
 	for e := range s.events.all() {
 		if e.sequence > sequence {
-			events = append(events, Event{ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last && e.next == nil})
+			events = append(events, Event{
+				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last && e.next == nil, Fleeting: s.shared.isFleeting(e.sequence),
+			})
 		}
 	}
 	return events

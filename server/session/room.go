@@ -131,6 +131,13 @@ func (m *Memory) dropOldestLocked(s *memoryStream) {
 	cost := len(event.data) + eventCost
 	m.giveLocked(s.session.owner, int64(cost))
 	m.grownLocked(s, -cost)
+	m.droppedLocked(s, false)
+}
+
+func (m *Memory) droppedLocked(s *memoryStream, all bool) {
+	if s.shared != nil {
+		m.dropped(s, all)
+	}
 }
 
 // grownLocked notes that the events of a stream have n bytes more, or less if n is negative.

@@ -12,7 +12,7 @@
 //
 // Nothing is opened: a session or a stream begins when it is first named. It ends by its last event or by End, and what
 // is too old or too much is dropped. This file has the Log and the form of ids; memory.go implements it for one
-// process.
+// process, redis.go for several.
 package session
 
 import (
@@ -29,6 +29,8 @@ import (
 type Key struct {
 	Name  string // never used again
 	Owner share.User
+	// Here tells that no other replica serves the session, so that nothing of it is kept where others could read it.
+	Here bool
 }
 
 // Event is one message of a stream.
@@ -38,6 +40,9 @@ type Event struct {
 	// shared: do not modify it.
 	Data []byte
 	Last bool // nothing follows on this stream
+	// Fleeting tells that only this replica has the event. The client must not be given its ID, because it could not go on
+	// after it elsewhere.
+	Fleeting bool
 }
 
 // Follower is told when a session may have more to read, whichever stream it is on.
@@ -57,8 +62,12 @@ var ErrUnknown = errors.New("unknown stream or event")
 // The room is shared by tenants and users. To make some, a Log drops events of whoever has used up its share, and never
 // those of a user who holds less than the one who needs room would hold then. So nobody's events disappear by another's
 // doing. If there is no room all the same, the error is one of package share. Other errors mean that the store failed;
-// Memory has none. Implementations are safe for concurrent use.
+// Memory has none, and those of Redis wrap redis.ErrDown. Implementations are safe for concurrent use.
 type Log interface {
+	// Begin begins a stream to which only this replica appends, so that it need not ask others what is on it. It is in time
+	// before any other call for the stream. lasting tells whether the stream can be read elsewhere; if not, the client must
+	// be given no id of it. The error is ErrUnknown if the session has ended.
+	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)
 	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown if the session or the stream has
 	// ended. So if two append what each takes for the last event, exactly one of them succeeds: that decides, for
 	// example, which of two answers to one question counts. data is kept, and must not be modified.
@@ -94,6 +103,8 @@ type Log interface {
 	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
 	// forgotten.
 	End(ctx context.Context, session Key) error
+	// Forget is what End does in this replica, for a session that ended elsewhere.
+	Forget(session Key)
 }
 
 // FirstID returns the id that stands before the first event of a stream. A client that has it can ask for everything

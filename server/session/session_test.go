@@ -17,7 +17,7 @@ import (
 )
 
 // suite is what every Log does.
-func suite(t *testing.T, open func() session.Log) {
+func suite(t *testing.T, open func(*testing.T) session.Log) {
 	for name, test := range map[string]func(*testing.T, session.Log){
 		"events in order":         eventsInOrder,
 		"streams apart":           streamsApart,
@@ -31,13 +31,15 @@ func suite(t *testing.T, open func() session.Log) {
 		"many writers and reader": manyWriters,
 		"a stream ends once":      endsOnce,
 		"what is kept":            keeps,
+		"one replica appends":     beginsAlone,
+		"ended elsewhere":         forgets,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open()) })
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
 }
 
 func TestMemory(t *testing.T) {
-	suite(t, func() session.Log { return session.NewMemory(session.MemoryConfig{}) })
+	suite(t, func(*testing.T) session.Log { return session.NewMemory(session.MemoryConfig{}) })
 }
 
 // of names a session of alice.
@@ -239,7 +241,6 @@ func idsAreUnique(t *testing.T, l session.Log) {
 	}
 }
 
-// manyWriters shows that a reader who waits misses nothing and gets nothing twice.
 func endsOnce(t *testing.T, l session.Log) {
 	add(t, l, "a", "q", "1", true)
 	for _, last := range []bool{false, true} {
@@ -248,6 +249,48 @@ func endsOnce(t *testing.T, l session.Log) {
 		}
 	}
 	want(t, l, "a", "q", "", "1", false)
+}
+
+// beginsAlone shows that a stream of Begin is like any other.
+func beginsAlone(t *testing.T, l session.Log) {
+	for range 2 {
+		if lasting, err := l.Begin(t.Context(), of("s"), "p1"); !lasting || err != nil {
+			t.Fatalf("begin: got %t, %v", lasting, err)
+		}
+	}
+	want(t, l, "s", "p1", session.FirstID("p1"), "", true)
+	a := add(t, l, "s", "p1", "a", false)
+	b := add(t, l, "s", "p1", "b", true)
+	want(t, l, "s", "p1", "", "a b", false)
+	want(t, l, "s", "p1", a, "b", false)
+	want(t, l, "s", "p1", b, "", false)
+	for _, id := range []string{a, b, session.FirstID("p1")} {
+		if stream, err := l.Find(t.Context(), of("s"), id); stream != "p1" || err != nil {
+			t.Errorf("find %q: got %q, %v", id, stream, err)
+		}
+	}
+	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("c"), true); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("after the last event: got %v, want ErrUnknown", err)
+	}
+	if err := l.End(t.Context(), of("s")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Begin(t.Context(), of("s"), "p2"); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("begin after the end: got %v, want ErrUnknown", err)
+	}
+}
+
+func forgets(t *testing.T, l session.Log) {
+	add(t, l, "s", "p1", "a", false)
+	_, more, err := l.Read(t.Context(), of("s"), "p1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Forget(of("s"))
+	<-more
+	want(t, l, "s", "p1", "", unknown, false)
+	l.Forget(of("s"))
+	l.Forget(of("never was"))
 }
 
 func keeps(t *testing.T, l session.Log) {
@@ -293,6 +336,7 @@ func keeps(t *testing.T, l session.Log) {
 	}
 }
 
+// manyWriters shows that a reader who waits misses nothing and gets nothing twice.
 func manyWriters(t *testing.T, l session.Log) {
 	const writers, each = 8, 50
 	var all sync.WaitGroup

@@ -35,8 +35,10 @@ func floors() [][]string {
 			"internal/fairqueue", // whose turn it is to keep a processor busy
 			"server/session",     // what legacy sessions must remember
 			"internal/allot",     // how many of a tenant's places this replica may give out
-			"internal/replica",   // which other processes serve the same tenants, and how word reaches them
 			"server/admin",       // the operator's page
+		},
+		{
+			"internal/replica", // which other processes serve the same tenants, and how word reaches them
 		},
 		{
 			"internal/redis", // what replicas share, and how to reach it

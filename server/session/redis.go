@@ -1,0 +1,265 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// RedisConfig is what a Redis needs. The fields of MemoryConfig bound what this replica appends, here and in the server.
+type RedisConfig struct {
+	MemoryConfig
+
+	Store  *redis.Store
+	Seal   *seal.Ring
+	Others replica.Others
+	Logger *slog.Logger
+	// Refused is called when the server returns what no replica has written there. nil: nobody is told.
+	Refused func()
+}
+
+// Redis is a Log of several replicas, over what they share. It is safe for concurrent use; Run must run.
+//
+//	                     ┌───────────── this replica ─────────────┐
+//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Next, Find of a stream that Begin began:
+//	      │              └────────────────────────────────────────┘    no round trip
+//	      │ one round trip
+//	      ▼
+//	 Redis stream ──▶ Read, Next, Find of all other streams: one round trip
+//	      │
+//	      └─ who else reads it ──▶ word "stir 1" to those replicas
+//
+// An event is in the server before Append returns, so before any client has it. Round trips: one for Begin, Append, Keep,
+// Kept, Facts and End; none for Follow, Unfollow, Forget and Drop. A stream that was not begun by Begin needs one or two
+// more to be appended to, because others may append to it at the same time.
+//
+// When the server does not answer, the streams of Begin go on in memory, and what is appended to them from then on is
+// Fleeting, until the stream ends. It is taken out of the server as soon as that answers, so that nobody waits there for
+// what will not come.
+//
+// Values are sealed for their place, so that whoever can write to the server can make the gateway forget, but not believe.
+// What was not written by a replica counts as not there.
+type Redis struct {
+	config RedisConfig
+	local  *Memory
+	chores *chores
+}
+
+var _ Log = (*Redis)(nil)
+
+// kindStir is word that a stream has something new.
+const kindStir = "stir 1"
+
+// NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that runs.
+func NewRedis(cfg RedisConfig) *Redis {
+	if cfg.Refused == nil {
+		cfg.Refused = func() {}
+	}
+	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
+	l.config.MemoryConfig = l.local.config
+	l.chores = newChores(l.config.Now)
+	l.local.dropped = l.chores.dropped
+	cfg.Others.Handle(kindStir, l.heard)
+	cfg.Others.OnReturn(l.returned)
+	return l
+}
+
+// life returns for how many milliseconds the server keeps a stream that nobody reads.
+func (l *Redis) life() string {
+	return strconv.FormatInt((l.config.Age + l.config.Age/8).Milliseconds(), 10)
+}
+
+// rest is for how many milliseconds the server keeps facts.
+var rest = strconv.FormatInt((maxRest + time.Hour).Milliseconds(), 10)
+
+// run runs a script, and returns what it said first, and the rest. The error is ErrUnknown if the session has ended.
+func (l *Redis) run(ctx context.Context, script *redis.Script, p place, args ...string) (said string, rest []redis.Reply, err error) {
+	reply, err := script.Run(ctx, l.config.Store, p.keys(), args)
+	if err != nil {
+		return "", nil, err
+	}
+	parts, err := reply.List()
+	if err == nil && len(parts) > 0 {
+		said, err = parts[0].Text()
+	}
+	switch {
+	case err != nil || len(parts) == 0:
+		return "", nil, l.refuse(ctx, p)
+	case said == saidEnded:
+		return "", nil, l.ended(ctx, p, parts[1:])
+	}
+	return said, parts[1:], nil
+}
+
+// ended forgets a session if the mark that it has ended is one of a replica. The error is ErrUnknown in any case.
+func (l *Redis) ended(ctx context.Context, p place, parts []redis.Reply) error {
+	if len(parts) > 0 && l.isMark(p.session, parts[0]) {
+		l.local.Forget(p.session)
+		return ErrUnknown
+	}
+	return l.refuse(ctx, p)
+}
+
+func (l *Redis) isMark(session Key, mark redis.Reply) bool {
+	sealed, err := mark.Text()
+	if err == nil {
+		_, err = l.config.Seal.OpenBytes(factPurpose(session, ""), []byte(sealed))
+	}
+	return err == nil
+}
+
+// refuse notes that what is in the server was not written by a replica.
+func (l *Redis) refuse(ctx context.Context, p place) error {
+	l.config.Refused()
+	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used", slog.String("tenant", p.session.Owner.TenantID),
+		slog.String("stream", p.stream))
+	return ErrUnknown
+}
+
+// Begin implements Log.
+func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting bool, err error) {
+	if session.Here {
+		return l.local.Begin(ctx, session, stream)
+	}
+	p, base := place{session, stream}, l.now()
+	l.local.mu.Lock()
+	s, err := l.findLocked(p)
+	known := s != nil && s.shared.own
+	lasting = known && !s.shared.lost
+	l.local.mu.Unlock()
+	if err != nil || known {
+		return lasting, err
+	}
+	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
+	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(), string(l.config.Others.Self()))
+	if err != nil && !errors.Is(err, redis.ErrDown) {
+		return false, err
+	}
+	down := err != nil
+	if said == saidTaken { // another replica has appended to it, or reads it already
+		_, err = (&writing{log: l, place: p}).lookUp(ctx, false)
+		return err == nil, err
+	}
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	if s, err = l.openLocked(p, base); err != nil {
+		l.chores.forget(p)
+		return false, err
+	}
+	if s.shared.own = true; down {
+		l.loseLocked(p, s)
+	}
+	return !down, nil
+}
+
+// openLocked returns a stream, which it makes with that base if it is not there.
+func (l *Redis) openLocked(p place, base uint64) (*memoryStream, error) {
+	s, err := l.local.openLocked(p.session, p.stream, l.config.Now())
+	if err == nil && s.shared == nil {
+		s.shared, s.floor = newSharedStream(base), base
+	}
+	return s, err
+}
+
+// now returns the base of a stream that begins now.
+func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) } //nolint:gosec // it is positive
+
+// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown if the session has ended.
+func (l *Redis) findLocked(p place) (*memoryStream, error) {
+	owner := l.local.sessions[p.session.Name]
+	switch {
+	case owner == nil:
+		return nil, nil
+	case owner.ended:
+		return nil, ErrUnknown
+	}
+	return owner.streams.find(p.stream), nil
+}
+
+// loseLocked lets a stream go on in memory only.
+func (l *Redis) loseLocked(p place, s *memoryStream) {
+	s.shared.lost = true
+	l.chores.forget(p)
+}
+
+// Follow implements Log.
+func (l *Redis) Follow(ctx context.Context, session Key, f Follower) error {
+	return l.local.Follow(ctx, session, f)
+}
+
+// Unfollow implements Log.
+func (l *Redis) Unfollow(session Key, f Follower) { l.local.Unfollow(session, f) }
+
+// Keep implements Log.
+func (l *Redis) Keep(ctx context.Context, session Key, name, text string) error {
+	if session.Here {
+		return l.local.Keep(ctx, session, name, text)
+	}
+	if name == "" {
+		return errors.New("a fact of a session has no name")
+	}
+	sealed := l.config.Seal.SealBytes(factPurpose(session, name), []byte(text))
+	_, _, err := l.run(ctx, keepScript, place{session: session}, name, string(sealed), rest)
+	return err
+}
+
+// Kept implements Log.
+func (l *Redis) Kept(ctx context.Context, session Key, name string) (string, error) {
+	facts, err := l.Facts(ctx, session)
+	return facts[name], err
+}
+
+// Facts implements Log.
+func (l *Redis) Facts(ctx context.Context, session Key) (map[string]string, error) {
+	if session.Here {
+		return l.local.Facts(ctx, session)
+	}
+	reply, err := l.config.Store.Do(ctx, redis.Command{Name: "HGETALL", Key: factsKey(session)})
+	if err != nil {
+		return nil, err
+	}
+	p := place{session: session}
+	sealed, err := reply.Map()
+	if err != nil {
+		return nil, l.refuse(ctx, p)
+	}
+	if mark, ended := sealed[""]; ended {
+		return nil, l.ended(ctx, p, []redis.Reply{mark})
+	}
+	facts := make(map[string]string, len(sealed))
+	for name, value := range sealed {
+		text, err := value.Text()
+		if err != nil {
+			return nil, l.refuse(ctx, p)
+		}
+		plain, err := l.config.Seal.OpenBytes(factPurpose(session, name), []byte(text))
+		if err != nil {
+			return nil, l.refuse(ctx, p)
+		}
+		facts[name] = string(plain)
+	}
+	return facts, nil
+}
+
+// End implements Log. What others hold of the session is theirs to forget, see Forget.
+func (l *Redis) End(ctx context.Context, session Key) error {
+	l.local.Forget(session)
+	if session.Here {
+		return nil
+	}
+	mark := l.config.Seal.SealBytes(factPurpose(session, ""), nil)
+	if _, err := endScript.Run(ctx, l.config.Store, []string{factsKey(session)}, []string{string(mark), rest}); err != nil {
+		return fmt.Errorf("mark a session as ended: %w", err)
+	}
+	return nil
+}
+
+// Forget implements Log.
+func (l *Redis) Forget(session Key) { l.local.Forget(session) }

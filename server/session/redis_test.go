@@ -1,0 +1,82 @@
+package session_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// house has replicas with one server.
+type house struct {
+	server  *redistest.Server
+	ring    *seal.Ring
+	hub     replicatest.Hub
+	refused atomic.Int64 // values of the server that were not used
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	return &house{server: redistest.Start(t), ring: seal.RandomRing()}
+}
+
+// resident is one replica.
+type resident struct {
+	*session.Redis
+
+	store  *redis.Store
+	member *replicatest.Member
+}
+
+// join adds a replica that runs until the test ends.
+func (h *house) join(t *testing.T, change ...func(*session.RedisConfig)) *resident {
+	t.Helper()
+	r := &resident{store: h.server.Store(t), member: h.hub.Join()}
+	cfg := session.RedisConfig{Store: r.store, Seal: h.ring, Others: r.member, Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) }}
+	for _, f := range change {
+		f(&cfg)
+	}
+	r.Redis = session.NewRedis(cfg)
+	run(t, r.Redis.Run)
+	return r
+}
+
+// run runs something until the test ends.
+func run(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := f(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); over.Wait() })
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not so within a minute: %s", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	suite(t, func(t *testing.T) session.Log { return newHouse(t).join(t) })
+}
+
+var _ replica.Others = (*replicatest.Member)(nil)

@@ -1,0 +1,93 @@
+package session
+
+import "github.com/drawbridge-mcp/drawbridge/internal/redis"
+
+// What the scripts answer first.
+const (
+	saidOK    = "ok"
+	saidEnded = "ended" // the session has; then comes the mark
+	saidGone  = "gone"  // there is no such stream
+	saidTaken = "taken" // there is an event with that sequence, or the stream has ended
+)
+
+// All scripts have the same keys, in this order: the facts of a session, a stream, and the replicas that read the stream.
+// The fact without a name is the mark that the session has ended.
+
+// beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is kept, the replica.
+var beginScript = redis.NewScript(`
+local mark = redis.call('HGET', KEYS[1], '')
+if mark then return {'ended', mark} end
+if redis.call('EXISTS', KEYS[2]) == 1 then return {'taken'} end
+redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('SADD', KEYS[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[3], ARGV[3])
+return {'ok'}`)
+
+// appendScript appends an event, and returns who reads the stream. ARGV: id and value of the event, milliseconds.
+var appendScript = redis.NewScript(`
+local mark = redis.call('HGET', KEYS[1], '')
+if mark then return {'ended', mark} end
+local done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[1], 'd', ARGV[2])
+if not done then return {'gone'} end
+if type(done) == 'table' and done.err then
+  if string.find(done.err, 'equal or smaller', 1, true) then return {'taken'} end
+  return redis.error_reply(done.err)
+end
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[3], ARGV[3])
+return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
+
+// readScript returns entries of a stream, or if there are none, the id of the newest that there ever was. ARGV: id from
+// which on, how many at most, milliseconds, the replica or "" if it does not go on reading, and the value of the head if
+// the stream is to begin when it is not there, with its id.
+var readScript = redis.NewScript(`
+local mark = redis.call('HGET', KEYS[1], '')
+if mark then return {'ended', mark} end
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  if ARGV[5] == '' then return {'gone'} end
+  redis.call('XADD', KEYS[2], ARGV[6], 'd', ARGV[5])
+end
+if ARGV[4] ~= '' then
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  redis.call('SADD', KEYS[3], ARGV[4])
+  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+end
+local found = redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])
+if #found > 0 then return {'ok', found} end
+local info = redis.call('XINFO', 'STREAM', KEYS[2])
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then return {'ok', found, info[i + 1]} end
+end
+return {'gone'}`)
+
+// topScript returns the id of the newest event that a stream ever had. It begins the stream if it is not there. ARGV: id
+// and value of the head, milliseconds.
+var topScript = redis.NewScript(`
+local mark = redis.call('HGET', KEYS[1], '')
+if mark then return {'ended', mark} end
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  if ARGV[2] == '' then return {'gone'} end
+  redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
+end
+local info = redis.call('XINFO', 'STREAM', KEYS[2])
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then return {'ok', info[i + 1]} end
+end
+return {'gone'}`)
+
+// keepScript keeps a fact. ARGV: its name, its value, milliseconds.
+var keepScript = redis.NewScript(`
+local mark = redis.call('HGET', KEYS[1], '')
+if mark then return {'ended', mark} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return {'ok'}`)
+
+// endScript marks a session as ended and forgets its facts. ARGV: the mark, milliseconds.
+var endScript = redis.NewScript(`
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], '', ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return {'ok'}`)

@@ -157,7 +157,8 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 		Verify:        p.issuers.verify,
 		Judge:         p.issuers.judge,
 		Seal:          ring,
-		Log:           newSessionLog(cfg.Sessions, p.memory),
+		Log:           p.newSessionLog(cfg.Sessions, ring),
+		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
 		Logger:        p.log,
 		Metrics:       p.metrics,
@@ -185,8 +186,16 @@ func newRing(cfg *config.Config) (*seal.Ring, error) {
 	return seal.NewRing(cfg.Sessions.Keys...)
 }
 
-func newSessionLog(s config.Sessions, memory *share.Budget) session.Log {
-	return session.NewMemory(session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge, Memory: memory})
+// newSessionLog returns where sessions keep their events: in this process, and in what replicas share if there is that.
+func (p *parts) newSessionLog(s config.Sessions, ring *seal.Ring) session.Log {
+	bounds := session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge, Memory: p.memory}
+	if p.sharing.store == nil {
+		return session.NewMemory(bounds)
+	}
+	p.sharing.events = session.NewRedis(session.RedisConfig{
+		MemoryConfig: bounds, Store: p.sharing.store, Seal: ring, Others: p.sharing.others, Logger: p.log,
+	})
+	return p.sharing.events
 }
 
 // settingsOf returns the settings that the server asks for at every request and that a reload may change. Address is

@@ -11,14 +11,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // sharing is what this process has in common with other replicas.
 type sharing struct {
 	store  *redis.Store // nil: there are no others
 	others replica.Others
-	mail   *replica.Mail // the same as others; nil: there are no others
-	blocks *allot.Blocks // nil: there are no others
+	blocks *allot.Blocks  // nil: there are no others
+	mail   *replica.Mail  // the same as others; nil: there are no others
+	events *session.Redis // of sessions, set when the server is built; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet.
@@ -52,4 +54,5 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.store.Run(work) })
 	group.Go(func() error { return s.mail.Run(work) })
 	group.Go(func() error { return s.blocks.Run(work) })
+	group.Go(func() error { return s.events.Run(work) })
 }

@@ -120,9 +120,19 @@ func eventID(stream string, sequence uint64) string {
 // ids.
 func parseID(id string) (stream string, sequence uint64, ok bool) {
 	stream, digits, found := strings.Cut(id, "-")
-	if !found || stream == "" || len(id) > 64 {
+	if !found || len(id) > 64 || !isName(stream) {
 		return "", 0, false
 	}
 	sequence, err := strconv.ParseUint(digits, 10, 64)
 	return stream, sequence, err == nil && eventID(stream, sequence) == id
+}
+
+// isName tells whether a stream may have that name.
+func isName(stream string) bool {
+	for _, c := range []byte(stream) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return stream != ""
 }

@@ -99,11 +99,16 @@ func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.shared.turn, s.shared.take(ctx)
+}
+
+// take waits until nobody else in this replica appends to the stream. Then the token in turn is to be taken out.
+func (s *sharedStream) take(ctx context.Context) error {
 	select {
-	case s.shared.turn <- struct{}{}:
-		return s.shared.turn, nil
+	case s.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
@@ -127,7 +132,7 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 	case last:
 		return nil, ErrUnknown
 	}
-	if top != base { // it was there before, and where it begins is not known
+	if said != saidBegun { // it was there before, and where it begins is not known
 		base = 0
 	}
 	l.local.mu.Lock()
@@ -142,7 +147,7 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 
 // topOf returns the sequence of the newest event of a stream that the server has told.
 func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
-	if said != saidOK || len(rest) != 1 {
+	if said != saidOK && said != saidBegun || len(rest) != 1 {
 		return 0, false, false
 	}
 	id, err := rest[0].Text()
@@ -157,7 +162,7 @@ func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
 func (w *writing) write(ctx context.Context, sequence uint64) (said string, readers []redis.Reply, err error) {
 	entry := entryID(sequence, w.last)
 	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
-	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life())
+	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(), entryID(sequence, false))
 }
 
 // written adds the event to what is in memory if the server has it.

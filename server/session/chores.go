@@ -19,14 +19,14 @@ const (
 // chores are what is yet to be done for streams off the path. They are bounded by the streams that there are: of each,
 // only the newest state counts.
 type chores struct {
-	now  func() time.Time
-	wake chan struct{} // holds one token while there is something to do
+	now      func() time.Time
+	wake     chan struct{} // holds a token while there is something to do
+	returned chan struct{} // holds a token while it is to be looked whether the server has lost something
 
-	mu       sync.Mutex          // guards the fields below
-	trims    map[place]string    // id of the entry before which all are to be dropped
-	forgets  map[place]time.Time // streams that are to be forgotten, and since when
-	stirs    map[stirring]bool   // word that is to be sent
-	returned bool                // the server may have lost something
+	mu      sync.Mutex          // guards the fields below
+	trims   map[place]string    // id of the entry before which all are to be dropped
+	forgets map[place]time.Time // streams that are to be forgotten, and since when
+	stirs   map[stirring]bool   // word that is to be sent
 }
 
 // stirring is that a replica is to look at a stream.
@@ -37,15 +37,18 @@ type stirring struct {
 
 func newChores(now func() time.Time) *chores {
 	return &chores{
-		now: now, wake: make(chan struct{}, 1),
+		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
 		trims: make(map[place]string), forgets: make(map[place]time.Time), stirs: make(map[stirring]bool),
 	}
 }
 
-func (c *chores) prompt() {
+func (c *chores) prompt() { put(c.wake) }
+
+// put puts a token into a channel that holds one, unless there is one.
+func put(into chan struct{}) {
 	select {
-	case c.wake <- struct{}{}:
-	default: // it is prompted already
+	case into <- struct{}{}:
+	default:
 	}
 }
 
@@ -90,8 +93,9 @@ func (c *chores) stir(p place, to replica.ID) {
 // Run does what is off the path, until ctx ends: it wakes readers at other replicas, drops in the server what was dropped
 // here, and keeps there what is used here.
 func (l *Redis) Run(ctx context.Context) error {
-	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
-	defer renew.Stop()
+	var caring sync.WaitGroup
+	caring.Go(func() { l.care(ctx) })
+	defer caring.Wait()
 	retry := time.NewTicker(choreRetry)
 	defer retry.Stop()
 	for {
@@ -99,13 +103,26 @@ func (l *Redis) Run(ctx context.Context) error {
 		case <-l.chores.wake:
 			l.stirAll(ctx)
 			l.trimAll(ctx)
-			l.repairAll(ctx)
 		case <-retry.C:
 			l.trimAll(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// care does what takes longer, and goes through all streams, until ctx ends.
+func (l *Redis) care(ctx context.Context) {
+	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
+	defer renew.Stop()
+	for {
+		select {
+		case <-l.chores.returned:
+			l.repairAll(ctx)
 		case <-renew.C:
 			l.renewAll(ctx)
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -146,10 +163,7 @@ func (l *Redis) returned() {
 		s.rouse()
 	}
 	m.mu.Unlock()
-	l.chores.mu.Lock()
-	defer l.chores.mu.Unlock()
-	l.chores.returned = true
-	l.chores.prompt()
+	put(l.chores.returned)
 }
 
 // trimAll drops in the server what was dropped here. What fails is tried again, and is left to the server when it has

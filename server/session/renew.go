@@ -78,13 +78,6 @@ func (l *Redis) touch(p place) {
 // repairAll looks, after a fault, what the server has lost of the streams of this replica, and writes it again. A stream
 // that it has lost altogether goes on in memory.
 func (l *Redis) repairAll(ctx context.Context) {
-	l.chores.mu.Lock()
-	returned := l.chores.returned
-	l.chores.returned = false
-	l.chores.mu.Unlock()
-	if !returned {
-		return
-	}
 	places, _ := l.ownPlaces()
 	for _, p := range places {
 		if l.repair(ctx, p) != nil && l.config.Store.Up() != nil {
@@ -94,12 +87,17 @@ func (l *Redis) repairAll(ctx context.Context) {
 }
 
 func (l *Redis) repair(ctx context.Context, p place) error {
-	w := &writing{log: l, place: p}
-	turn, err := w.turn(ctx)
-	if err != nil {
+	l.local.mu.Lock()
+	s, err := l.findLocked(p)
+	l.local.mu.Unlock()
+	if err != nil || s == nil {
+		return nil // it has ended, or was forgotten
+	}
+	if err := s.shared.take(ctx); err != nil {
 		return err
 	}
-	defer func() { <-turn }()
+	defer func() { <-s.shared.turn }()
+	w := &writing{log: l, place: p}
 	said, rest, err := l.run(ctx, topScript, p, "", "", "")
 	if err != nil {
 		return err

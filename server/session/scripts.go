@@ -6,6 +6,7 @@ import "github.com/drawbridge-mcp/drawbridge/internal/redis"
 const (
 	saidOK    = "ok"
 	saidEnded = "ended" // the session has; then comes the mark
+	saidBegun = "begun" // the stream has, and has no event yet
 	saidGone  = "gone"  // there is no such stream
 	saidTaken = "taken" // there is an event with that sequence, or the stream has ended
 )
@@ -24,11 +25,20 @@ redis.call('SADD', KEYS[3], ARGV[4])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return {'ok'}`)
 
-// appendScript appends an event, and returns who reads the stream. ARGV: id and value of the event, milliseconds.
+// appendScript appends an event, and returns who reads the stream. ARGV: id and value of the event, milliseconds, and the id
+// that it would have if it were not the last. That one is tried first: the id of the last event is higher than all others,
+// so the server would take it even if another replica had appended what this one does not know.
 var appendScript = redis.NewScript(`
 local mark = redis.call('HGET', KEYS[1], '')
 if mark then return {'ended', mark} end
-local done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[1], 'd', ARGV[2])
+local done
+if ARGV[4] ~= ARGV[1] then
+  done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[4], 'd', '')
+  if type(done) == 'string' then redis.call('XDEL', KEYS[2], ARGV[4]) end
+end
+if ARGV[4] == ARGV[1] or type(done) == 'string' then
+  done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[1], 'd', ARGV[2])
+end
 if not done then return {'gone'} end
 if type(done) == 'table' and done.err then
   if string.find(done.err, 'equal or smaller', 1, true) then return {'taken'} end
@@ -70,6 +80,7 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[2] == '' then return {'gone'} end
   redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  return {'begun', ARGV[1]}
 end
 local info = redis.call('XINFO', 'STREAM', KEYS[2])
 for i = 1, #info, 2 do

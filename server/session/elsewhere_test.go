@@ -1,0 +1,367 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+func begin(t *testing.T, l session.Log, in, stream string, lasting bool) {
+	t.Helper()
+	if got, err := l.Begin(t.Context(), of(in), stream); got != lasting || err != nil {
+		t.Fatalf("begin %s of %s: got %t, %v; want %t", stream, in, got, err, lasting)
+	}
+}
+
+// does runs a command that no replica runs.
+func (r *resident) does(t *testing.T, name, key string, args ...string) redis.Reply {
+	t.Helper()
+	reply, err := r.store.Do(t.Context(), redis.Command{Name: name, Key: key, Args: args})
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, key, err)
+	}
+	return reply
+}
+
+// trips returns how many round trips there were, other than this one.
+func (r *resident) trips(t *testing.T) (n int) {
+	t.Helper()
+	text, err := r.does(t, "INFO", "commandstats").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`cmdstat_(?:evalsha|hgetall):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
+		calls, _ := strconv.Atoi(found[1])
+		n += calls
+	}
+	return n
+}
+
+const streamKey = "db1:{acme}:stream:p1:s"
+
+func TestAStreamIsReadElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	want(t, b, "s", "p1", session.FirstID("p1"), "", true)
+	var f stirs
+	if err := b.Follow(t.Context(), of("s"), &f); err != nil {
+		t.Fatal(err)
+	}
+	after := session.FirstID("p1")
+	for n := range 20 {
+		before := f.n.Load()
+		id := add(t, a, "s", "p1", fmt.Sprint(n), n == 19)
+		eventually(t, "word of the event", func() bool { return f.n.Load() > before })
+		want(t, b, "s", "p1", after, fmt.Sprint(n), n < 19)
+		after = id
+	}
+	want(t, b, "s", "p1", after, "", false)
+	want(t, a, "s", "p1", after, "", false)
+	if stream, err := b.Find(t.Context(), of("s"), after); stream != "p1" || err != nil {
+		t.Errorf("find the last event: got %q, %v", stream, err)
+	}
+}
+
+// TestOthersAppendToAStreamThatOneReplicaBegan is the case of a connection that went on at another replica, with notices.
+func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	var f stirs
+	begin(t, a, "s", "p1", true)
+	if err := a.Follow(t.Context(), of("s"), &f); err != nil {
+		t.Fatal(err)
+	}
+	first := add(t, a, "s", "p1", "1", false)
+	stirred := f.n.Load()
+	add(t, b, "s", "p1", "2", false)
+	eventually(t, "word to the replica that began the stream", func() bool { return f.n.Load() > stirred })
+	want(t, a, "s", "p1", first, "2", true)
+	add(t, a, "s", "p1", "3", false)
+	add(t, b, "s", "p1", "4", true)
+	for _, r := range []*resident{a, b} {
+		want(t, r, "s", "p1", session.FirstID("p1"), "1 2 3 4", false)
+		if _, err := r.Append(t.Context(), of("s"), "p1", []byte("5"), false); !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("after the last event: got %v, want ErrUnknown", err)
+		}
+	}
+}
+
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	ctx, key := t.Context(), of("s")
+	var f stirs
+	last := ""
+	for _, step := range []struct {
+		name string
+		want int
+		do   func() error
+	}{
+		{"begin", 1, func() error { _, err := a.Begin(ctx, key, "p1"); return err }},
+		{"follow", 0, func() error { return a.Follow(ctx, key, &f) }},
+		{"append", 1, func() (err error) { last, err = a.Append(ctx, key, "p1", []byte("x"), false); return err }},
+		{"next", 0, func() error { _, _, err := a.Next(ctx, key, "p1", ""); return err }},
+		{"read", 0, func() error { _, _, err := a.Read(ctx, key, "p1", last); return err }},
+		{"find", 0, func() error { _, err := a.Find(ctx, key, last); return err }},
+		{"follow elsewhere", 0, func() error { return b.Follow(ctx, key, &f) }},
+		{"find elsewhere", 1, func() error { _, err := b.Find(ctx, key, last); return err }},
+		{"next elsewhere", 1, func() error { _, _, err := b.Next(ctx, key, "p1", last); return err }},
+		{"keep", 1, func() error { return a.Keep(ctx, key, "level", "info") }},
+		{"facts", 1, func() error { _, err := b.Facts(ctx, key); return err }},
+		{"append to what nobody began", 2, func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), false); return err }},
+		{"append to it again", 1, func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), true); return err }},
+		{"unfollow", 0, func() error { a.Unfollow(key, &f); return nil }},
+		{"drop", 0, func() error { a.Drop(ctx, key, "p1", last); return nil }},
+		{"end", 1, func() error { return a.End(ctx, key) }},
+		{"forget", 0, func() error { b.Forget(key); return nil }},
+		{"a session of one replica", 0, func() error {
+			only := session.Key{Name: "only", Owner: key.Owner, Here: true}
+			_, err1 := a.Begin(ctx, only, "s")
+			_, err2 := a.Append(ctx, only, "s", []byte("x"), false)
+			_, _, err3 := a.Next(ctx, only, "s", "")
+			return errors.Join(err1, err2, err3, a.End(ctx, only))
+		}},
+	} {
+		before := a.trips(t)
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		// The first run of each script loads it, by a command that is not counted.
+		if got := a.trips(t) - before; got != step.want {
+			t.Errorf("%s: got %d round trips, want %d", step.name, got, step.want)
+		}
+	}
+}
+
+func TestWhatIsDroppedHereIsDroppedInRedis(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t, func(c *session.RedisConfig) { c.Count = 3 }), h.join(t)
+	begin(t, a, "s", "p1", true)
+	var ids []string
+	for n := range 10 {
+		ids = append(ids, add(t, a, "s", "p1", fmt.Sprint(n), false))
+	}
+	length := func() int64 { n, _ := a.does(t, "XLEN", streamKey).Int(); return n }
+	eventually(t, "three entries are left", func() bool { return length() == 3 })
+	for _, r := range []*resident{a, b} {
+		want(t, r, "s", "p1", session.FirstID("p1"), unknown, false)
+		want(t, r, "s", "p1", ids[0], unknown, false)
+		want(t, r, "s", "p1", ids[6], "7 8 9", true)
+	}
+	a.Drop(t.Context(), of("s"), "p1", ids[9])
+	eventually(t, "no entry is left", func() bool { return length() == 0 })
+	want(t, b, "s", "p1", ids[9], "", true)
+	want(t, b, "s", "p1", ids[8], unknown, false)
+	last := add(t, a, "s", "p1", "last", true)
+	want(t, b, "s", "p1", ids[9], "last", false)
+	a.Drop(t.Context(), of("s"), "p1", last)
+	eventually(t, "the last entry is dropped", func() bool { return length() == 0 })
+	want(t, b, "s", "p1", last, "", false)
+}
+
+// TestOneUserMadeTheEventsOfOthersDisappearFromRedis shows that shares hold for what is in the server, too.
+func TestOneUserMadeTheEventsOfOthersDisappearFromRedis(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t, func(c *session.RedisConfig) { c.Memory = share.New(16 << 20) }), h.join(t)
+	quiet := sessionOf("acme", "bob", 0)
+	id, err := a.Append(t.Context(), quiet, "p1", make([]byte, 30_000), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 200 {
+		in := sessionOf("acme", "loud", n)
+		if _, err := a.Begin(t.Context(), in, "p1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Append(t.Context(), in, "p1", make([]byte, 200_000), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "redis holds no more than the replica may", func() bool {
+		text, _ := a.does(t, "INFO", "memory").Text()
+		used, _ := strconv.Atoi(regexp.MustCompile(`used_memory_dataset:(\d+)`).FindStringSubmatch(text)[1])
+		return used < 12<<20
+	})
+	if _, err := b.Find(t.Context(), quiet, id); err != nil {
+		t.Errorf("the event of a user who has little: got %v", err)
+	}
+}
+
+func TestTheEndIsEverywhere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	begin(t, b, "s", "p2", true)
+	id := add(t, a, "s", "p1", "a", false)
+	add(t, b, "s", "p2", "b", false)
+	if err := b.Keep(t.Context(), of("s"), "level", "info"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.End(t.Context(), of("s")); err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := b.Find(t.Context(), of("s"), id)
+	_, err2 := b.Facts(t.Context(), of("s"))
+	err3 := b.Keep(t.Context(), of("s"), "level", "error")
+	_, err4 := b.Append(t.Context(), of("s"), "p2", []byte("late"), false)
+	_, err5 := b.Begin(t.Context(), of("s"), "p3")
+	_, err6 := h.join(t).Append(t.Context(), of("s"), "p2", []byte("late"), false)
+	for i, err := range []error{err1, err2, err3, err4, err5, err6} {
+		if !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("step %d: got %v, want ErrUnknown", i+1, err)
+		}
+	}
+	eventually(t, "nothing of the session is left but the mark of its end", func() bool {
+		keys, _ := a.does(t, "KEYS", "db1:{acme}:*").List()
+		return len(keys) == 1
+	})
+}
+
+func TestAllKeysGoByThemselves(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	add(t, a, "s", "p1", "a", false)
+	want(t, b, "s", "p1", session.FirstID("p1"), "a", true)
+	want(t, b, "s", "q1", "", "", true)
+	add(t, b, "s", "q2", "a", true)
+	if err := errors.Join(b.Keep(t.Context(), of("s"), "level", "info"), b.End(t.Context(), of("other"))); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := a.does(t, "KEYS", "db1:{acme}:*").List()
+	if err != nil || len(keys) < 6 {
+		t.Fatalf("got %d keys, %v", len(keys), err)
+	}
+	for _, k := range keys {
+		name, _ := k.Text()
+		if left, err := a.does(t, "PTTL", name).Int(); left <= 0 || err != nil {
+			t.Errorf("%s: got %d ms left, %v; want some", name, left, err)
+		}
+	}
+}
+
+// TestAStreamThatIsReadElsewhereStays lets the replica that appends believe that time passes.
+func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var mu sync.Mutex
+	now := time.Now()
+	pass := func(d time.Duration) { mu.Lock(); now = now.Add(d); mu.Unlock() }
+	a := h.join(t, func(c *session.RedisConfig) {
+		c.Age, c.Now = time.Minute, func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	})
+	b := h.join(t)
+	begin(t, a, "s", "p1", true)
+	begin(t, a, "s", "p2", true)
+	id := add(t, a, "s", "p1", "a", false)
+	want(t, b, "s", "p1", "", "a", true)
+	for range 4 {
+		pass(50 * time.Second)
+		a.Renew(t.Context())
+	}
+	add(t, a, "t", "p1", "sweeps", false)
+	before := a.trips(t)
+	add(t, a, "s", "p1", "b", false)
+	if got := a.trips(t) - before; got != 1 {
+		t.Errorf("got %d round trips, want 1: the stream was forgotten", got)
+	}
+	want(t, b, "s", "p1", id, "b", true)
+	eventually(t, "the stream that nobody reads is gone", func() bool {
+		n, _ := a.does(t, "EXISTS", "db1:{acme}:stream:p2:s").Int()
+		return n == 0
+	})
+}
+
+func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	first := session.FirstID("p1")
+	for name, forge := range map[string]func(t *testing.T, key, other string){
+		"an entry": func(t *testing.T, key, _ string) {
+			a.does(t, "XADD", key, "18446744073709551615-1", "d", "forged")
+		},
+		"an entry of the future": func(t *testing.T, key, _ string) { a.does(t, "XADD", key, "*", "d", "forged") },
+		"another stream":         func(t *testing.T, key, other string) { a.does(t, "COPY", other, key, "REPLACE") },
+		"a missing entry": func(t *testing.T, key, _ string) {
+			entries, _ := a.does(t, "XRANGE", key, "-", "+").Entries()
+			a.does(t, "XDEL", key, entries[2].ID)
+		},
+		"a missing head": func(t *testing.T, key, _ string) {
+			entries, _ := a.does(t, "XRANGE", key, "-", "+").Entries()
+			a.does(t, "XDEL", key, entries[0].ID)
+		},
+		"other fields": func(t *testing.T, key, _ string) {
+			entries, _ := a.does(t, "XRANGE", key, "-", "+").Entries()
+			a.does(t, "DEL", key)
+			for _, e := range entries {
+				a.does(t, "XADD", key, e.ID, "e", e.Fields["d"])
+			}
+		},
+		"nothing": func(t *testing.T, key, _ string) { a.does(t, "DEL", key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := strings.ReplaceAll(name, " ", "")
+			for _, s := range []string{in, in + "2"} {
+				begin(t, a, s, "p1", true)
+				for range 3 {
+					add(t, a, s, "p1", "x", false)
+				}
+			}
+			want(t, b, in, "p1", first, "x x x", true)
+			forge(t, "db1:{acme}:stream:p1:"+in, "db1:{acme}:stream:p1:"+in+"2")
+			want(t, b, in, "p1", first, unknown, false)
+		})
+	}
+	if h.refused.Load() == 0 {
+		t.Error("nothing was counted as refused")
+	}
+	if err := a.Keep(t.Context(), of("s"), "level", "info"); err != nil {
+		t.Fatal(err)
+	}
+	a.does(t, "HSET", "db1:{acme}:session:s", "level", "forged")
+	if facts, err := b.Facts(t.Context(), of("s")); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("a forged fact: got %v, %v; want ErrUnknown", facts, err)
+	}
+	a.does(t, "HSET", "db1:{acme}:session:u", "", "forged")
+	begin(t, a, "v", "p1", true)
+	if _, err := a.Append(t.Context(), of("u"), "p1", nil, true); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("a forged end: got %v, want ErrUnknown", err)
+	}
+}
+
+func TestAnIDOfAnyoneIsNoForgery(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	id := add(t, a, "s", "p1", "a", false)
+	_, digits, _ := strings.Cut(id, "-")
+	n, _ := strconv.ParseUint(digits, 10, 64)
+	for _, digits := range []uint64{1, n - 2, n + 1, 1<<64 - 1} {
+		event := "p1-" + strconv.FormatUint(digits, 10)
+		if _, err := b.Find(t.Context(), of("s"), event); !errors.Is(err, session.ErrUnknown) {
+			t.Errorf("find %s: got %v, want ErrUnknown", event, err)
+		}
+	}
+	if h.refused.Load() != 0 {
+		t.Error("an id that a client made up counts as a forged value")
+	}
+}

@@ -53,6 +53,7 @@ type Metrics struct {
 	anomalies       *prometheus.CounterVec
 	upstreamLoads   *loads
 	issuerKeys      *keys
+	sealKeys        *prometheus.GaugeVec
 	memory          *memory
 	work            *work
 	reloads         *prometheus.CounterVec
@@ -213,6 +214,9 @@ func (m *Metrics) process(f promauto.Factory) {
 	m.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_config_warnings", Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
 	}, []string{"code"})
+	m.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_seal_keys", Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
+	}, []string{"key", "use"})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
@@ -447,6 +451,16 @@ func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) 
 // WorkUse sets the function that tells who waits for a slot to work. It is called whenever metrics are read. Until it is
 // set, these metrics have no series.
 func (m *Metrics) WorkUse(read func() WorkUse) { m.work.read.Store(&read) }
+
+// SealKeys records which keys are in force, by their ids: the one that seals, and those that only open. Those recorded
+// before are forgotten.
+func (m *Metrics) SealKeys(seals string, open []string) {
+	m.sealKeys.Reset()
+	m.sealKeys.WithLabelValues(seals, "seal").Set(1)
+	for _, id := range open {
+		m.sealKeys.WithLabelValues(id, "open").Set(1)
+	}
+}
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
 // until the process ends, and an upstream that was down when it was removed would raise an alert for ever.

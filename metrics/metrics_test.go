@@ -70,6 +70,8 @@ func record(m *metrics.Metrics) {
 	m.IssuerKeys(func() map[string]metrics.IssuerKeys {
 		return map[string]metrics.IssuerKeys{"https://login.example/": {Usable: true}, "robots": {Failing: time.Now().Add(-time.Hour)}}
 	})
+	m.SealKeys("c0ffee", nil)
+	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
 	m.ConfigWarnings("no-command", 1)
@@ -119,6 +121,8 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_work_slots 3`,
 		`drawbridge_work_slots_busy 2`,
 		`drawbridge_work_waiting{tenant="acme"} 4`,
+		`drawbridge_seal_keys{key="f1d296",use="seal"} 1`,
+		`drawbridge_seal_keys{key="c0ffee",use="open"} 1`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,

@@ -46,6 +46,7 @@ type parts struct {
 	collector *collector       // lets more garbage gather where memory allows
 	turns     *fairqueue.Queue // at work that keeps a processor busy
 	doors     doors
+	ring      *seal.Ring // keys that seal what clients and Redis hold
 	sharing   sharing
 	audit     *audit.Log
 	gateway   *gateway.Gateway
@@ -72,11 +73,12 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
 	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
-	ring, err := newRing(cfg)
-	if err != nil {
+	var err error
+	if p.ring, err = newRing(cfg); err != nil {
 		return nil, err
 	}
-	p.sharing = newSharing(cfg, ring, log)
+	p.tellKeys()
+	p.sharing = newSharing(cfg, p.ring, log)
 	auditConfig := cfg.Audit
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved
@@ -100,7 +102,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Limiter:  ratelimit.NewMemory(0),
 		Audit:    p.audit,
 		Metrics:  p.metrics,
-		Seal:     ring,
+		Seal:     p.ring,
 		Others:   p.sharing.others,
 		Allot:    p.sharing.places(p, cfg.Replicas),
 		Logger:   log,
@@ -115,7 +117,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	}
 	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.settings.Store(settingsOf(cfg, p.address))
-	p.server = server.New(p.serverConfig(cfg, ring))
+	p.server = server.New(p.serverConfig(cfg))
 	p.status = newStatus(p)
 	return p, nil
 }
@@ -151,13 +153,13 @@ func (p *parts) auditMoved(err error) {
 
 // serverConfig returns what package server needs. Limits and session settings are copied from the config of the start:
 // only a restart changes them.
-func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config {
+func (p *parts) serverConfig(cfg *config.Config) server.Config {
 	return server.Config{
 		Gateway:       p.gateway,
 		Verify:        p.issuers.verify,
 		Judge:         p.issuers.judge,
-		Seal:          ring,
-		Log:           p.newSessionLog(cfg.Sessions, ring),
+		Seal:          p.ring,
+		Log:           p.newSessionLog(cfg.Sessions),
 		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
 		Logger:        p.log,
@@ -177,23 +179,14 @@ func (p *parts) serverConfig(cfg *config.Config, ring *seal.Ring) server.Config 
 	}
 }
 
-// newRing returns the keys that seal what clients hold for the gateway. Without keys in the config they are random, and
-// what was sealed before a restart, or by another replica, cannot be opened.
-func newRing(cfg *config.Config) (*seal.Ring, error) {
-	if len(cfg.Sessions.Keys) == 0 {
-		return seal.RandomRing(), nil
-	}
-	return seal.NewRing(cfg.Sessions.Keys...)
-}
-
 // newSessionLog returns where sessions keep their events: in this process, and in what replicas share if there is that.
-func (p *parts) newSessionLog(s config.Sessions, ring *seal.Ring) session.Log {
+func (p *parts) newSessionLog(s config.Sessions) session.Log {
 	bounds := session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge, Memory: p.memory}
 	if p.sharing.store == nil {
 		return session.NewMemory(bounds)
 	}
 	p.sharing.events = session.NewRedis(session.RedisConfig{
-		MemoryConfig: bounds, Store: p.sharing.store, Seal: ring, Others: p.sharing.others, Logger: p.log,
+		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
 	})
 	return p.sharing.events
 }

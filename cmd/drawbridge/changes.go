@@ -31,6 +31,7 @@ func changes(started, before, after *config.Config) string {
 		"allowed_hosts":   slices.Equal(before.AllowedHosts, after.AllowedHosts),
 		"trusted_proxies": slices.Equal(before.TrustedProxies, after.TrustedProxies),
 		"log.level":       before.LogLevel == after.LogLevel,
+		"keys_file":       reflect.DeepEqual(before.Sessions.Keys, after.Sessions.Keys) || len(before.Sessions.Keys) == 0 || len(after.Sessions.Keys) == 0,
 	}) {
 		all = append(all, name+" changed")
 	}

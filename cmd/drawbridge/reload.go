@@ -104,11 +104,16 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	keys, err := p.nextRing(cfg)
+	if err != nil {
+		return err
+	}
 	before := p.settings.Swap(settingsOf(cfg, p.address))
 	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
 	}
+	p.adoptKeys(keys)
 	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.issuers.replace(work, cfg.Issuers, verifier)
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
@@ -136,9 +141,16 @@ func restartNeeded(started, next *config.Config) []string {
 		"audit":                reflect.DeepEqual(started.Audit, next.Audit),
 		"limits":               started.Limits == next.Limits,
 		"lists.page_size":      started.PageSize == next.PageSize,
-		"sessions":             reflect.DeepEqual(started.Sessions, next.Sessions),
+		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
+		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
 		"log.format":           started.LogFormat == next.LogFormat,
 	})
+}
+
+// withoutKeys returns the settings of sessions without the keys, which a reload may replace by others.
+func withoutKeys(s config.Sessions) config.Sessions {
+	s.Keys, s.KeysFile = nil, ""
+	return s
 }
 
 // firstLine returns the first problem of a refused config, with the number of the others, for places that have room for

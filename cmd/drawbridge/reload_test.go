@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
 func TestWhatNeedsARestartIsNamed(t *testing.T) {
@@ -157,6 +159,32 @@ func TestThousandsOfFilesAreLookedAtMoreRarely(t *testing.T) {
 	} {
 		if got := pause(took); got != want {
 			t.Errorf("after a look of %v: got a pause of %v, want %v", took, got, want)
+		}
+	}
+}
+
+// TestKeysThatChangeNeedNoRestart compares configs with keys_file, without, and with other keys in it.
+func TestKeysThatChangeNeedNoRestart(t *testing.T) {
+	keys := func(fill ...byte) *config.Config {
+		cfg := parse(t, minimal)
+		for _, b := range fill {
+			cfg.Sessions.Keys = append(cfg.Sessions.Keys, bytes.Repeat([]byte{b}, seal.KeySize))
+			cfg.Sessions.KeysFile = fmt.Sprint(b)
+		}
+		return cfg
+	}
+	for _, test := range []struct {
+		name          string
+		before, after *config.Config
+		want          string
+	}{
+		{"another key", keys(1), keys(2, 1), "keys_file changed"},
+		{"the same keys", keys(1), keys(1), "nothing changed"},
+		{"keys for the first time", keys(), keys(1), "sessions.keys_file changed (needs a restart)"},
+		{"none any more", keys(1), keys(), "sessions.keys_file changed (needs a restart)"},
+	} {
+		if got := changes(test.before, test.before, test.after); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
 }

@@ -4,8 +4,14 @@
 // was made for. This package does not know what a token holds, whose it is or how long it is good; its callers put that
 // into the text or the purpose and check it.
 //
-// Tokens are encrypted and authenticated with AES-256-GCM under a ring of keys, newest first. So keys can be rotated:
-// the newest seals, and older ones still open what they sealed until they are taken out of the ring.
+// Tokens are encrypted and authenticated with AES-256-GCM under a ring of keys, newest first. So keys can be rotated
+// while the gateway runs: the newest seals, and older ones still open what they sealed until they are taken out of the
+// ring. Where several replicas share keys, each must be able to open what any of them seals, at every moment:
+//
+//	            seals  opens            seals  opens           seals  opens            seals  opens
+//	before       old    old    1. add    old   old, new  2. turn new   new, old  3. end   new    new
+//
+// A step begins when all replicas have taken the one before it.
 package seal
 
 import (
@@ -15,10 +21,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // MaxLength is the longest token that Seal makes and Open takes, in bytes. It keeps tokens short enough for HTTP
@@ -57,9 +65,9 @@ const (
 	overhead   = headerSize + nonceSize + tagSize
 )
 
-// Ring seals and opens tokens. It never changes, and is safe for concurrent use.
+// Ring seals and opens tokens. It is safe for concurrent use, also while Adopt changes its keys.
 type Ring struct {
-	keys []key // newest first, at least one
+	keys atomic.Pointer[[]key] // newest first, at least one; replaced whole
 }
 
 // key is a secret made ready for use, with the header of the tokens that it seals.
@@ -74,15 +82,21 @@ func NewRing(keys ...[]byte) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("a key ring needs a key")
 	}
-	ring := &Ring{}
+	ready := make([]key, 0, len(keys))
 	for i, secret := range keys {
 		k, err := newKey(secret)
 		if err != nil {
 			return nil, fmt.Errorf("key %d: %w", i+1, err)
 		}
-		ring.keys = append(ring.keys, k)
+		ready = append(ready, k)
 	}
-	return ring, nil
+	return ringOf(ready), nil
+}
+
+func ringOf(keys []key) *Ring {
+	ring := &Ring{}
+	ring.keys.Store(&keys)
+	return ring
 }
 
 // RandomRing returns a ring of one fresh key that nobody else has. What it seals is worth nothing after a restart and
@@ -94,7 +108,22 @@ func RandomRing() *Ring {
 	if err != nil {
 		panic(err) // the size is right
 	}
-	return &Ring{keys: []key{k}}
+	return ringOf([]key{k})
+}
+
+// Adopt gives the ring the keys of another one in place of its own, at once and for good. A Seal or Open that is under
+// way uses either all of the old keys or all of the new ones. What a key has sealed that is gone does not open any more.
+func (r *Ring) Adopt(next *Ring) { r.keys.Store(next.keys.Load()) }
+
+// IDs returns the ids of the keys, newest first, each of six hexadecimal digits. An id stands at the beginning of every
+// token of its key and tells nothing of it, so it may be shown: operators see by it which keys a replica has.
+func (r *Ring) IDs() []string {
+	keys := *r.keys.Load()
+	ids := make([]string, len(keys))
+	for i := range keys {
+		ids[i] = hex.EncodeToString(keys[i].header[1:])
+	}
+	return ids
 }
 
 // newKey makes a secret ready for use. The id of the key is the beginning of a hash, so it is the same at every replica
@@ -172,6 +201,9 @@ func (r *Ring) SealLong(purpose string, plain []byte) (string, error) {
 	return r.seal(purpose, plain, MaxLong)
 }
 
+// newest returns the key that seals.
+func (r *Ring) newest() *key { return &(*r.keys.Load())[0] }
+
 // seal seals text of at most limit bytes.
 func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	if len(plain) > limit {
@@ -179,7 +211,7 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	k := &r.keys[0]
+	k := r.newest()
 	token := append(s.token[:0], k.header[:]...)
 	token = token[:headerSize+nonceSize]
 	nonce := token[headerSize:]
@@ -218,8 +250,9 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 		return nil, ErrInvalid
 	}
 	nonce, sealed := raw[headerSize:headerSize+nonceSize], raw[headerSize+nonceSize:]
-	for i := range r.keys {
-		k := &r.keys[i]
+	keys := *r.keys.Load()
+	for i := range keys {
+		k := &keys[i]
 		if [headerSize]byte(raw) != k.header {
 			continue
 		}
@@ -236,7 +269,7 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 func (r *Ring) SealBytes(purpose string, plain []byte) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	k := &r.keys[0]
+	k := r.newest()
 	token := make([]byte, headerSize+nonceSize, overhead+len(plain))
 	copy(token, k.header[:])
 	nonce := token[headerSize:]
@@ -253,8 +286,9 @@ func (r *Ring) OpenBytes(purpose string, token []byte) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	nonce, sealed := token[headerSize:headerSize+nonceSize], token[headerSize+nonceSize:]
-	for i := range r.keys {
-		k := &r.keys[i]
+	keys := *r.keys.Load()
+	for i := range keys {
+		k := &keys[i]
 		if [headerSize]byte(token) != k.header {
 			continue
 		}

@@ -3,7 +3,9 @@ package seal_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -274,5 +276,64 @@ func BenchmarkOpen(b *testing.B) {
 		if _, err := ring.Open("session", token); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestKeysAreRotatedWhileTokensAreUsed lets two rings, as of two replicas, go through the steps of a rotation one after
+// the other, while others seal with either and open with the other. Whatever was sealed opens at both.
+func TestKeysAreRotatedWhileTokensAreUsed(t *testing.T) {
+	t.Parallel()
+	rings := [2]*seal.Ring{ringOf(t, 1), ringOf(t, 1)}
+	done, opened := make(chan struct{}), make(chan struct{}, 1)
+	var group sync.WaitGroup
+	for worker := range 2 {
+		group.Go(func() {
+			for {
+				token, err := rings[worker].Seal("p", []byte("text"))
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := rings[1-worker].Open("p", token); err != nil {
+					t.Errorf("replica %d could not open what %d has sealed", 1-worker, worker)
+				}
+				bytes := rings[worker].SealBytes("p", []byte("text"))
+				if _, err := rings[1-worker].OpenBytes("p", bytes); err != nil {
+					t.Errorf("replica %d could not open bytes that %d has sealed", 1-worker, worker)
+				}
+				select {
+				case opened <- struct{}{}:
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for _, step := range [][]byte{{1, 2}, {2, 1}} {
+		for _, ring := range rings {
+			<-opened
+			ring.Adopt(ringOf(t, step...))
+			<-opened
+		}
+	}
+	close(done)
+	group.Wait()
+	old := sealed(t, ringOf(t, 1), "p", nil)
+	rings[0].Adopt(ringOf(t, 2))
+	if _, err := rings[0].Open("p", old); !errors.Is(err, seal.ErrInvalid) {
+		t.Errorf("a token of a key that was removed: got %v, want ErrInvalid", err)
+	}
+}
+
+func TestIDsNameKeys(t *testing.T) {
+	t.Parallel()
+	ring := ringOf(t, 1, 2)
+	ids := ring.IDs()
+	if want := []string{"f1d296", ringOf(t, 2).IDs()[0]}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(sealed(t, ring, "p", nil))
+	if err != nil || hex.EncodeToString(raw[1:4]) != ids[0] {
+		t.Errorf("a token begins with %x, want the id %s", raw[1:4], ids[0])
 	}
 }

@@ -28,6 +28,7 @@ func floors() [][]string {
 			"registry/schema",         // JSON Schemas of strangers: compiled, bounded, checked, explained
 			"internal/sanitize",       // output cleaning
 			"registry/upstream/seats", // who gets which session of a server, and who waits
+			"server/once",             // which requests were made before, and what their answers were
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes

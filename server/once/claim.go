@@ -1,0 +1,133 @@
+package once
+
+import (
+	"context"
+	"time"
+)
+
+// claim is a request that runs here, or the end of which is still to be written.
+type claim struct {
+	store   *Redis
+	request Request
+	key     string // of Redis
+	text    string // of the record with which it was claimed
+
+	// Guarded by the mutex of the store.
+	renewed time.Time
+	wanted  time.Time                   // when somebody last waited for it
+	end     func(context.Context) error // what is to be written in the end; nil: it runs
+	ended   time.Time
+}
+
+var _ Claim = (*claim)(nil)
+
+// forget takes the claim out of those that live here.
+func (c *claim) forget() {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	delete(c.store.claims, c.text)
+}
+
+// enter claims the key, or waits for the answer of who has it. If it returns neither answer nor error, the key is
+// claimed; otherwise the claim is forgotten.
+func (c *claim) enter(ctx context.Context) (*Answer, error) {
+	look, missed := firstLook, time.Time{}
+	for {
+		reply, err := enter.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, keptMillis})
+		if err != nil {
+			c.settle(context.WithoutCancel(ctx), c.drop) // it may have been claimed all the same
+			return nil, err
+		}
+		if reply.Nil() {
+			return nil, nil
+		}
+		text, err := reply.Text()
+		p, ok := openRecord(c.store.config.Seal, &c.request, text)
+		switch {
+		case err != nil, !ok:
+			c.forget()
+			return nil, ErrUnknown
+		case p.body != c.request.Body:
+			c.forget()
+			return nil, ErrBody
+		case p.state == unkept:
+			c.forget()
+			return nil, ErrUnkept
+		case p.state == answered:
+			c.forget()
+			return &p.answer, nil
+		}
+		if missed = c.store.misses(p.home, missed); !missed.IsZero() && time.Since(missed) > missedFor {
+			c.forget()
+			return nil, ErrUnknown
+		}
+		c.store.wait(ctx, p.home, &c.request, text)
+		if err := pause(ctx, look); err != nil {
+			c.forget()
+			return nil, err
+		}
+		look = min(2*look, lastLook)
+	}
+}
+
+// Finish implements Claim.
+func (c *claim) Finish(ctx context.Context, a Answer) {
+	p, held := record{state: answered, body: c.request.Body, home: c.store.config.Others.Self(), answer: a}, int64(claimCost+len(a.Message))
+	if len(a.Message) > MaxAnswer || c.store.room.take(c.request.User, int64(len(a.Message))) != nil {
+		p.state, p.answer, held = unkept, Answer{}, claimCost
+	}
+	text := p.seal(c.store.config.Seal, &c.request)
+	c.store.lapse(c.request.User, held)
+	c.settle(ctx, func(ctx context.Context) error { return c.put(ctx, text) })
+}
+
+// Free implements Claim.
+func (c *claim) Free(ctx context.Context) {
+	c.store.room.give(c.request.User, claimCost)
+	c.settle(ctx, c.drop)
+}
+
+// Wanted implements Claim.
+func (c *claim) Wanted() bool {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	return time.Since(c.wanted) < wantedFor
+}
+
+func (c *claim) put(ctx context.Context, text string) error {
+	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, text, keptMillis})
+	return err
+}
+
+func (c *claim) drop(ctx context.Context) error {
+	_, err := drop.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text})
+	return err
+}
+
+// settle writes how the claim ends. What cannot be written now, Run tries again until the claim has lapsed.
+func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
+	if end(ctx) == nil {
+		c.forget()
+		return
+	}
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	c.end, c.ended = end, time.Now()
+}
+
+// tend renews the claim, or writes its end.
+func (c *claim) tend(ctx context.Context) {
+	c.store.mu.Lock()
+	end, lapsed := c.end, !c.ended.IsZero() && time.Since(c.ended) > 2*Kept
+	c.store.mu.Unlock()
+	switch {
+	case end != nil:
+		if end(ctx) == nil || lapsed {
+			c.forget()
+		}
+	case c.put(ctx, c.text) == nil:
+		c.store.mu.Lock()
+		c.renewed = time.Now()
+		c.store.mu.Unlock()
+	}
+}

@@ -1,0 +1,98 @@
+// Package once answers: was this request made before, and what was its answer? A client, or a load balancer in front of
+// it, that does not know whether a request arrived sends it again under the same key. The first runs; the others wait for
+// its answer, or get it from here for Kept after that. This package keeps claims and answers, and knows neither what a
+// request does nor who may see its answer: whoever gives a stored answer away judges first whether the caller may still
+// have it.
+//
+//	           Finish
+//	claimed ───────────▶ answered: repeats get the answer ────── Kept ──▶ gone
+//	   │  │    or its replica dies: nobody knows whether it ran ─ Kept ──▶ gone
+//	   │  Free: it was refused before anything happened
+//	   ▼
+//	 gone: the next one is the first
+//
+// Memory is the store of one replica, Redis that of several.
+package once
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// Kept is how long an answer is kept for repeats, and for how long at least no second request runs under its key.
+const Kept = 10 * time.Minute
+
+// MaxAnswer is the size of the largest answer that is kept, in bytes.
+const MaxAnswer = 256 << 10
+
+// claimCost is what a key costs in memory beside its answer, in bytes, roughly.
+const claimCost = 512
+
+// Errors of Begin. Nothing runs after any of them.
+var (
+	ErrBody    = errors.New("another body was sent under this key")
+	ErrUnkept  = errors.New("the request ran, and its answer was too large to keep")
+	ErrUnknown = errors.New("the replica that ran the request is gone")
+	ErrFull    = errors.New("too many keys are kept")
+)
+
+// Request is one request under a key.
+type Request struct {
+	User share.User        // whose share of the room it takes
+	Name [sha256.Size]byte // digest of the owner and of the key that the client chose: other owners never meet
+	Body [sha256.Size]byte // digest of what is to run
+}
+
+// name returns the name as it stands in keys and purposes.
+func (r *Request) name() string { return hex.EncodeToString(r.Name[:]) }
+
+// Answer is what the client of the first request got.
+type Answer struct {
+	Status  int    // of HTTP
+	Message []byte // shared: do not modify
+}
+
+// Store keeps claims and answers. Implementations are safe for concurrent use.
+type Store interface {
+	// Begin returns either a claim, and then the caller runs the request, or the answer of the one that ran. While
+	// another runs it waits, until ctx ends. Errors are those above, that of ctx, or that the store cannot be reached.
+	Begin(ctx context.Context, r Request) (Claim, *Answer, error)
+}
+
+// Claim is the right to run a request. Finish or Free is called once, in the end.
+type Claim interface {
+	// Finish keeps the answer. One that is too large, or that there is no room for, is not kept; that it ran is.
+	Finish(ctx context.Context, a Answer)
+	// Free lets the next request under the key run: this one had no effect.
+	Free(ctx context.Context)
+	// Wanted tells whether somebody waits for the answer besides the caller.
+	Wanted() bool
+}
+
+// room bounds what is kept, with the shares of tenants and users. Two budgets count it: the part that may go into
+// answers at all, so that they never crowd out requests, and the whole.
+type room struct{ part, whole *share.Budget } // whole may be nil
+
+// take takes n bytes of both. The error is ErrFull.
+func (r *room) take(u share.User, n int64) error {
+	if r.part.Take(u, n) != nil {
+		return ErrFull
+	}
+	if r.whole != nil && r.whole.Take(u, n) != nil {
+		r.part.Give(u, n)
+		return ErrFull
+	}
+	return nil
+}
+
+func (r *room) give(u share.User, n int64) {
+	r.part.Give(u, n)
+	if r.whole != nil {
+		r.whole.Give(u, n)
+	}
+}

@@ -1,0 +1,59 @@
+package once
+
+import (
+	"encoding/binary"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// States of a record.
+const (
+	running  = 'r' // its replica is at it
+	answered = 'd'
+	unkept   = 'n' // it ran, and its answer is not here
+)
+
+// record is what Redis keeps under a key. It is sealed, so that nobody but a replica makes one: an answer that somebody
+// else wrote would be taken for that of a tool.
+//
+//	state 1 │ digest of the body 32 │ id of the replica 16 │ HTTP status 2 │ message
+type record struct {
+	state  byte
+	body   [32]byte
+	home   replica.ID // that runs it
+	answer Answer     // of one that is answered
+}
+
+const (
+	homeSize   = 16
+	recordSize = 1 + 32 + homeSize + 2
+)
+
+// purpose binds a record to its key. Its number changes with the form of a record.
+func purpose(r *Request) string { return "once 1\x00" + r.User.TenantID + "\x00" + r.name() }
+
+// seal returns the record as it stands in Redis. Each call returns another text, so a text names one claim.
+func (p *record) seal(ring *seal.Ring, r *Request) string {
+	plain := make([]byte, 0, recordSize+len(p.answer.Message))
+	plain = append(plain, p.state)
+	plain = append(plain, p.body[:]...)
+	plain = append(plain, p.home...)
+	plain = binary.BigEndian.AppendUint16(plain, uint16(p.answer.Status)) //nolint:gosec // a status has three digits
+	plain = append(plain, p.answer.Message...)
+	return string(ring.SealBytes(purpose(r), plain))
+}
+
+// openRecord reads what seal returned. It is false for anything else.
+func openRecord(ring *seal.Ring, r *Request, text string) (p record, ok bool) {
+	plain, err := ring.OpenBytes(purpose(r), []byte(text))
+	if err != nil || len(plain) < recordSize {
+		return record{}, false
+	}
+	p.state = plain[0]
+	rest := plain[1:]
+	rest = rest[copy(p.body[:], rest):]
+	p.home, rest = replica.ID(rest[:homeSize]), rest[homeSize:]
+	p.answer = Answer{Status: int(binary.BigEndian.Uint16(rest)), Message: rest[2:]}
+	return p, true
+}

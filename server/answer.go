@@ -14,6 +14,7 @@ type answer struct {
 	id     mcp.ID
 	result mcp.Object
 	err    *mcp.Error
+	status int // of HTTP for err where the door knows better than statusOf; zero: it does not
 	silent bool
 	shared string       // the member of the result whose text others share, see payload; "": none
 	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted

@@ -45,6 +45,7 @@ func (s *Server) post(x *exchange, r *http.Request) {
 	}
 	x.era = eraOf(r.Header, x.meta)
 	if x.era == mcp.Modern {
+		x.keyed = keyedBy(r, m, raw)
 		s.modern(x, r, m)
 		return
 	}

@@ -41,6 +41,7 @@ type exchange struct {
 
 	era     mcp.Era    // set by the endpoint; zero while unknown
 	meta    mcp.Object // of the message
+	keyed   *keyed     // a call that is to run once; nil: any other message
 	method  string
 	tool    string // as the client spelt it
 	outcome string // one word for the log

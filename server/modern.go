@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -23,6 +24,8 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 		x.writeStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
 		s.listen(x, r, m)
+	case x.keyed != nil:
+		s.keyedRequest(x, m)
 	default:
 		s.modernRequest(x, m)
 	}
@@ -47,25 +50,35 @@ func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 	}
 	defer s.jobs.finish(j)
 	t.begin(x)
+	a := s.modernAnswer(ctx, x, m, c)
+	x.outcome = a.word()
+	t.finish(ctx, &a)
+}
+
+// modernAnswer runs one request.
+func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, c *modernCall) answer {
+	c.request = x.modernForm(m, c)
+	result, err := s.handle(ctx, x.caller, &c.request)
+	if isRevoked(ctx) {
+		return answer{id: m.ID, err: errGone}
+	}
+	return answer{id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer}
+}
+
+// modernForm returns the request for the desk.
+func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
 	client, _ := x.meta.Value(mcp.MetaClientInfo).Member("name").Text()
-	c.request = gateway.Request{
+	return gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
 		Form:         forms[mcp.LatestModern],
-		Notify:       t.notify,
-		Room:         &j.answer,
+		Notify:       c.trickle.notify,
+		Room:         &c.job.answer,
 	}
-	result, err := s.handle(ctx, x.caller, &c.request)
-	a := answer{id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &j.answer}
-	if isRevoked(ctx) {
-		a = answer{id: m.ID, err: errGone}
-	}
-	x.outcome = a.word()
-	t.finish(ctx, &a)
 }
 
 // tasksOf returns the form of tasks that a modern client declares to know.

@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -46,6 +47,7 @@ type Config struct {
 	// No shared session ends because of SessionIdle.
 	Shared  bool
 	Others  replica.Others // the other replicas; nil: there are none
+	Once    once.Store     // answers of calls with a key; nil: its own, in memory
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
 	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
@@ -90,6 +92,8 @@ type Server struct {
 	jobs      *jobs
 	waiting   *waiting
 	strangers *strangers
+	once      once.Store    // answers of calls with a key
+	repeats   *share.Budget // places of requests that wait for what runs under their key
 
 	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
 
@@ -146,11 +150,15 @@ func newServer(cfg Config, d desk) *Server {
 
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 
+		repeats:   share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
 		strangers: newStrangers(),
 		streams:   share.New(int64(cfg.MaxStreams)),
 		open:      newOpenStreams(),
 		again:     make(chan struct{}, 1),
 		draining:  make(chan struct{}),
+	}
+	if s.once = cfg.Once; s.once == nil {
+		s.once = once.NewMemory(cfg.Memory)
 	}
 	s.flows = newFlows(s)
 	return s

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -34,7 +35,7 @@ func (t *trickle) begin(x *exchange) {
 }
 
 // notify sends a notification. If the client accepts no stream, nothing is sent; if the client is gone, its context
-// ends the call.
+// ends the call, unless it is one with a key, for which another may wait.
 func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +43,11 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 		return nil
 	}
 	t.alarm.delay(t.server.config.Heartbeat)
-	return t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
+	err := t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
+	if t.x.keyed != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return err
 }
 
 // ring breaks the silence on the connection.
@@ -84,8 +89,26 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 		endStream(t.x)
 		t.place.leave()
 	case a.err != nil:
-		t.x.answerError(a.id, a.err, statusOf(a.err.Code, mcp.Modern))
+		t.x.answerError(a.id, a.err, cmp.Or(a.status, statusOf(a.err.Code, mcp.Modern)))
 	default:
 		t.x.writeJSON(http.StatusOK, t.server.payload(ctx, a, t.x.id)...)
 	}
+}
+
+// give is finish for a message that is made already, which has that status if the answer is plain.
+func (t *trickle) give(status int, message []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.server.alarms.stop(&t.alarm)
+	if status == http.StatusOK && t.x.prefersStream {
+		t.openLocked()
+	}
+	t.plain = true
+	if t.out == nil {
+		t.x.writeJSON(status, message)
+		return
+	}
+	_ = t.out.sendMessage(payload{message}) // the client may be gone
+	endStream(t.x)
+	t.place.leave()
 }

@@ -162,6 +162,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Log:           p.newSessionLog(cfg.Sessions),
 		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
+		Once:          p.sharing.answers(),
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,

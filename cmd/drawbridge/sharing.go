@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -21,6 +22,7 @@ type sharing struct {
 	blocks *allot.Blocks  // nil: there are no others
 	mail   *replica.Mail  // the same as others; nil: there are no others
 	events *session.Redis // of sessions, set when the server is built; nil: there are no others
+	once   *once.Redis    // answers of calls with a key; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet.
@@ -30,7 +32,8 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger) sharing {
 	}
 	store := redis.New(redis.Config{Addresses: cfg.Redis.Addresses, Logger: log})
 	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log})
-	return sharing{store: store, others: mail, mail: mail}
+	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
+	return sharing{store: store, others: mail, mail: mail, once: answers}
 }
 
 // places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It
@@ -55,4 +58,13 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.mail.Run(work) })
 	group.Go(func() error { return s.blocks.Run(work) })
 	group.Go(func() error { return s.events.Run(work) })
+	group.Go(func() error { return s.once.Run(work) })
+}
+
+// answers returns the store of answers of calls with a key, nil without other replicas.
+func (s *sharing) answers() once.Store {
+	if s.once == nil {
+		return nil
+	}
+	return s.once
 }

@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/once"
+)
+
+// headerKey is the header by which a client, or a load balancer, says that it may send a request again, and that it is to
+// run once. It ends here: it is never passed on.
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+const headerKey = "Idempotency-Key"
+
+const (
+	repeatsPart = 4 // requests that wait for others with their key have the places of all calls divided by this
+	minRepeats  = 8
+
+	maxKey       = 128                    // characters of a key
+	unwantedLook = 500 * time.Millisecond // after which a call whose client left is cancelled, unless a repeat waits for it
+)
+
+// keyed is what a request with a key says besides its message.
+type keyed struct {
+	values []string          // of the header
+	body   [sha256.Size]byte // digest of the body
+}
+
+// keyedBy returns what is needed to run a message once, nil if it is no call or has no key. Other methods have no effect
+// that could come twice, so that the header means nothing to them.
+func keyedBy(r *http.Request, m *mcp.Message, body []byte) *keyed {
+	values := r.Header[headerKey]
+	if values == nil || m.Method != mcp.MethodToolsCall || !m.IsRequest() {
+		return nil
+	}
+	return &keyed{values, sha256.Sum256(body)}
+}
+
+// request returns the request for the store. Another owner's key is another key. The tenant is part of the owner, and the
+// path cannot name another one.
+func (k *keyed) request(x *exchange) (once.Request, *refusal) {
+	key, ok := readKey(k.values)
+	if !ok {
+		return once.Request{}, errKey
+	}
+	owner := x.principal.Owner().Digest()
+	return once.Request{
+		User: share.User(x.principal.User()),
+		Name: sha256.Sum256(append(append([]byte("key 1\x00"), owner[:]...), key...)),
+		Body: k.body,
+	}, nil
+}
+
+// readKey reads the header: a string of structured fields or, as many clients send it, just visible ASCII. Both spellings
+// of a text are the same key.
+// https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
+func readKey(values []string) (key string, ok bool) {
+	if len(values) != 1 {
+		return "", false
+	}
+	key = strings.Trim(values[0], " ")
+	lowest := '!'
+	if strings.HasPrefix(key, `"`) {
+		lowest = ' '
+		if key, ok = unquoted(key); !ok {
+			return "", false
+		}
+	}
+	visible := !strings.ContainsFunc(key, func(c rune) bool { return c < lowest || c > '~' })
+	return key, visible && key != "" && len(key) <= maxKey
+}
+
+// unquoted returns what stands in a string of structured fields.
+func unquoted(text string) (plain string, ok bool) {
+	var out strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return out.String(), i == len(text)-1
+		case '\\':
+			if i++; i == len(text) || text[i] != '"' && text[i] != '\\' {
+				return "", false
+			}
+		}
+		out.WriteByte(text[i])
+	}
+	return "", false
+}
+
+// keyedRequest answers a call that is to run once, however often it comes:
+//
+//	the first ──▶ modernAnswer ──▶ the answer is kept ──▶ its client
+//	a repeat while it runs ───────────── waits ─────────▶ the same answer
+//	a repeat later ──▶ may the caller still use the tool? ──▶ the same answer
+//
+// The client of the first may leave, because its connection broke or a load balancer sent the request to another
+// replica. Then the call is cancelled within a second, as without a key, unless a repeat waits for it.
+func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
+	request, refused := x.keyed.request(x)
+	if refused != nil {
+		x.refuse(m.ID, refused)
+		return
+	}
+	c := &modernCall{}
+	ctx, refused := s.beginJob(x.outliving(), x, &c.job, m.ID)
+	if refused != nil {
+		x.refuse(m.ID, refused)
+		return
+	}
+	defer s.jobs.finish(&c.job)
+	c.trickle.begin(x)
+	claim, kept, err := s.beginKeyed(ctx, x, request)
+	switch {
+	case err != nil:
+		s.refuseKeyed(ctx, x, c, err)
+	case kept != nil:
+		s.repeatKeyed(ctx, x, c, m, kept)
+	default:
+		s.runKeyed(ctx, x, c, m, claim)
+	}
+}
+
+// beginKeyed claims the key, or waits for the answer of the request that has it. It gives up when the client leaves.
+func (s *Server) beginKeyed(ctx context.Context, x *exchange, r once.Request) (once.Claim, *once.Answer, error) {
+	if s.repeats.Take(r.User, 1) != nil {
+		return nil, nil, once.ErrFull
+	}
+	defer s.repeats.Give(r.User, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(x.context(), stop)()
+	return s.once.Begin(ctx, r)
+}
+
+// refuseKeyed answers a request of which nothing is run now.
+func (s *Server) refuseKeyed(ctx context.Context, x *exchange, c *modernCall, err error) {
+	refused := refusalOfKeyed(err)
+	x.recordRefusal(refused)
+	a := answer{id: c.job.id, err: refused.told, status: refused.status}
+	if isRevoked(ctx) {
+		a = answer{id: c.job.id, err: errGone}
+	}
+	x.outcome = a.word()
+	c.trickle.finish(ctx, &a)
+}
+
+// refusalOfKeyed returns what is told of an error of once.Store.
+func refusalOfKeyed(err error) *refusal {
+	switch {
+	case errors.Is(err, once.ErrBody):
+		return errKeyBody
+	case errors.Is(err, once.ErrUnkept):
+		return errKeyAnswer
+	case errors.Is(err, once.ErrUnknown):
+		return errKeyOutcome
+	case errors.Is(err, once.ErrFull):
+		return errKeys
+	case errors.Is(err, errStopping):
+		return errDraining
+	}
+	return errReplicas // the client asked for once, and without what the replicas share nobody can promise that
+}
+
+// repeatKeyed gives the answer that was kept, if the caller may still use the tool by the config of this replica, which
+// may be newer than the answer, or another than that of the replica that ran it.
+func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, kept *once.Answer) {
+	caller, err := s.admission.Resolve(x.principal)
+	if err == nil {
+		c.request = x.modernForm(m, c)
+		err = s.desk.Permits(caller, &c.request)
+	}
+	if err == nil && !isRevoked(ctx) {
+		x.outcome = "repeated"
+		c.trickle.give(kept.Status, kept.Message)
+		return
+	}
+	a := answer{id: m.ID, err: errGone}
+	if err != nil {
+		a.err = toldOf(err)
+	}
+	x.recordRefusal(&refusal{statusOf(a.err.Code, mcp.Modern), a.err})
+	x.outcome = a.word()
+	c.trickle.finish(ctx, &a)
+}
+
+// runKeyed runs the request, and keeps its answer before the client gets it.
+func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, claim once.Claim) {
+	a, settled := answer{id: m.ID, err: errPanic.told, status: errPanic.status}, false
+	defer func() {
+		if !settled { // a panic: nobody knows how far the call came
+			claim.Finish(x.outliving(), once.Answer{Status: a.status, Message: a.message(x.id)})
+		}
+	}()
+	defer context.AfterFunc(x.context(), func() { endUnwanted(ctx, &c.job, claim) })()
+	a = s.modernAnswer(ctx, x, m, c)
+	x.outcome = a.word()
+	if a.err != nil && unmade(a.err) {
+		claim.Free(x.outliving())
+		settled = true
+		c.trickle.finish(ctx, &a)
+		return
+	}
+	given := once.Answer{Status: http.StatusOK}
+	if a.err != nil {
+		given.Status = statusOf(a.err.Code, mcp.Modern)
+	}
+	given.Message = s.payload(ctx, &a, x.id).joined()
+	claim.Finish(x.outliving(), given)
+	settled = true
+	c.trickle.give(given.Status, given.Message)
+}
+
+// endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It returns when the call is over.
+func endUnwanted(ctx context.Context, j *job, claim once.Claim) {
+	look := time.NewTicker(unwantedLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if !claim.Wanted() {
+				j.life.End(errCancelled)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// unmade tells whether an error of the desk says that the call was not made, so that it may be made under its key. Of all
+// others that is not certain, or another attempt would end in the same way. The codes of servers never read like these.
+func unmade(e *mcp.Error) bool {
+	switch e.Code {
+	case mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable:
+		return true
+	}
+	switch e.StableCode() {
+	case "DB-UPSTREAM-DOWN", "DB-TOOL":
+		return true
+	}
+	return e.RetryAfter > 0
+}

@@ -76,6 +76,7 @@ var (
 	errEvent           = refuseWith(http.StatusNotFound, "DB-EVENT", "No such event, or what followed it is no longer kept")
 	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")
 	errBatch           = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: batches belong to revision 2025-03-26 only")
+	errIDInUse         = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: this id is in use by a request in flight")
 	errResponse        = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a client sends no responses")
 	errURI             = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: uri must be a string")
 	errTasks           = badRequest(&mcp.Error{

@@ -102,6 +102,9 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	if a.err != nil {
 		status = statusOf(a.err.Code, mcp.Legacy)
 	}
+	if a.err == errIDInUse.told {
+		status = errIDInUse.status
+	}
 	if status == http.StatusOK && x.prefersStream {
 		p.follow()
 	}

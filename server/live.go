@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -221,7 +220,7 @@ func (l *live) enter(j *job) *refusal {
 		l.jobs = make(map[mcp.ID]*job)
 	}
 	if l.jobs[j.id] != nil {
-		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: this id is in use by a request in flight")
+		return errIDInUse
 	}
 	l.jobs[j.id] = j
 	return nil

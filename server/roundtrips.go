@@ -98,6 +98,10 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 		Room: way.room, Form: forms[l.speaks()],
 	}}
+	if flight := s.takeOff(ctx, l, m); flight != nil {
+		defer flight.Land(ctx)
+		rt.request.Before = func(context.Context) error { return copied(flight) }
+	}
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // the request waits for as long as its task runs
 	}

@@ -48,6 +48,7 @@ type Config struct {
 	Shared  bool
 	Others  replica.Others // the other replicas; nil: there are none
 	Once    once.Store     // answers of calls with a key; nil: its own, in memory
+	Flights *once.Flights  // ids of calls that sessions have in flight, at all replicas; nil: there are no others
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
 	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory

@@ -163,6 +163,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
 		Once:          p.sharing.answers(),
+		Flights:       p.sharing.flight,
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,

@@ -23,6 +23,7 @@ type sharing struct {
 	mail   *replica.Mail  // the same as others; nil: there are no others
 	events *session.Redis // of sessions, set when the server is built; nil: there are no others
 	once   *once.Redis    // answers of calls with a key; nil: there are no others
+	flight *once.Flights  // ids of calls in flight; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet.
@@ -33,7 +34,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger) sharing {
 	store := redis.New(redis.Config{Addresses: cfg.Redis.Addresses, Logger: log})
 	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log})
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
-	return sharing{store: store, others: mail, mail: mail, once: answers}
+	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}
 }
 
 // places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It
@@ -59,6 +60,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.blocks.Run(work) })
 	group.Go(func() error { return s.events.Run(work) })
 	group.Go(func() error { return s.once.Run(work) })
+	group.Go(func() error { return s.flight.Run(work) })
 }
 
 // answers returns the store of answers of calls with a key, nil without other replicas.

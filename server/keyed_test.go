@@ -30,11 +30,11 @@ func (w *world) begins(ctx context.Context, m message) <-chan *httptest.Response
 }
 
 // keeping opens two worlds that share the answers of calls with a key, as two replicas do.
-func keeping(t *testing.T, change ...func(*world)) (a, b *world) {
+func keeping(t *testing.T) (a, b *world) {
 	t.Helper()
 	answers := once.NewMemory(share.New(64 << 20))
 	share := func(w *world) { w.config.Once = answers }
-	return newWorld(t, append(change, share)...), newWorld(t, append(change, share)...)
+	return newWorld(t, share), newWorld(t, share)
 }
 
 func same(t *testing.T, what string, got, want *httptest.ResponseRecorder) {

@@ -115,23 +115,28 @@ func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 	}{
 		"the same config": {
 			func(*world) {},
-			map[string]string{"session": `"text":"x"`, "cursor": `"name":"slow"`, "state": "accept Ann", "answer": `"text":"x"`}, http.StatusOK,
+			map[string]string{"session": `"text":"x"`, "cursor": `"name":"slow"`, "state": "accept Ann", "answer": `"text":"x"`},
+			http.StatusOK,
 		},
 		"its rules lack the tools": {
 			func(b *world) { b.tenants[0].Rules = []gateway.Rule{{Allow: []string{"fails", "rich"}}} },
-			map[string]string{"session": "DB-TOOL", "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"}, http.StatusOK,
+			map[string]string{"session": "DB-TOOL", "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"},
+			http.StatusOK,
 		},
 		"its tenant lacks the servers": {
 			func(b *world) { b.tenants[0].Servers = nil },
-			map[string]string{"session": "DB-TOOL", "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"}, http.StatusOK,
+			map[string]string{"session": "DB-TOOL", "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"},
+			http.StatusOK,
 		},
 		"it has no such tenant": {
 			func(b *world) { b.tenants = b.tenants[1:] },
-			map[string]string{"session": "DB-TENANT", "cursor": "DB-TENANT", "state": "DB-TENANT", "answer": "DB-TENANT"}, http.StatusForbidden,
+			map[string]string{"session": "DB-TENANT", "cursor": "DB-TENANT", "state": "DB-TENANT", "answer": "DB-TENANT"},
+			http.StatusForbidden,
 		},
 		"it has no such issuer": {
 			func(b *world) { b.revoked = func(p auth.Principal) bool { return p.Issuer == "https://issuer.test" } },
-			map[string]string{"session": "DB-AUTH-TOKEN", "cursor": "DB-AUTH-TOKEN", "state": "DB-AUTH-TOKEN", "answer": "DB-AUTH-TOKEN"}, http.StatusUnauthorized,
+			map[string]string{"session": "DB-AUTH-TOKEN", "cursor": "DB-AUTH-TOKEN", "state": "DB-AUTH-TOKEN", "answer": "DB-AUTH-TOKEN"},
+			http.StatusUnauthorized,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	t.alarm.delay(t.server.config.Heartbeat)
 	err := t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
 	if t.x.keyed != nil {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	return err
 }

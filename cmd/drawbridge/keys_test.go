@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
@@ -20,7 +21,7 @@ import (
 const keyed = `listen: %s
 operator: %s
 sessions: {keys_file: keys}
-lists: {page_size: 1}
+%slists: {page_size: 1}
 issuers:
   - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], audiences: [us], tenant: acme}
 tenants:
@@ -44,7 +45,8 @@ func keyLines(t *testing.T, fills ...byte) (text string, ids []string) {
 	return text, ids
 }
 
-func startKeyed(t *testing.T) *recorder {
+// startKeyed starts a replica; more is what its config has besides.
+func startKeyed(t *testing.T, more string) *recorder {
 	t.Helper()
 	r := &recorder{directory: t.TempDir()}
 	var ports [2]string
@@ -58,7 +60,7 @@ func startKeyed(t *testing.T) *recorder {
 	text, _ := keyLines(t, 1)
 	r.save(t, "keys", text)
 	r.save(t, "secret", "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
-	r.save(t, "drawbridge.yaml", fmt.Sprintf(keyed, ports[0], ports[1]))
+	r.save(t, "drawbridge.yaml", fmt.Sprintf(keyed, ports[0], ports[1], more))
 	r.url, r.operator = "http://"+ports[0]+"/mcp", ports[1]
 	r.token = r.signFor(t, "acme")
 	r.start(t, func(r *recorder) { r.process.Dir = r.directory })
@@ -148,7 +150,7 @@ func crosses(t *testing.T, from, to *recorder, session string, done <-chan struc
 // TestKeysNeededARestart takes two processes through a rotation, step by step, under load: nothing that one has sealed
 // is refused, by itself or by the other. What the old key has sealed is, once that is gone.
 func TestKeysNeededARestart(t *testing.T) {
-	a, b := startKeyed(t), startKeyed(t)
+	a, b := startKeyed(t, ""), startKeyed(t, "")
 	oldCursor, oldSession := a.first(t), a.session(t)
 	var rounds atomic.Int64
 	var group sync.WaitGroup
@@ -184,7 +186,7 @@ func TestKeysNeededARestart(t *testing.T) {
 // TestBadKeysAreRefusedAtAReload saves a keys_file that is damaged: the keys before it stay, and /readyz says where the
 // fault is.
 func TestBadKeysAreRefusedAtAReload(t *testing.T) {
-	r := startKeyed(t)
+	r := startKeyed(t, "")
 	_, ids := keyLines(t, 1)
 	session := r.session(t)
 	r.save(t, "keys", "weak\n")
@@ -195,5 +197,31 @@ func TestBadKeysAreRefusedAtAReload(t *testing.T) {
 	}
 	if log := r.log(); strings.Contains(log, "weak") || !strings.Contains(log, "config refused") {
 		t.Errorf("the log has to say that the config is refused, and nothing of what is in the file")
+	}
+}
+
+// TestProcessesMakeACallOnce sends a call with a key to two processes that share a Redis. The second gives the answer of
+// the first.
+func TestProcessesMakeACallOnce(t *testing.T) {
+	server := redistest.Start(t)
+	more := "replicas: 2\nredis: {url: \"redis://" + server.Address + "\"}\n"
+	a, b := startKeyed(t, more), startKeyed(t, more)
+	call := func(r *recorder) outcome {
+		const params = `"name":"toolbox__calculate","arguments":{"expression":"6*7"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, mcp.HeaderProtocolVersion, "2026-07-28",
+			mcp.HeaderMethod, "tools/call", mcp.HeaderName, "toolbox__calculate", "Idempotency-Key", `"one"`)
+	}
+	var first outcome
+	eventually(t, "Redis is reached", func() bool { first = call(a); return first.status == http.StatusOK })
+	if !strings.Contains(first.body, "42") {
+		t.Fatalf("got %v, want the result", first)
+	}
+	var repeat outcome
+	eventually(t, "Redis is reached by the other", func() bool { repeat = call(b); return repeat.status != http.StatusServiceUnavailable })
+	if repeat != first {
+		t.Errorf("at the other: got %v, want %v", repeat, first)
+	}
+	if _, text := fetch("http://" + b.operator + "/metrics"); strings.Contains(text, `drawbridge_calls_total{item="toolbox__calculate"`) {
+		t.Error("the other made the call, too")
 	}
 }

@@ -30,11 +30,11 @@ type admission interface {
 	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
 }
 
-// handling answers requests, knows which headers of a request must repeat its arguments, and whether a caller may make a
-// call.
+// handling answers requests, knows which headers of a request must repeat its arguments, and judges who asks for the
+// answer of an earlier one.
 type handling interface {
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
-	Permits(c gateway.Caller, r *gateway.Request) error
+	Repeat(ctx context.Context, c gateway.Caller, r *gateway.Request) error
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
 }
 

@@ -171,9 +171,11 @@ func refusalOfKeyed(err error) *refusal {
 // may be newer than the answer, or another than that of the replica that ran it.
 func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, kept *once.Answer) {
 	caller, err := s.admission.Resolve(x.principal)
-	if err == nil {
+	if err != nil {
+		x.recordRefusal(&refusal{statusOf(toldOf(err).Code, mcp.Modern), toldOf(err)})
+	} else {
 		c.request = x.modernForm(m, c)
-		err = s.desk.Permits(caller, &c.request)
+		err = s.desk.Repeat(ctx, caller, &c.request)
 	}
 	if err == nil && !isRevoked(ctx) {
 		x.outcome = "repeated"
@@ -184,7 +186,6 @@ func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m 
 	if err != nil {
 		a.err = toldOf(err)
 	}
-	x.recordRefusal(&refusal{statusOf(a.err.Code, mcp.Modern), a.err})
 	x.outcome = a.word()
 	c.trickle.finish(ctx, &a)
 }

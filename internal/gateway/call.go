@@ -369,17 +369,3 @@ func (g *Gateway) abandon(ctx context.Context, c *call) {
 	c.params = c.params.Without("inputResponses").With("requestState", c.open)
 	_, _ = g.guarded(ended, c, c.method.use) // its answer is only that its context has ended
 }
-
-// Permits returns nil if the caller may make the call now, by the tenants and the catalogue of this replica, and otherwise
-// the error that Handle would end with. It makes no call and costs nothing. A server that is down takes no right away.
-func (g *Gateway) Permits(c Caller, r *Request) error {
-	m := g.methods[r.Method]
-	if m == nil {
-		return mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
-	}
-	err := m.find(g, newCall(c, r, m))
-	if _, down := errors.AsType[*registry.DownError](err); down || err == nil {
-		return nil
-	}
-	return explain(err).told
-}

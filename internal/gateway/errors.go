@@ -22,6 +22,7 @@ const (
 	outcomeBadOutput = "bad_output"
 	outcomeAsks      = "input_required"
 	outcomeTask      = "task"
+	outcomeRepeated  = "repeated"
 )
 
 // Outcomes of calls whose server broke the protocol, or hid text where it cannot be removed.

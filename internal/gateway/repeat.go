@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Repeat judges a caller who asks for the answer of a call that was made before, perhaps by another replica with another
+// config: by the tenants and the catalogue of this one. It puts on record that the answer is given, or refused. It makes
+// no call and takes nothing of the limits. The error is the *mcp.Error that Handle would end with; a server that is down
+// takes no right away.
+func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
+	m := g.methods[r.Method]
+	if m == nil {
+		return mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+	}
+	c, started := newCall(caller, r, m), time.Now()
+	if g.config.Audit.Book() != nil {
+		return g.unrecordable(ctx, c)
+	}
+	err := m.find(g, c)
+	if _, down := errors.AsType[*registry.DownError](err); down {
+		err = nil
+	}
+	c.outcome = outcomeRepeated
+	failure := explain(err)
+	record := c.record(failure, started)
+	record.Arguments = g.digest(ctx, c)
+	if !g.kept(ctx, &record) {
+		return explain(errUnrecorded).told
+	}
+	if failure.told == nil {
+		return nil
+	}
+	g.config.Metrics.Refused(failure.kind, caller.Tenant.ID, failure.reason)
+	return failure.told
+}

@@ -95,6 +95,11 @@ type Call struct {
 	// holds the answer with it after that, and releases it. nil: nothing is counted.
 	Room *share.Claim
 
+	// Stays is set to true by a source whose result asks for something, when only this process can go on with the
+	// requestState in it. The source sets it before its Func returns, on the goroutine that called the Func. nil: nobody
+	// asks.
+	Stays *bool
+
 	// The item sets the fields below before it calls the Func.
 	Target  string        // the item's own name or URI
 	Headers []HeaderParam // the tool's parameters that travel as headers; nil for other items and for tasks/*

@@ -34,6 +34,20 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 			}
 		})
 	})
+	t.Run("each round says that only this process can go on", func(t *testing.T) {
+		inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+			responses, state := "", ""
+			for _, want := range []bool{true, true, false} {
+				stays, c := false, alice.call(t, "", responses, state, nil)
+				c.Stays = &stays
+				asked, next, got, err := r.round(t.Context(), "twice", c)
+				if err != nil || stays != want {
+					t.Fatalf("got %s, %q, %v, stays %v, want %v", asked.JSON(), got, err, stays, want)
+				}
+				responses, state = accept(asked, "x"), next
+			}
+		})
+	})
 	t.Run("questions one after the other are two rounds with keys of their own", func(t *testing.T) {
 		inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
 			asked, state := r.first("twice", alice)

@@ -300,6 +300,9 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	}
 	d.held = d.held || release != nil
 	d.startExpiry(state)
+	if c.Stays != nil {
+		*c.Stays = true // the state leads to a dialogue of this process
+	}
 	return inputRequired(requests, state), nil
 }
 

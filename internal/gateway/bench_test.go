@@ -32,6 +32,12 @@ type bench struct {
 
 func newBench(t testing.TB, tenants ...TenantConfig) *bench {
 	t.Helper()
+	return newBenchOf(t, func(*Config) {}, tenants...)
+}
+
+// newBenchOf is newBench with a config that change has changed.
+func newBenchOf(t testing.TB, change func(*Config), tenants ...TenantConfig) *bench {
+	t.Helper()
 	b := &bench{registry: registry.New(), metrics: prometheus.NewRegistry(), audit: filepath.Join(t.TempDir(), "audit.jsonl")}
 	record, err := audit.Open(audit.Config{File: b.audit})
 	if err != nil {
@@ -42,10 +48,12 @@ func newBench(t testing.TB, tenants ...TenantConfig) *bench {
 			t.Error(err)
 		}
 	})
-	b.Gateway = New(Config{
+	config := Config{
 		Registry: b.registry, Limiter: ratelimit.NewMemory(0), Audit: record, Metrics: metrics.New(b.metrics),
 		Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Version: "test",
-	})
+	}
+	change(&config)
+	b.Gateway = New(config)
 	for _, refusal := range b.registry.Replace(b.source("box")) {
 		t.Fatalf("refused: %+v", refusal)
 	}

@@ -35,7 +35,13 @@ func newLibrary(t testing.TB, tenants ...TenantConfig) (*bench, *library) {
 	if len(tenants) == 0 {
 		tenants = []TenantConfig{everything()}
 	}
-	b, l := newBench(t, tenants...), &library{updated: map[string]func(string){}, lives: map[string]context.Context{}}
+	return newLibraryOf(t, func(*Config) {}, tenants...)
+}
+
+// newLibraryOf is newLibrary with a config that change has changed.
+func newLibraryOf(t testing.TB, change func(*Config), tenants ...TenantConfig) (*bench, *library) {
+	t.Helper()
+	b, l := newBenchOf(t, change, tenants...), &library{updated: map[string]func(string){}, lives: map[string]context.Context{}}
 	b.replace(t, l.source("lib"))
 	return b, l
 }

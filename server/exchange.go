@@ -32,6 +32,7 @@ type exchange struct {
 	remote    string
 	judged    uint64         // how often all had been judged before its token was checked; set by authenticated
 	principal auth.Principal // set by authenticated
+	token     string         // that the principal stands for; for the desk alone, stands in no record. Set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
 	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was
 	missed    string         // why the session was not found, for the log alone; "" unless it was not

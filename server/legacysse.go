@@ -150,7 +150,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 	case mcp.MethodPing:
 		a = answer{id: m.ID}
 	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
+		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, token: x.token, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
 	}
 	l.answered(j)
 	if a.silent {

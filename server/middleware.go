@@ -139,6 +139,7 @@ func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 	}
 	var err error
 	if x.principal, err = s.config.Verify(x.context(), token); err == nil {
+		x.token = token
 		return nil
 	}
 	refused, known := errors.AsType[*auth.Error](err)

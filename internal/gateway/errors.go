@@ -128,7 +128,11 @@ func explain(err error) failure {
 		down        *registry.DownError
 		protocol    *registry.ProtocolError
 		hidden      *sanitize.HiddenError
+		home        *homeError
 	)
+	if errors.As(err, &home) {
+		return failure{kind: home.kind, reason: home.reason, refusal: home.refusal, told: home.told}
+	}
 	if full, ok := errors.AsType[*registry.RoomError](err); ok {
 		return unheld(full)
 	}
@@ -167,6 +171,8 @@ func explain(err error) failure {
 		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not tell of its changes")}
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
+	case errors.Is(err, errNoAccess):
+		return failure{kind: "forbidden", reason: "home", refusal: true, told: errNoAccess}
 	case errors.As(err, &told):
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.Is(err, errTimeout):
@@ -190,6 +196,15 @@ func explainEnd(err error) failure {
 		return failure{kind: "cancelled", reason: "revoked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
 	case errors.Is(err, context.Canceled):
 		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
+	case errors.Is(err, errHomeUnreached):
+		return failure{kind: "unavailable", reason: "replicas", told: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
+			"The replica that keeps this call cannot be reached now; nothing happened to the call. Try again in 1 s").After(time.Second)}
+	case errors.Is(err, errHomeLost):
+		return failure{kind: "unavailable", reason: reasonLost, told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
+			"The replica that kept this call is gone, and the call with it; it may have taken effect. A repeat with this requestState cannot succeed")}
+	case errors.Is(err, errPassed):
+		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
+			"The answer is larger than what one replica passes on to another, "+mcp.InBytes(maxPassed)+"; ask for less at once")}
 	case errors.Is(err, context.DeadlineExceeded):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time")}
 	}

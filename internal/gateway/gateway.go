@@ -32,6 +32,8 @@ type Config struct {
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
 	Allot    allot.Places   // how many of a tenant's places there are here; nil: all
+	// Verify checks the token of a caller whose request another replica sends here. nil: such requests are refused.
+	Verify   func(ctx context.Context, token string) (auth.Principal, error)
 	Logger   *slog.Logger
 	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	Turns    *fairqueue.Queue // at work that takes long; nil: its own
@@ -54,6 +56,7 @@ type Caller struct {
 // Request is one request in the stateless form of the protocol, whatever form the client used.
 type Request struct {
 	ID           string // of the HTTP request, for records
+	Token        string // of the caller, for another replica that must check it itself; stands in no record. "": there is none
 	Method       string
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
@@ -93,6 +96,9 @@ type Gateway struct {
 	subscriptions *share.Budget // places of subscriptions to resources
 	bulkhead      *bulkhead     // calls by server
 	used          *used
+	errands       errands
+	guests        guests
+	self          replica.ID // "" where there are no other replicas
 	rendered      *rendered
 	grants        grants
 	ongoing       ongoing
@@ -132,6 +138,7 @@ func New(cfg Config) *Gateway {
 		serverInfo:    ServerInfo(cfg.Version),
 		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
+	g.meetOthers()
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.discovered = g.discover()
 	g.ending = g.finish(hinted(mcp.Object{}))
@@ -140,6 +147,17 @@ func New(cfg Config) *Gateway {
 	changed := make(chan struct{})
 	g.changed.Store(&changed)
 	return g
+}
+
+// meetOthers makes the gateway one of several replicas, if it is.
+func (g *Gateway) meetOthers() {
+	g.guests.places, g.guests.here = share.New(maxGuests), make(map[guestKey]*guest)
+	if _, alone := g.config.Others.(*replica.Alone); alone {
+		return
+	}
+	g.self = g.config.Others.Self()
+	g.config.Others.Handle(kindErrand, g.receive)
+	g.config.Others.Handle(kindReturn, g.errands.receive)
 }
 
 // Handle answers one request of a caller. The result has a resultType, unless it is that of a call InSession, and, where the protocol wants them, the hints of
@@ -181,8 +199,9 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 }
 
 // Run tells those who wait on Changed when the catalogue changes, and reports to operators what they should know of it,
-// until ctx ends.
+// until ctx ends. Then it ends the calls of other replicas that run here.
 func (g *Gateway) Run(ctx context.Context) error {
+	defer g.guests.close()
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPlace]bool
 	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at

@@ -350,6 +350,7 @@ func (c *call) use() *registry.Call {
 		Judge:        judge{c},
 		Tasks:        c.tasks,
 		Room:         c.request.Room,
+		Stays:        &c.stays,
 	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.task.form, c.task.own

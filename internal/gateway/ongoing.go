@@ -122,7 +122,7 @@ func (g *Gateway) revocable(next Handler) Handler {
 		c.begun.principal, c.begun.item = &c.caller.Principal, c.item
 		g.ongoing.add(&c.begun)
 		defer g.ongoing.remove(&c.begun)
-		if !g.stillAllows(c) {
+		if !g.stillAllows(c) || c.visits && !g.stillAccepts(ctx, c) {
 			return mcp.Object{}, ErrRevoked
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }
@@ -148,6 +148,13 @@ func (g *Gateway) stillAllows(c *call) bool {
 	}
 	now, err := g.Resolve(c.caller.Principal)
 	return err == nil && now.mayUse(c.item)
+}
+
+// stillAccepts tells whether the token of a guest is still accepted, for the same reason: keys and issuers may have been
+// replaced. For other calls the door finds that out.
+func (g *Gateway) stillAccepts(ctx context.Context, c *call) bool {
+	who, err := g.verify(ctx, c.request.Token)
+	return err == nil && who.Owner() == c.caller.Principal.Owner()
 }
 
 // hold keeps the place of the call and lets Judge end what the source keeps open, until release is called. If the call

@@ -9,15 +9,19 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const (
 	purposeState = "requestState 1"
-	stateLife    = 10 * time.Minute
-	maxInner     = 64 << 10 // bytes of a requestState of an upstream
-	maxCallID    = 128      // bytes
-	freeRounds   = 8        // repeats of one call that cost nothing
+	// purposeHome is that of a state whose call waits in one replica, which stands in it. A version of the gateway that
+	// does not know it refuses the state, as it refused every state of a call that waits elsewhere.
+	purposeHome = "requestState 2"
+	stateLife   = 10 * time.Minute
+	maxInner    = 64 << 10 // bytes of a requestState of an upstream
+	maxCallID   = 128      // bytes
+	freeRounds  = 8        // repeats of one call that cost nothing
 )
 
 // state is what the gateway itself puts into the requestState of an input_required result, around what the upstream put
@@ -40,6 +44,7 @@ type state struct {
 	server   string
 	callID   string // the id of the first request
 	inner    string
+	home     replica.ID // where the call waits; "": any replica can go on with it, or there is only one
 }
 
 // Why a state is refused, as records say it. The client is not told which of these it was.
@@ -55,6 +60,9 @@ const (
 // once more, it seals the state of this round. A request with an invalid state costs what a call costs.
 func (g *Gateway) resumed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		if c.method.free && g.self != "" {
+			c.kept = g.isTaskElsewhere(c)
+		}
 		if sealed := c.params.Value("requestState"); sealed != nil {
 			if err := g.resume(c, sealed); err != nil {
 				refused := g.limited(func(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, err })
@@ -71,17 +79,15 @@ func (g *Gateway) resumed(next Handler) Handler {
 
 // resume makes c the next round of the call that the sealed state belongs to. Only the first use of a state is free of
 // charge, or a client could repeat one forever.
+//
+// Where the call waits at another replica, that one does all this, and limits the call. Here it takes nothing.
 func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 	token, ok := sealed.Text()
 	if !ok {
 		return &stateError{stateForged}
 	}
 	owner := c.owner() // worked out for every state, so that the time does not tell a foreign one from a forged one
-	plain, err := g.config.Seal.OpenLong(purposeState, token)
-	if err != nil {
-		return &stateError{stateForged}
-	}
-	s, ok := decodeState(plain)
+	s, ok := g.openState(token)
 	now := time.Now()
 	switch {
 	case !ok:
@@ -94,6 +100,13 @@ func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 		return &stateError{stateExpired}
 	}
 	c.state = s
+	if g.isElsewhere(s.home) {
+		if c.visits {
+			return &stateError{stateMismatch}
+		}
+		c.home, c.prepaid, c.kept = s.home, true, true
+		return nil
+	}
 	if g.used.first(s.nonce, now) {
 		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
 	}
@@ -104,6 +117,20 @@ func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 	return nil
 }
 
+// openState opens a sealed state of either version. ok is false if it is not one of ours.
+func (g *Gateway) openState(token string) (s *state, ok bool) {
+	purpose := purposeState
+	plain, err := g.config.Seal.OpenLong(purpose, token)
+	if err != nil {
+		purpose = purposeHome
+		plain, err = g.config.Seal.OpenLong(purpose, token)
+	}
+	if err != nil {
+		return nil, false
+	}
+	return decodeState(plain, purpose == purposeHome)
+}
+
 // suspend puts the sealed state of this round into a result that asks for input.
 func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	s := &state{
@@ -111,6 +138,10 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 		held: c.kept || c.place.held(), server: c.item.Server, callID: c.callID(),
 	}
 	s.inner, s.hasInner = result.Value("requestState").Text()
+	purpose := purposeState
+	if c.stays && g.self != "" {
+		purpose, s.home = purposeHome, g.self
+	}
 	_, _ = rand.Read(s.nonce[:]) // never returns an error
 	if c.state != nil {
 		s.rounds = c.state.rounds
@@ -118,7 +149,7 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 			s.rounds++
 		}
 	}
-	sealed, err := g.config.Seal.SealLong(purposeState, s.encode())
+	sealed, err := g.config.Seal.SealLong(purpose, s.encode())
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -163,7 +194,7 @@ const (
 	flagInner
 )
 
-// encode returns s as bytes.
+// encode returns s as bytes. The home comes last but for inner, and only if there is one: purposeHome says so.
 func (s *state) encode() []byte {
 	plain := make([]byte, 0, 160+len(s.server)+len(s.callID)+len(s.inner))
 	plain = append(append(append(plain, s.owner[:]...), s.request[:]...), s.nonce[:]...)
@@ -177,11 +208,15 @@ func (s *state) encode() []byte {
 		flags |= flagInner
 	}
 	plain = append(plain, flags, s.rounds)
-	return append(appendSized(appendSized(plain, s.server), s.callID), s.inner...)
+	plain = appendSized(appendSized(plain, s.server), s.callID)
+	if s.home != "" {
+		plain = appendSized(plain, string(s.home))
+	}
+	return append(plain, s.inner...)
 }
 
 // decodeState reads what encode wrote.
-func decodeState(plain []byte) (*state, bool) {
+func decodeState(plain []byte, hasHome bool) (*state, bool) {
 	r := &stateReader{rest: plain, ok: true}
 	s := &state{}
 	copy(s.owner[:], r.next(len(s.owner)))
@@ -192,6 +227,9 @@ func decodeState(plain []byte) (*state, bool) {
 	flags := r.byte()
 	s.held, s.hasInner, s.rounds = flags&flagHeld != 0, flags&flagInner != 0, r.byte()
 	s.server, s.callID = r.sized(), r.sized()
+	if hasHome {
+		s.home = replica.ID(r.sized())
+	}
 	s.inner = string(r.rest)
 	return s, r.ok
 }

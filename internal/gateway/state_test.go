@@ -479,15 +479,17 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 // FuzzDecodeState shows that what decodes is what would be encoded so, but for numbers written at length.
 func FuzzDecodeState(f *testing.F) {
 	s := &state{expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, held: true, hasInner: true, server: "lib", callID: "r1", inner: "inner"}
-	f.Add(s.encode())
-	f.Add(s.encode()[:90])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		decoded, ok := decodeState(data)
-		if !ok {
+	f.Add(s.encode(), false)
+	f.Add(s.encode()[:90], false)
+	f.Add([]byte{}, true)
+	s.home = "0123456789abcdef"
+	f.Add(s.encode(), true)
+	f.Fuzz(func(t *testing.T, data []byte, hasHome bool) {
+		decoded, ok := decodeState(data, hasHome)
+		if !ok || hasHome && decoded.home == "" {
 			return
 		}
-		again, ok := decodeState(decoded.encode())
+		again, ok := decodeState(decoded.encode(), hasHome)
 		if !ok || !bytes.Equal(again.encode(), decoded.encode()) {
 			t.Errorf("%x decodes to %+v, and that to %+v", data, decoded, again)
 		}

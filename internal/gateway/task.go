@@ -7,26 +7,30 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 const (
 	purposeTask = "task 1"
+	purposeHeld = "task 2"         // of a task that only one replica can reach, which stands in its id
 	maxTaskID   = 512              // bytes of the id that a server gives a task
 	resultTime  = 30 * time.Minute // that one tasks/result waits for its task
 )
 
-// task is what the id of a task, as clients have it, says. The server keeps the task itself and the gateway keeps
-// nothing: the id is valid on every replica and for as long as the server has the task. It is valid only for whoever
-// made the call, and only while that caller may use the tool.
+// task is what the id of a task, as clients have it, says. The server keeps the task itself, and the id is valid on
+// every replica and for as long as the server has the task. One of 2025-11-25 lives in a session of the server, so that
+// requests about it go to the replica that has the session. The id is valid only for whoever made the call, and only
+// while that caller may use the tool.
 // https://modelcontextprotocol.io/extensions/tasks
 type task struct {
 	owner        [sha256.Size]byte
 	form         mcp.Tasks
-	server, tool string // the tool as exposed
-	callID       string // the id of the request that made the task
-	own          string // the id that the server knows it by
+	server, tool string     // the tool as exposed
+	callID       string     // the id of the request that made the task
+	own          string     // the id that the server knows it by
+	home         replica.ID // the replica that reaches it; "": every one does
 }
 
 // Why the id of a task is refused, as records say it. The client is not told which of these it was.
@@ -115,7 +119,20 @@ func (g *Gateway) findTask(c *call) error {
 		return g.missing(c, t)
 	}
 	c.task, c.tool, c.item = t, found, &found.Item
+	if g.isElsewhere(t.home) {
+		if c.visits {
+			return &taskError{taskMismatch}
+		}
+		c.home = t.home
+	}
 	return nil
+}
+
+// isTaskElsewhere tells whether a request is about a task that only another replica reaches, which then takes the place
+// for it. findTask finds out the rest.
+func (g *Gateway) isTaskElsewhere(c *call) bool {
+	t, err := g.openTask(c.params.Text("taskId"))
+	return err == nil && g.isElsewhere(t.home)
 }
 
 // missing returns why the tool of a task cannot be found. If its server is away for a while, the caller is told that,
@@ -148,9 +165,11 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	if own == "" || len(own) > maxTaskID || !isStatus(made) {
 		return mcp.Object{}, c.broken("a task without a usable id or status")
 	}
-	id, err := g.sealTask(&task{
-		owner: c.owner(), form: c.tasks, server: c.item.Server, tool: c.item.Exposed, callID: c.callID(), own: own,
-	})
+	t := &task{owner: c.owner(), form: c.tasks, server: c.item.Server, tool: c.item.Exposed, callID: c.callID(), own: own}
+	if c.tasks == mcp.TasksAsked {
+		t.home = g.self
+	}
+	id, err := g.sealTask(t)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -267,12 +286,20 @@ func (g *Gateway) sealTask(t *task) (string, error) {
 	plain := make([]byte, 0, 160+len(t.server)+len(t.tool)+len(t.callID)+len(t.own))
 	plain = append(append(plain, t.owner[:]...), byte(t.form)) //nolint:gosec // there are two
 	plain = appendSized(appendSized(appendSized(plain, t.server), t.tool), t.callID)
-	return g.config.Seal.SealLong(purposeTask, append(plain, t.own...))
+	if t.home == "" {
+		return g.config.Seal.SealLong(purposeTask, append(plain, t.own...))
+	}
+	return g.config.Seal.SealLong(purposeHeld, append(appendSized(plain, string(t.home)), t.own...))
 }
 
 // openTask reads what sealTask wrote.
 func (g *Gateway) openTask(id string) (*task, error) {
+	hasHome := false
 	plain, err := g.config.Seal.OpenLong(purposeTask, id)
+	if err != nil {
+		hasHome = true
+		plain, err = g.config.Seal.OpenLong(purposeHeld, id)
+	}
 	if err != nil {
 		return nil, &taskError{taskForged}
 	}
@@ -281,6 +308,9 @@ func (g *Gateway) openTask(id string) (*task, error) {
 	copy(t.owner[:], r.next(len(t.owner)))
 	t.form = mcp.Tasks(r.byte())
 	t.server, t.tool, t.callID = r.sized(), r.sized(), r.sized()
+	if hasHome {
+		t.home = replica.ID(r.sized())
+	}
 	if t.own = string(r.rest); !r.ok {
 		return nil, &taskError{taskForged}
 	}

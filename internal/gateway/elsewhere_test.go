@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -607,6 +608,43 @@ func TestStatesThatNeedNoHome(t *testing.T) {
 	l.reply = p.atA.reply
 	if _, err := alone.config.Seal.OpenLong(purposeState, alone.asked(t, r).Text("requestState")); err != nil {
 		t.Error("a gateway without others names a home")
+	}
+}
+
+// TestStateIsFreeOnceEverywhere uses one state at two replicas over a real Redis.
+func TestStateIsFreeOnceEverywhere(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	tenant := everything()
+	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.0001, Burst: 2}
+	p := newPair(t, func(_ bool, cfg *Config) { cfg.Shared = server.Store(t) }, tenant)
+	p.atA.asksOnce(subjects[0])
+	p.atB.asksOnce(subjects[0])
+	r := askAlice(subjects[0].params)
+	first := repeat(r, p.a.asked(t, r))
+	second := repeat(r, p.b.asked(t, r)) // the last token
+	for i, step := range []struct {
+		at   *bench
+		r    *Request
+		want string
+	}{
+		{p.b, first, ""}, {p.a, first, "DB-LIMIT-USER"}, {p.b, first, "DB-LIMIT-USER"}, {p.a, second, ""},
+	} {
+		if _, failure := step.at.handle(t, step.r); stable(failure) != step.want {
+			t.Errorf("step %d: got %v, want %q", i, failure, step.want)
+		}
+	}
+	server.Stop()
+	for i, step := range []struct {
+		at   *bench
+		want string
+	}{
+		{p.b, ""}, // B has not seen it, and can ask nobody
+		{p.b, "DB-LIMIT-USER"}, {p.a, "DB-LIMIT-USER"},
+	} {
+		if _, failure := step.at.handle(t, second); stable(failure) != step.want {
+			t.Errorf("without redis, step %d: got %v, want %q", i, failure, step.want)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -32,6 +33,7 @@ type Config struct {
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
 	Allot    allot.Places   // how many of a tenant's places there are here; nil: all
+	Shared   *redis.Store   // what the replicas share; nil: nothing
 	// Verify checks the token of a caller whose request another replica sends here. nil: such requests are refused.
 	Verify   func(ctx context.Context, token string) (auth.Principal, error)
 	Logger   *slog.Logger
@@ -95,7 +97,8 @@ type Gateway struct {
 	streams       *share.Budget // places of event streams
 	subscriptions *share.Budget // places of subscriptions to resources
 	bulkhead      *bulkhead     // calls by server
-	used          *used
+	used          *used         // states of what waits here, which are used here alone
+	firsts        firsts        // all other states
 	errands       errands
 	guests        guests
 	self          replica.ID // "" where there are no other replicas
@@ -152,6 +155,10 @@ func New(cfg Config) *Gateway {
 // meetOthers makes the gateway one of several replicas, if it is.
 func (g *Gateway) meetOthers() {
 	g.guests.places, g.guests.here = share.New(maxGuests), make(map[guestKey]*guest)
+	g.firsts = g.used
+	if g.config.Shared != nil {
+		g.firsts = &usedAnywhere{store: g.config.Shared, here: newUsed()}
+	}
 	if _, alone := g.config.Others.(*replica.Alone); alone {
 		return
 	}

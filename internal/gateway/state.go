@@ -64,7 +64,7 @@ func (g *Gateway) resumed(next Handler) Handler {
 			c.kept = g.isTaskElsewhere(c)
 		}
 		if sealed := c.params.Value("requestState"); sealed != nil {
-			if err := g.resume(c, sealed); err != nil {
+			if err := g.resume(ctx, c, sealed); err != nil {
 				refused := g.limited(func(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, err })
 				return refused(ctx, c)
 			}
@@ -81,7 +81,7 @@ func (g *Gateway) resumed(next Handler) Handler {
 // charge, or a client could repeat one forever.
 //
 // Where the call waits at another replica, that one does all this, and limits the call. Here it takes nothing.
-func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
+func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error {
 	token, ok := sealed.Text()
 	if !ok {
 		return &stateError{stateForged}
@@ -107,7 +107,7 @@ func (g *Gateway) resume(c *call, sealed mcp.RawJSON) error {
 		c.home, c.prepaid, c.kept = s.home, true, true
 		return nil
 	}
-	if g.used.first(s.nonce, now) {
+	if g.isFirst(ctx, c, s, now) {
 		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
 	}
 	c.params = c.params.Without("requestState")
@@ -129,6 +129,15 @@ func (g *Gateway) openState(token string) (s *state, ok bool) {
 		return nil, false
 	}
 	return decodeState(plain, purpose == purposeHome)
+}
+
+// isFirst tells whether the state was not used before. That of a call which waits here is used nowhere else, so that no
+// other replica has to be asked.
+func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time) bool {
+	if s.home != "" {
+		return g.used.first(s.nonce, now)
+	}
+	return g.firsts.isFirst(ctx, c.caller.Tenant.ID, s.nonce, now)
 }
 
 // suspend puts the sealed state of this round into a result that asks for input.

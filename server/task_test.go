@@ -16,12 +16,12 @@ const tasksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-2
 
 // newTasksWorld returns a world with a server whose tool "given" becomes a task of the extension, and one whose tool
 // "asked" runs as a task of 2025-11-25 only.
-func newTasksWorld(t *testing.T) *world {
+func newTasksWorld(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
-	w := newWorld(t, func(w *world) {
+	w := newWorld(t, append(change, func(w *world) {
 		w.tenants[0].Servers = []string{"box", "given", "asked"}
 		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*"}}}
-	})
+	})...)
 	offer := func(name, more string, form mcp.Tasks, use registry.Func) {
 		tool := registry.Offer{
 			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}` + more + `}`), Timeout: time.Minute, Tasks: form, Call: use,

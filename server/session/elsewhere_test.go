@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -364,4 +365,23 @@ func TestAnIDOfAnyoneIsNoForgery(t *testing.T) {
 	if h.refused.Load() != 0 {
 		t.Error("an id that a client made up counts as a forged value")
 	}
+}
+
+// TestEndThatCannotBeMarkedIsNone ends a session while the server is away. Its streams were forgotten once, although it
+// went on everywhere.
+func TestEndThatCannotBeMarkedIsNone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	one := h.join(t)
+	if _, err := one.Begin(t.Context(), of("s"), "p1"); err != nil {
+		t.Fatal(err)
+	}
+	first := add(t, one, "s", "p1", "a", false)
+	h.server.Stop()
+	redistest.WaitDown(t, one.store)
+	if err := one.End(t.Context(), of("s")); err == nil {
+		t.Fatal("the end was marked on a server that is away")
+	}
+	add(t, one, "s", "p1", "b", true)
+	want(t, one, "s", "p1", first, "b", false)
 }

@@ -250,14 +250,13 @@ func (l *Redis) Facts(ctx context.Context, session Key) (map[string]string, erro
 
 // End implements Log. What others hold of the session is theirs to forget, see Forget.
 func (l *Redis) End(ctx context.Context, session Key) error {
+	if !session.Here {
+		mark := l.config.Seal.SealBytes(factPurpose(session, ""), nil)
+		if _, err := endScript.Run(ctx, l.config.Store, []string{factsKey(session)}, []string{string(mark), rest}); err != nil {
+			return fmt.Errorf("mark a session as ended: %w", err) // and it goes on here: its end must not be half an end
+		}
+	}
 	l.local.Forget(session)
-	if session.Here {
-		return nil
-	}
-	mark := l.config.Seal.SealBytes(factPurpose(session, ""), nil)
-	if _, err := endScript.Run(ctx, l.config.Store, []string{factsKey(session)}, []string{string(mark), rest}); err != nil {
-		return fmt.Errorf("mark a session as ended: %w", err)
-	}
 	return nil
 }
 

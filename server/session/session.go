@@ -101,7 +101,7 @@ type Log interface {
 	Facts(ctx context.Context, session Key) (map[string]string, error)
 	// End forgets a session and wakes its readers, who then get ErrUnknown. The session stays ended for a day, longer
 	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
-	// forgotten.
+	// forgotten. If the store fails, the session goes on.
 	End(ctx context.Context, session Key) error
 	// Forget is what End does in this replica, for a session that ended elsewhere.
 	Forget(session Key)

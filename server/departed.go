@@ -21,6 +21,7 @@ const (
 	lostUnreadable = "unreadable" // the id is not one of this gateway, or was sealed with a key that is gone
 	lostForeign    = "foreign"    // it is another caller's
 	lostRestart    = "restarted"  // another process opened it: before a restart, or another replica
+	lostGeneration = "lost"       // what replicas share was lost since it was opened
 	lostForgotten  = "forgotten"  // it ended before the last maxDeparted
 )
 

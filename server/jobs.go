@@ -22,7 +22,6 @@ type job struct {
 	life      lifetime.Context // of what answers it; begun by begin
 	answered  bool             // its id is free again; guarded by the mutex of its session
 	answer    share.Claim      // holds its answer; released when the client has it
-	heeds     sync.WaitGroup   // the goroutine that looks whether another replica was told to cancel the job
 }
 
 // jobs holds all requests that are being answered, so that a shutdown can wait for them: some outlive the connection
@@ -69,7 +68,6 @@ func (s *Server) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (
 // finish takes the job out, after its answer was given.
 func (js *jobs) finish(j *job) {
 	j.life.Close()
-	j.heeds.Wait()
 	j.answer.Release()
 	js.mu.Lock()
 	defer js.mu.Unlock()

@@ -108,14 +108,12 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 			l.judge(caller)
 			return
 		}
-		ss.roster.remove(l)
-		if l.close() {
-			ss.departed.add(l.key, endRevoked)
+		if ss.drop(l, endRevoked) {
 			gone = append(gone, l)
 		}
 	})
 	for _, l := range gone { // last, because the log may be far away
-		ss.forgetEvents(ctx, l)
+		ss.markRevoked(ctx, l)
 	}
 	return len(gone)
 }

@@ -126,9 +126,6 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job, 
 		s.jobs.finish(j)
 		return ctx, refused
 	}
-	if l.shared {
-		j.heeds.Go(func() { s.heed(ctx, l, j) }) // jobs.finish waits for it
-	}
 	return ctx, nil
 }
 
@@ -231,7 +228,7 @@ func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
 		}
 	case 1:
 		stream, err := s.config.Log.Find(x.context(), f.session.inLog(), last[0])
-		if err != nil || stream[0] != 'g' && stream[0] != 'p' { // other streams of the log carry answers and cancellations to us
+		if err != nil || stream[0] != 'g' && stream[0] != 'p' {
 			return errEvent
 		}
 		f.stream, f.after = stream, last[0]
@@ -254,6 +251,9 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	s.sessions.end(x.context(), l, endClosed)
+	if refused := s.sessions.delete(x.context(), l); refused != nil {
+		x.refuse("", refused)
+		return
+	}
 	x.writeStatus(http.StatusNoContent)
 }

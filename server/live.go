@@ -32,6 +32,8 @@ type live struct {
 	seat   seat // guarded by the roster's mutex
 	shared bool // it lives on all replicas
 
+	abroad *abroad // what is known here of what others know; nil if it is not shared
+
 	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
 	suffix       string     // of the names of its streams, so that replicas never choose the same one
 	mu           sync.Mutex // guards the fields below
@@ -46,10 +48,11 @@ type live struct {
 	awaited      bool // streams wait until no job is in flight, and are to be stirred then
 	used         time.Time
 	news         news
-	jobs         map[mcp.ID]*job // in flight, of which the answer is not on its way to the client yet
-	answering    int32           // jobs in flight of which it is
-	holders      []*holder       // of the streams that are open; few, so a map would take more memory and no less time
-	opened       int32           // how many streams it has had
+	jobs         map[mcp.ID]*job      // in flight, of which the answer is not on its way to the client yet
+	answering    int32                // jobs in flight of which it is
+	asked        map[string]*question // that wait for answers of the client, by id; nil: none
+	holders      []*holder            // of the streams that are open; few, so a map would take more memory and no less time
+	opened       int32                // how many streams it has had
 }
 
 // inLog names the session in the log of events.

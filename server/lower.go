@@ -188,7 +188,7 @@ func lowerQuestion(revision string, capabilities mcp.Object, method string, para
 	case revision < mcp.Revision2511: // there is one mode
 		return params.Without("mode")
 	case params.Text("mode") == "url" && params.Text("elicitationId") == "":
-		return params.With("elicitationId", mcp.String(newQuestion()))
+		return params.With("elicitationId", mcp.String("q"+newKey().String()))
 	}
 	return params
 }

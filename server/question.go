@@ -7,16 +7,19 @@ import (
 	"errors"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// question is one request from the server to the client, in a round of a request of the client.
+// question is one request from the server to the client, in a round of a request of the client. It waits in the session,
+// at the replica that asks: its home.
 type question struct {
 	key, method string
-	stream      string // of the log, on which the answer arrives; the id of the question is the same text
-	after       string // id of the last event that was read from it
+	id          string
 	asked       bool
-	answered    bool
+	room        *share.Claim  // holds its answer, and those to the other questions of the request
+	came        chan struct{} // closed when the answer has come
+	answer      []byte        // guarded by the mutex of the session until came is closed
 }
 
 // askAll asks the client all questions of one round and returns the answers. A question that the client answers with an
@@ -29,13 +32,19 @@ func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object
 	defer stop()
 	questions := make([]question, 0, requests.Len())
 	defer func() { rt.withdraw(ctx, questions) }()
+	home := rt.server.config.Others.Self()
+	if rt.heard == nil {
+		rt.heard = rt.server.config.Memory.Claim(share.User(rt.session.user))
+	}
 	leave := rt.server.waiting.enter(rt.caller, rt.line.body)
 	if leave != nil {
 		defer leave()
 	}
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
-		questions = append(questions, question{key: key, method: request.Text("method"), stream: newQuestion()})
+		questions = append(questions, question{
+			key: key, method: request.Text("method"), id: newQuestion(home), room: rt.heard, came: make(chan struct{}),
+		})
 		if leave == nil {
 			continue
 		}
@@ -53,24 +62,32 @@ func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object
 	return answers, nil
 }
 
-// newQuestion returns the id of a question, which nobody can guess: whoever knows it could answer.
-func newQuestion() string {
-	var random [16]byte
+// Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal digits. Only the owner of the
+// session can answer, so the random part has to be new, and so long that nobody tries them out.
+const (
+	homeSize     = 16
+	randomSize   = 8 // bytes
+	questionSize = 1 + homeSize + 2*randomSize
+)
+
+// newQuestion returns the id of a question of that home.
+func newQuestion(home replica.ID) string {
+	var random [randomSize]byte
 	rand.Read(random[:]) // never fails
-	return "q" + hex.EncodeToString(random[:])
+	return "q" + string(home) + hex.EncodeToString(random[:])
 }
 
-// isQuestion tells whether id has the form of an id of newQuestion.
-func isQuestion(id string) bool {
-	if len(id) != 33 || id[0] != 'q' {
-		return false
+// homeOf returns where a question of that id waits, if the id has the form of one of newQuestion.
+func homeOf(id string) (home replica.ID, ok bool) {
+	if len(id) != questionSize || id[0] != 'q' {
+		return "", false
 	}
 	for _, c := range []byte(id[1:]) {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
+			return "", false
 		}
 	}
-	return true
+	return replica.ID(id[1 : 1+homeSize]), true
 }
 
 // askOne sends one question, unless the client cannot be asked it.
@@ -78,39 +95,75 @@ func (rt *roundTrips) askOne(ctx context.Context, q *question, params mcp.Object
 	if !mcp.CanBeAsked(rt.request.Capabilities, q.method, params) {
 		return nil
 	}
-	// Reading makes the stream known to the log: answers to any other are dropped.
-	if _, _, err := rt.server.config.Log.Read(ctx, rt.session.inLog(), q.stream, ""); err != nil {
-		return err
+	if !rt.session.expect(q) {
+		return errSessionEnded
 	}
 	params = lowerQuestion(rt.revision, rt.request.Capabilities, q.method, params)
-	err := rt.line.send(ctx, mcp.AppendRequest(nil, q.id(), q.method, params))
+	err := rt.line.send(ctx, mcp.AppendRequest(nil, q.rpcID(), q.method, params))
+	q.asked = err == nil
+	if !q.asked {
+		rt.session.unexpect(q)
+	}
 	if errors.Is(err, errNoLine) {
 		return nil
 	}
-	q.asked = err == nil
 	rt.line.rest()
 	return err
 }
 
-func (q *question) id() mcp.ID { return mcp.ID(mcp.String(q.stream)) }
+func (q *question) rpcID() mcp.ID { return mcp.ID(mcp.String(q.id)) }
+
+// expect has the session take the answer to a question. It is false if the session has ended.
+func (l *live) expect(q *question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	if l.asked == nil {
+		l.asked = make(map[string]*question)
+	}
+	l.asked[q.id] = q
+	return true
+}
+
+// unexpect takes a question out. It is false if it was not in: it has been answered, or was never asked.
+func (l *live) unexpect(q *question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, waits := l.asked[q.id]
+	delete(l.asked, q.id)
+	return waits
+}
+
+// take gives an answer to the question of that id, if it waits: the first answer counts. The error is one of package
+// share, if the user has no memory for the answer; then the question waits on.
+func (l *live) take(id string, message []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.asked[id]
+	if q == nil {
+		return nil
+	}
+	if err := q.room.Resize(q.room.Size() + int64(len(message))); err != nil {
+		return err
+	}
+	delete(l.asked, id)
+	q.answer = message
+	close(q.came)
+	return nil
+}
 
 // await waits for the answer to a question. It returns nil if the question was not asked.
 func (rt *roundTrips) await(ctx context.Context, q *question) (*mcp.Message, error) {
 	if !q.asked {
 		return nil, nil //nolint:nilnil // there is no answer, and nothing is wrong
 	}
-	for {
-		events, more, err := rt.server.config.Log.Read(ctx, rt.session.inLog(), q.stream, q.after)
-		if err != nil {
-			return nil, err
-		}
-		if len(events) > 0 {
-			q.answered = true
-			return mcp.Decode(events[0].Data)
-		}
-		if err := rt.server.awaitMore(ctx, more); err != nil {
-			return nil, err
-		}
+	select {
+	case <-q.came:
+		return mcp.Decode(q.answer)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -140,37 +193,10 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
 	ctx = context.WithoutCancel(ctx) // the call may have ended, but its session goes on
 	for i := range questions {
 		q := &questions[i]
-		if !q.asked || q.answered {
-			continue
+		if !q.asked || !rt.session.unexpect(q) {
+			continue // nobody asked, or the answer has come
 		}
-		if _, err := rt.server.config.Log.Append(ctx, rt.session.inLog(), q.stream, nil, true); err != nil {
-			continue // the answer came just now, or the session has ended
-		}
-		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.id())})
+		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.rpcID())})
 		_ = rt.line.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)) // the session may have ended
 	}
-}
-
-// answered takes an answer of the client to a question that was asked in its session, on this replica or another. An
-// answer to anything else is dropped, and so is a second answer. It is refused if the caller has no memory for it; then
-// the client may send it again.
-func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal {
-	id, ok := mcp.RawJSON(m.ID).Text()
-	if !ok || !isQuestion(id) {
-		return nil
-	}
-	if _, err := s.config.Log.Find(ctx, l.inLog(), session.FirstID(id)); err != nil {
-		return nil
-	}
-	message := mcp.AppendResult(nil, m.ID, m.Result)
-	if m.Err != nil {
-		message = mcp.AppendError(nil, m.ID, m.Err)
-	}
-	if _, err := s.config.Log.Append(ctx, l.inLog(), id, message, true); err != nil {
-		if refused := ofMemory(err); refused != nil {
-			return refused
-		}
-		s.log.DebugContext(ctx, "answer not wanted", "error", err)
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -292,18 +293,18 @@ func TestMessagesTakeNoSharedLock(t *testing.T) {
 	}
 }
 
-// pausingLog pauses before it says what it kept, when told to.
+// pausingLog pauses before it says what it knows of a session, when told to.
 type pausingLog struct {
 	session.Log
 	pause atomic.Bool
 	goOn  chan struct{}
 }
 
-func (l *pausingLog) Kept(ctx context.Context, in session.Key, what string) (string, error) {
+func (l *pausingLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
 	if l.pause.Load() {
 		<-l.goOn
 	}
-	return l.Log.Kept(ctx, in, what)
+	return l.Log.Facts(ctx, in)
 }
 
 // TestEvictedSessionTakesNoCall evicts a session after a request has found it, and before its call begins: nobody would
@@ -314,6 +315,7 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 		log.goOn = make(chan struct{})
 		id := w.open(t, "alice", mcp.Revision2511)
 		log.pause.Store(true)
+		w.config.Others.(*replicatest.Member).Return() // so the session is looked up once more
 		answered := make(chan int, 1)
 		go func() { answered <- w.do(t, legacyCall(id, "slow")).Code }()
 		synctest.Wait()
@@ -329,7 +331,9 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 		if code := <-answered; code != http.StatusNotFound {
 			t.Errorf("the call: got %d, want 404", code)
 		}
-	}, bounded(1, 1), func(w *world) { w.config.Log, w.config.Shared = log, true })
+	}, bounded(1, 1), func(w *world) {
+		w.config.Log, w.config.Shared, w.config.Others = log, true, new(replicatest.Hub).Join()
+	})
 }
 
 // modelled is what the model knows of one session.

@@ -72,11 +72,11 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 //	client ──request──▶ door ──round 1──▶ desk
 //	                    door ◀─questions── desk
 //	client ◀─questions─ door
-//	client ──answers──▶ log ──▶ door ──round 2──▶ desk
+//	client ──answers──▶ door ──round 2──▶ desk
 //	                    door ◀───── result ─────── desk
 //	client ◀──result─── door
 //
-// The answers come back through the log of the session, because they may arrive at another replica.
+// The answers may arrive at another replica, which passes them on: see answered.go.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
 	server   *Server
@@ -85,6 +85,7 @@ type roundTrips struct {
 	caller   gateway.Caller
 	request  gateway.Request
 	revision string
+	heard    *share.Claim // holds the answers of the round; nil: nothing was asked yet
 }
 
 // inRounds runs one request of a session until it has a result.
@@ -99,6 +100,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 		Room: way.room, Form: forms[l.speaks()],
 	}}
+	defer func() { rt.heard.Release() }()
 	if flight := s.takeOff(ctx, l, m); flight != nil {
 		defer flight.Land(ctx)
 		rt.request.Before = func(context.Context) error { return copied(flight) }
@@ -134,7 +136,9 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 			rounds, pauses = rounds+1, 0
 			var answers mcp.Object
 			answers, err = rt.askAll(ctx, rounds, questions)
-			next = next.With("inputResponses", answers.JSON())
+			heard := answers.JSON()
+			next = next.With("inputResponses", heard)
+			rt.heard.Shrink(int64(len(heard))) // the request is repeated without the answers of the round before
 		} else {
 			pauses++
 			err = rt.pause(ctx, pauses)
@@ -185,18 +189,4 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// awaitMore waits until the log may have more, but at most until the stream must be read again in order not to be
-// forgotten.
-func (s *Server) awaitMore(ctx context.Context, more <-chan struct{}) error {
-	again := time.NewTimer(s.config.Heartbeat)
-	defer again.Stop()
-	select {
-	case <-more:
-	case <-again.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
 }

@@ -5,7 +5,7 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -41,19 +41,25 @@ type Config struct {
 	Judge func(auth.Principal) error
 	Seal  *seal.Ring // of session ids
 	Log   session.Log
-	// Shared tells that other replicas use the same Log and have the same keys in Seal. Each legacy session then lives
-	// on all of them: the client may send its requests, and its answers to questions, to any. Every message costs a
-	// look into Log. Sessions over HTTP+SSE, and subscriptions with their notices, stay on the replica that has them.
-	// No shared session ends because of SessionIdle.
-	Shared  bool
-	Others  replica.Others // the other replicas; nil: there are none
-	Once    once.Store     // answers of calls with a key; nil: its own, in memory
-	Flights *once.Flights  // ids of calls that sessions have in flight, at all replicas; nil: there are no others
-	Logger  *slog.Logger
-	Metrics *metrics.Metrics
-	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
-	Turns   *fairqueue.Queue // at work that takes long; nil: its own
-	Version string
+	// Shared tells that other replicas use the same Log and have the same keys in Seal, and are among Others. Each legacy
+	// session of Streamable HTTP then lives on all of them: the client may send its requests, cancellations and answers to
+	// questions to any. A replica looks into Log once when it first hears of a session, and not again for each message.
+	// SessionIdle counts from the last use at any replica, and may last a tenth longer, because Log is told of uses only
+	// now and then. The bounds on sessions count for each replica; what one evicts may come back. Sessions over HTTP+SSE,
+	// and subscriptions with their notices, stay on the replica that has them.
+	Shared bool
+	// Generation names what replicas share, as it is now: another text means that it was lost, and sessions that were
+	// opened before are not found any more. known is false if it cannot be told at the moment. It is called for every
+	// message of a shared session: it must be cheap. nil: it is never lost.
+	Generation func() (text string, known bool)
+	Others     replica.Others // the other replicas; nil: there are none
+	Once       once.Store     // answers of calls with a key; nil: its own, in memory
+	Flights    *once.Flights  // ids of calls that sessions have in flight, at all replicas; nil: there are no others
+	Logger     *slog.Logger
+	Metrics    *metrics.Metrics
+	Memory     *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
+	Turns      *fairqueue.Queue // at work that takes long; nil: its own
+	Version    string
 
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
 	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
@@ -92,6 +98,7 @@ type Server struct {
 	sessions  *sessions
 	jobs      *jobs
 	waiting   *waiting
+	answers   *answering
 	strangers *strangers
 	once      once.Store    // answers of calls with a key
 	repeats   *share.Budget // places of requests that wait for what runs under their key
@@ -138,7 +145,7 @@ func newServer(cfg Config, d desk) *Server {
 		cfg.Turns = fairqueue.New(0)
 	}
 	var instance [generationSize]byte
-	rand.Read(instance[:]) // never fails
+	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	s := &Server{
 		config:    cfg,
@@ -148,6 +155,7 @@ func newServer(cfg Config, d desk) *Server {
 		sessions: newSessions(&cfg, instance, log),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),
+		answers:  newAnswering(cfg.MaxBody),
 
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 
@@ -162,6 +170,7 @@ func newServer(cfg Config, d desk) *Server {
 		s.once = once.NewMemory(cfg.Memory)
 	}
 	s.flows = newFlows(s)
+	s.hear()
 	return s
 }
 
@@ -216,7 +225,7 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Router.ServeHTTP(w, r)
 }
 
-// Run ends sessions that nobody has used for too long, judges again what callers have open when JudgeAgain asks for it,
+// Run ends sessions that nobody has used for too long, keeps what other replicas must know of them, judges again what callers have open when JudgeAgain asks for it,
 // and records the sums of refused strangers, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
@@ -224,6 +233,11 @@ func (s *Server) Run(ctx context.Context) error {
 	window := time.NewTicker(strangersWindow)
 	defer window.Stop()
 	defer s.recordStrangers(context.WithoutCancel(ctx))
+	if s.config.Shared {
+		var tending sync.WaitGroup
+		tending.Go(func() { s.sessions.tend(ctx) })
+		defer tending.Wait()
+	}
 	for {
 		select {
 		case <-window.C:

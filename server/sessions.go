@@ -22,35 +22,44 @@ var (
 	errSessionEnded = errors.New("the session has ended")
 )
 
-// sessions opens, finds and ends the sessions that live on this instance.
+// sessions opens, finds and ends the sessions that live on this instance. Those that live on others too are in shared.go.
 type sessions struct {
 	ring       *seal.Ring
 	log        session.Log
-	generation [generationSize]byte
-	shared     bool // other replicas use the same log
+	generation [generationSize]byte // of sessions that stay here: this process
+	shared     bool                 // sessions of Streamable HTTP live on other replicas, too
 	idle       time.Duration
 	maxAge     time.Duration
 	roster     *roster
 	departed   *departed
 	logger     *slog.Logger
+	spread     spread
 }
 
 func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logger) *sessions {
-	return &sessions{
+	ss := &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
 		roster: newRoster(cfg.Metrics, cfg.Memory), departed: newDeparted(), logger: logger,
 	}
+	ss.spread.begin(cfg)
+	return ss
 }
 
 // open makes a session for a caller, and its id. If the tenant or the user has as many sessions as it may have, the one
 // that has been idle longest ends for it; if none is idle, the new one is refused.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, capabilities mcp.Object) (l *live, id string, refused *refusal, err error) {
 	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: encodeCapabilities(capabilities)}
+	shared := ss.shared && purpose == purposeSession
+	if shared {
+		if t.generation, _ = ss.spread.generations.now(); !ss.spread.generations.isKnown() {
+			return nil, "", errReplicas, nil // the session would be lost as soon as the generation is known
+		}
+	}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
 	}
-	l, refused = ss.add(ctx, ss.liveOf(&t, c.Principal, ss.shared && purpose == purposeSession), c)
+	l, refused = ss.add(ctx, ss.liveOf(&t, c.Principal, shared), c)
 	return l, id, refused, nil
 }
 
@@ -62,20 +71,11 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 		principal: p,
 	}
 	if shared {
+		l.abroad = &abroad{generation: t.generation, trusted: ss.spread.doubts.Load()}
 		replica := newKey()
 		l.suffix = "r" + hex.EncodeToString(replica[:4])
 	}
 	return l
-}
-
-// adopt makes a session that another replica opened a session of this instance too. The bounds of open apply.
-func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
-	l := ss.liveOf(t, c.Principal, true)
-	if !time.Now().Before(l.expiry) {
-		return nil, errSession
-	}
-	l.heard = true
-	return ss.add(ctx, l, c)
 }
 
 // add enters a session, and ends those that are evicted for it. It returns the session that has the key.
@@ -104,31 +104,19 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 		return nil, miss(ctx, lostUnreadable)
 	case t.owner != owner:
 		return nil, miss(ctx, lostForeign)
-	case !shared && t.generation != ss.generation:
+	case shared:
+		return ss.findShared(ctx, &t, c)
+	case t.generation != ss.generation:
 		return nil, miss(ctx, lostRestart)
 	}
 	l := ss.roster.find(t.key)
-	if l == nil && shared {
-		var refused *refusal
-		if l, refused = ss.adopt(ctx, &t, c); refused != nil {
-			return nil, refused
-		}
-	}
 	if l == nil {
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
-	idle := ss.idle
-	if shared { // another replica may have served it meanwhile
-		idle = ss.maxAge
-	}
 	now := time.Now()
-	if !l.use(now, idle, c.Principal) {
+	if !l.use(now, ss.idle, c.Principal) {
 		ss.end(ctx, l, l.lapse(now))
 		return nil, miss(ctx, ss.departed.end(t.key))
-	}
-	if shared && !ss.refresh(ctx, l) {
-		ss.end(ctx, l, endClosed)
-		return nil, miss(ctx, endClosed)
 	}
 	return l, nil
 }
@@ -147,20 +135,6 @@ func (ss *sessions) openTicket(purpose, id string) (t ticket, ok bool) {
 // plains has room for tickets that are being read.
 var plains = sync.Pool{New: func() any { return new([ticketSize]byte) }}
 
-// keptLevel is the name under which the log keeps a session's log level.
-const keptLevel = "level"
-
-// refresh learns what other replicas were told about the session. It is false if the session has ended. It also takes
-// the handshake for finished: this replica opened the session, or another one did and the client goes on here.
-func (ss *sessions) refresh(ctx context.Context, l *live) bool {
-	name, err := ss.log.Kept(ctx, l.inLog(), keptLevel)
-	if level, ok := mcp.LevelOf(name); ok {
-		l.wantLogs(level)
-	}
-	l.begin()
-	return !errors.Is(err, session.ErrUnknown)
-}
-
 // of returns the session that a request names in its header.
 func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 	ids := r.Header[mcp.HeaderSessionID]
@@ -174,25 +148,32 @@ func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
 }
 
 // end ends a session: its jobs are cancelled, its streams end, and its events are forgotten. how says for the log why
-// it ended.
+// it ended. It does not tell other replicas: see delete.
 func (ss *sessions) end(ctx context.Context, l *live, how string) {
-	ss.roster.remove(l)
-	if l.close() {
-		ss.departed.add(l.key, how)
+	if ss.drop(l, how) {
 		_ = ss.log.End(context.WithoutCancel(ctx), l.inLog()) // the log forgets old events by itself
 	}
 }
 
-// sweep ends the sessions that nobody has used for too long.
+// drop ends a session on this instance alone. It is false if the session had ended before.
+func (ss *sessions) drop(l *live, how string) bool {
+	ss.roster.remove(l)
+	ended := l.close()
+	if ended {
+		ss.departed.add(l.key, how)
+	}
+	if ended && l.shared && how != endIdle { // one that is idle here may come back, and its events with it
+		ss.log.Forget(l.inLog())
+	}
+	return ended
+}
+
+// sweep ends the sessions that nobody has used for too long. A shared session is only let go of: another replica may serve
+// it, and who adopts it later finds out whether one did.
 func (ss *sessions) sweep(ctx context.Context) {
 	now := time.Now()
 	ss.roster.each(func(l *live) {
-		if l.fresh(now, ss.idle) {
-			return
-		}
-		ss.roster.remove(l)
-		if l.close() {
-			ss.departed.add(l.key, l.lapse(now))
+		if !l.fresh(now, ss.idle) && ss.drop(l, l.lapse(now)) {
 			ss.forgetEvents(ctx, l)
 		}
 	})

@@ -14,6 +14,10 @@ const (
 	purposeSession = "session" // ids of Streamable HTTP
 	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
 
+	// ticketVersion is the first byte of a ticket. While a gateway is updated, replicas of two versions serve the same
+	// clients. So a layout is changed in two rollouts: the first reads both layouts and writes the old one, and the second,
+	// when no replica is left that reads only the old one, writes the new one. A ticket of a version that is not known is
+	// like a forged one: its client gets 404 and opens another session.
 	ticketVersion  = 3
 	generationSize = 8
 	keySize        = 16
@@ -25,7 +29,7 @@ const (
 // about the session that does not change, so that another replica can serve the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 type ticket struct {
-	generation   [generationSize]byte // of the process that opened the session
+	generation   [generationSize]byte // of what replicas share; the id of the replica, for sessions that stay where they were opened
 	key          sessionKey
 	owner        [sha256.Size]byte
 	opened       time.Time // in seconds

@@ -1,0 +1,180 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// common is what the replicas of a test share: what would be one server for all of them. Its log and word count round
+// trips, and fail when told to.
+type common struct {
+	ring       *seal.Ring
+	hub        replicatest.Hub
+	log        *sharedLog
+	trips      atomic.Int64
+	generation atomic.Pointer[string] // nil: not known
+	worlds     []*world
+}
+
+// errStoreDown is the error of what replicas share, when it is down.
+var errStoreDown = errors.New("the store is down")
+
+// sharedLog is a log that counts each call as the round trip which it would be.
+type sharedLog struct {
+	session.Log
+	trips *atomic.Int64
+	down  atomic.Bool
+}
+
+func (l *sharedLog) trip() error {
+	l.trips.Add(1)
+	if l.down.Load() {
+		return errStoreDown
+	}
+	return nil
+}
+
+func (l *sharedLog) Begin(ctx context.Context, in session.Key, stream string) (bool, error) {
+	if l.trips.Add(1); l.down.Load() {
+		return false, nil // as a log does that goes on in memory
+	}
+	return l.Log.Begin(ctx, in, stream)
+}
+
+// Forget does nothing: the log in the memory of one replica is not that of another.
+func (l *sharedLog) Forget(session.Key) {}
+
+func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, data []byte, last bool) (string, error) {
+	if err := l.trip(); err != nil {
+		return "", err
+	}
+	return l.Log.Append(ctx, in, stream, data, last)
+}
+
+func (l *sharedLog) Read(ctx context.Context, in session.Key, stream, after string) ([]session.Event, <-chan struct{}, error) {
+	if err := l.trip(); err != nil {
+		return nil, nil, err
+	}
+	return l.Log.Read(ctx, in, stream, after)
+}
+
+func (l *sharedLog) Find(ctx context.Context, in session.Key, event string) (string, error) {
+	if err := l.trip(); err != nil {
+		return "", err
+	}
+	return l.Log.Find(ctx, in, event)
+}
+
+func (l *sharedLog) Keep(ctx context.Context, in session.Key, name, text string) error {
+	if err := l.trip(); err != nil {
+		return err
+	}
+	return l.Log.Keep(ctx, in, name, text)
+}
+
+func (l *sharedLog) Kept(ctx context.Context, in session.Key, name string) (string, error) {
+	if err := l.trip(); err != nil {
+		return "", err
+	}
+	return l.Log.Kept(ctx, in, name)
+}
+
+func (l *sharedLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
+	if err := l.trip(); err != nil {
+		return nil, err
+	}
+	return l.Log.Facts(ctx, in)
+}
+
+func (l *sharedLog) End(ctx context.Context, in session.Key) error {
+	if err := l.trip(); err != nil {
+		return err
+	}
+	return l.Log.End(ctx, in)
+}
+
+// sharedWord is word that counts, too. When it is cut, nothing is said and nothing arrives.
+type sharedWord struct {
+	*replicatest.Member
+	trips *atomic.Int64
+	cut   atomic.Bool
+}
+
+func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+	o.trips.Add(1)
+	if o.cut.Load() {
+		return errStoreDown
+	}
+	return o.Member.Send(ctx, to, w)
+}
+
+func (o *sharedWord) Tell(ctx context.Context, w replica.Word) error {
+	o.trips.Add(1)
+	if o.cut.Load() {
+		return errStoreDown
+	}
+	return o.Member.Tell(ctx, w)
+}
+
+func (w *world) word() *sharedWord { return w.config.Others.(*sharedWord) }
+
+// together opens worlds that have keys, log and generation in common, as so many processes would, with tools that ask.
+func together(t *testing.T, worlds int, change ...func(*world)) *common {
+	t.Helper()
+	c := &common{ring: seal.RandomRing()}
+	c.log = &sharedLog{Log: session.NewMemory(session.MemoryConfig{}), trips: &c.trips}
+	c.setGeneration("first")
+	for range worlds {
+		c.join(t, change...)
+	}
+	return c
+}
+
+// join adds a replica.
+func (c *common) join(t *testing.T, change ...func(*world)) *world {
+	t.Helper()
+	w := newWorld(t, append(slices.Clone(change), func(w *world) {
+		w.config.Seal, w.config.Log, w.config.Shared = c.ring, c.log, true
+		w.config.Others = &sharedWord{Member: c.hub.Join(), trips: &c.trips}
+		w.config.Generation = func() (string, bool) {
+			if now := c.generation.Load(); now != nil {
+				return *now, true
+			}
+			return "", false
+		}
+	})...)
+	w.asking()
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	served := w.Server
+	running.Go(func() { _ = served.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	w.word().Return() // as every replica does when it first reads its word
+	c.worlds = append(c.worlds, w)
+	return w
+}
+
+func (c *common) setGeneration(text string) { c.generation.Store(&text) }
+
+// count returns how many round trips f causes.
+func (c *common) count(f func()) int64 {
+	before := c.trips.Load()
+	f()
+	return c.trips.Load() - before
+}
+
+// replicas opens two worlds that share keys and log, as two processes would.
+func replicas(t *testing.T, change ...func(*world)) (a, b *world) {
+	t.Helper()
+	c := together(t, 2, change...)
+	return c.worlds[0], c.worlds[1]
+}

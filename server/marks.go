@@ -1,0 +1,95 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+const (
+	markTime = 10 * time.Minute // that an end is remembered: longer than what replicas share may lag behind what it has said
+	maxMarks = 4096             // ends of one tenant
+)
+
+// marks remembers which shared sessions have ended just now, whichever replica ended them. That is for two cases. One is a
+// replica that is just adopting a session while its end is told. The other is a store that has lost, in a failover, what
+// it had said it kept: then the replica that ended a session marks it again.
+//
+// If a tenant ends more than maxMarks sessions within markTime, the oldest of its ends are forgotten. Then only both
+// together, such a tenant and a failover that loses writes, can bring back a session, which is one of that tenant. marks
+// is safe for concurrent use.
+type marks struct {
+	mu      sync.Mutex // guards the fields below and what they lead to
+	tenants map[string]*tenantMarks
+}
+
+// tenantMarks are those of one tenant.
+type tenantMarks struct {
+	at    map[sessionKey]mark
+	order []sessionKey // the oldest first
+}
+
+// mark is the end of one session.
+type mark struct {
+	at    time.Time
+	inLog session.Key // what to mark in the log again; zero: another replica does that
+}
+
+func newMarks() *marks { return &marks{tenants: make(map[string]*tenantMarks)} }
+
+// add remembers an end. inLog is zero if another replica marked it.
+func (m *marks) add(tenantID string, key sessionKey, inLog session.Key, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.tenants[tenantID]
+	if of == nil {
+		of = &tenantMarks{at: make(map[sessionKey]mark)}
+		m.tenants[tenantID] = of
+	}
+	of.forget(now, maxMarks-1)
+	if _, known := of.at[key]; !known {
+		of.order = append(of.order, key)
+		of.at[key] = mark{now, inLog}
+	}
+}
+
+// has tells whether the session of a tenant has ended within markTime, as far as is known here.
+func (m *marks) has(tenantID string, key sessionKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.tenants[tenantID]
+	if of == nil {
+		return false
+	}
+	_, ended := of.at[key]
+	return ended
+}
+
+// mine returns the sessions that this replica ended within markTime, and forgets all that ended before.
+func (m *marks) mine(now time.Time) (ended []session.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tenantID, of := range m.tenants {
+		of.forget(now, maxMarks)
+		if len(of.order) == 0 {
+			delete(m.tenants, tenantID)
+		}
+		for _, one := range of.at {
+			if one.inLog != (session.Key{}) {
+				ended = append(ended, one.inLog)
+			}
+		}
+	}
+	return ended
+}
+
+// forget forgets ends that are too old, and the oldest until there are at most so many.
+func (of *tenantMarks) forget(now time.Time, most int) {
+	n := 0
+	for n < len(of.order) && (len(of.order)-n > most || now.Sub(of.at[of.order[n]].at) > markTime) {
+		delete(of.at, of.order[n])
+		n++
+	}
+	of.order = of.order[n:] // what append leaves behind when it grows is the array with the old ones
+}

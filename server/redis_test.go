@@ -1,0 +1,160 @@
+package server_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// countedMail is word through a real server, of which each is counted.
+type countedMail struct {
+	*replica.Mail
+	trips *atomic.Int64
+}
+
+func (m *countedMail) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+	m.trips.Add(1)
+	return m.Mail.Send(ctx, to, w)
+}
+
+func (m *countedMail) Tell(ctx context.Context, w replica.Word) error {
+	m.trips.Add(1)
+	return m.Mail.Tell(ctx, w)
+}
+
+// ownLog is a sharedLog with a part in the memory of its replica.
+type ownLog struct{ *sharedLog }
+
+func (l ownLog) Forget(in session.Key) { l.Log.Forget(in) }
+
+// onRedis opens worlds that share a real server, as so many processes do, and waits until they know each other. trips
+// counts what they ask of it for sessions.
+func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistest.Server, all []*world, trips *atomic.Int64) {
+	t.Helper()
+	served, trips = redistest.Start(t), new(atomic.Int64)
+	ring, logger := seal.RandomRing(), slog.New(slog.DiscardHandler)
+	mails := make([]*replica.Mail, worlds)
+	for i := range worlds {
+		store := served.Store(t)
+		mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: logger})
+		mails[i] = mail
+		log := session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
+		w := newWorld(t, append(slices.Clone(change), func(w *world) {
+			w.config.Seal, w.config.Shared = ring, true
+			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{mail, trips}
+		})...)
+		w.asking()
+		for _, run := range []func(context.Context) error{log.Run, mail.Run, w.Run} {
+			ctx, stop := context.WithCancel(context.Background())
+			over := make(chan struct{})
+			go func() { defer close(over); _ = run(ctx) }()
+			t.Cleanup(func() { stop(); <-over })
+		}
+		all = append(all, w)
+	}
+	for _, m := range mails {
+		for _, other := range mails {
+			eventually(t, func() bool { return m.IsThere(other.Self()) })
+		}
+	}
+	return served, all, trips
+}
+
+// TestSessionOnReplicasWithRedis leads one session through three replicas over a real server: a question, its answer at
+// another replica, a cancellation, the level, and the end.
+func TestSessionOnReplicasWithRedis(t *testing.T) {
+	t.Parallel()
+	_, w, _ := onRedis(t, 3)
+	base := w[0].serve(t)
+	id := w[0].openAsking(t, mcp.Revision2511)
+	stream := call(t.Context(), t, base, inSession("POST", id, askRoots))
+	stream.expect(t, "id: p1", "retry: 1000", "data:", "id: p1")
+	question := questionID.FindStringSubmatch(stream.line(t))
+	if question == nil {
+		t.Fatal("no question came")
+	}
+	for _, replica := range []int{2, 1, 0} { // it counts once
+		wantStatus(t, "the answer", w[replica].do(t, answerTo(question[1], id)), http.StatusAccepted)
+	}
+	stream.expect(t, "id: p1", "file:///r", "")
+
+	running := make(chan string, 1)
+	go func() { running <- w[1].do(t, legacyCall(id, "slow")).Body.String() }()
+	eventually(t, func() bool { started, _ := w[1].counts(); return started == 1 })
+	wantStatus(t, "cancel", w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)), http.StatusAccepted)
+	if got := <-running; strings.Contains(got, `"result"`) {
+		t.Errorf("got %s, want no answer", got)
+	}
+
+	wantStatus(t, "level", w[2].do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
+	for i, one := range w {
+		if got := one.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"error\"`) {
+			t.Errorf("replica %d: got %s, want level error", i, got)
+		}
+	}
+
+	wantStatus(t, "DELETE", w[1].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+	for i, one := range w {
+		if got := one.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusNotFound {
+			t.Errorf("replica %d: got %d %s, want 404 as soon as DELETE is answered", i, got.Code, got.Body)
+		}
+	}
+}
+
+// TestThousandSessionsWithRedis sends the messages of a thousand sessions to three replicas in turn, over a real server.
+func TestThousandSessionsWithRedis(t *testing.T) {
+	t.Parallel()
+	const sessions, messages = 1000, 6
+	_, w, trips := onRedis(t, 3, bounded(2*sessions, 2*sessions))
+	ids := make([]string, sessions)
+	for i := range ids {
+		ids[i] = w[i%3].open(t, "alice", mcp.Revision2511)
+	}
+	before := trips.Load()
+	for n := range messages {
+		for i, id := range ids {
+			wantStatus(t, "a call", w[(i+n)%3].do(t, legacyCall(id, "echo")), http.StatusOK)
+		}
+	}
+	used := trips.Load() - before
+	for i, id := range ids {
+		wantStatus(t, "DELETE", w[i%3].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		wantStatus(t, "after it", w[(i+1)%3].do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	}
+	t.Logf("%d sessions, %d calls: %d round trips, of which %d would do", sessions, sessions*messages, used, 2*sessions)
+	if most := int64(4*sessions) + sessions; used > most { // a replica that has just come looks twice, and tells of each use now and then
+		t.Errorf("got %d round trips, want at most %d", used, most)
+	}
+}
+
+// TestRedisIsDownForSessions stops the real server: what a replica has goes on, and of the rest nothing is said.
+func TestRedisIsDownForSessions(t *testing.T) {
+	t.Parallel()
+	served, w, _ := onRedis(t, 2)
+	id := w[0].open(t, "alice", mcp.Revision2511)
+	served.Stop()
+	eventually(t, func() bool {
+		got := w[1].do(t, inSession("POST", id, pingBody))
+		if got.Code == http.StatusNotFound {
+			t.Fatalf("got %d %s, want no 404: the client would throw its session away", got.Code, got.Body)
+		}
+		return got.Code == http.StatusServiceUnavailable
+	})
+	wantReplicas(t, "where it is not", w[1].do(t, inSession("POST", id, pingBody)))
+	wantStatus(t, "where it is", w[0].do(t, legacyCall(id, "echo")), http.StatusOK)
+	wantReplicas(t, "DELETE", w[0].do(t, inSession("DELETE", id, "")))
+	wantStatus(t, "still", w[0].do(t, legacyCall(id, "echo")), http.StatusOK)
+	if got := w[0].do(t, legacyCall(id, "progress")).Body.String(); !strings.Contains(got, `"text":"done"`) {
+		t.Errorf("got %s, want the answer on a stream that cannot be resumed", got)
+	}
+}

@@ -1,0 +1,688 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// ask makes a call that asks for roots. It returns the id of the question, and what came when the call is over.
+func (w *world) ask(t *testing.T, id string) (question string, over <-chan string) {
+	t.Helper()
+	asked, ended := make(chan string, 1), make(chan string, 1)
+	read := w.pipe(t, inSession("POST", id, askRoots))
+	go func() {
+		defer close(ended)
+		buffer, all := make([]byte, 64<<10), ""
+		for {
+			n, err := read.Read(buffer)
+			all += string(buffer[:n])
+			if found := questionID.FindStringSubmatch(all); found != nil && len(asked) == 0 {
+				asked <- found[1]
+			}
+			if err != nil || strings.Contains(all, `"id":1,`) {
+				ended <- all
+				return
+			}
+		}
+	}()
+	return <-asked, ended
+}
+
+func answerTo(question, id string) message {
+	return inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question+`","result":{"roots":[{"uri":"file:///r"}]}}`)
+}
+
+// wantReplicas checks that a request was refused because of what replicas share, and may come again.
+func wantReplicas(t *testing.T, what string, got *httptest.ResponseRecorder) {
+	t.Helper()
+	if got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-REPLICAS" || got.Header().Get("Retry-After") == "" {
+		t.Errorf("%s: got %d %s %v, want 503 DB-REPLICAS with Retry-After", what, got.Code, got.Body, got.Header())
+	}
+}
+
+func wantStatus(t *testing.T, what string, got *httptest.ResponseRecorder, status int) {
+	t.Helper()
+	if got.Code != status {
+		t.Errorf("%s: got %d %s, want %d", what, got.Code, got.Body, status)
+	}
+}
+
+// TestAnswerOfAnotherSessionIsDropped answers a question in sessions that were not asked, at each replica: of somebody
+// else, and another of the same owner. The right one is heard after all.
+func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		<-time.After(4 * time.Second) // every replica is known by now
+		a, b := c.worlds[0], c.worlds[1]
+		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t, "bob", mcp.Revision2511)
+		question, over := a.ask(t, id)
+		for _, w := range []*world{a, b} {
+			wantStatus(t, "another session", w.do(t, answerTo(question, second)), http.StatusAccepted)
+			wantStatus(t, "another owner", w.do(t, answerTo(question, bobs).as("bob")), http.StatusAccepted)
+			wantStatus(t, "the owner is bob", w.do(t, answerTo(question, id).as("bob")), http.StatusNotFound)
+			for _, forged := range []string{question[:32], question + "0", strings.ToUpper(question), "q" + strings.Repeat("0", 32), strings.Replace(question, "q", "x", 1)} {
+				wantStatus(t, forged, w.do(t, answerTo(forged, id)), http.StatusAccepted)
+			}
+		}
+		wait(t)
+		select {
+		case got := <-over:
+			t.Fatalf("the call is over, with %s", got)
+		default:
+		}
+		trips := c.count(func() {
+			wantStatus(t, "the answer", b.do(t, answerTo(question, id)), http.StatusAccepted)
+			if got := <-over; !strings.Contains(got, `file:///r`) {
+				t.Errorf("got %s, want the answer in it", got)
+			}
+		})
+		if trips != 2+1 {
+			t.Errorf("an answer at another replica: got %d round trips, want word there, word back, and the answer of the call put on its stream", trips)
+		}
+		b.do(t, inSession("DELETE", id, ""))
+	})
+}
+
+// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told and when it is gone.
+func TestAnswerIsNotLostWithItsWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		question, over := a.ask(t, id)
+		wantStatus(t, "ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		b.word().cut.Store(true)
+		wantReplicas(t, "word cannot be sent", b.do(t, answerTo(question, id)))
+		b.word().cut.Store(false)
+		a.word().cut.Store(true) // the home takes it, and cannot say so
+		wantReplicas(t, "no word comes back", b.do(t, answerTo(question, id)))
+		a.word().cut.Store(false)
+		wantStatus(t, "again", b.do(t, answerTo(question, id)), http.StatusAccepted)
+		if got := <-over; strings.Count(got, `file:///r`) != 1 {
+			t.Errorf("got %s, want the answer once", got)
+		}
+		question, _ = a.ask(t, id)
+		c.hub.Leave(a.word().Member)
+		wantStatus(t, "the home is gone", b.do(t, answerTo(question, id)), http.StatusAccepted)
+		a.do(t, inSession("DELETE", id, ""))
+	})
+}
+
+// TestAnswerWithoutMemoryAtItsHomeMayComeAgain sends an answer for which its user has no memory where the question waits.
+func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2, func(w *world) { w.config.Memory = share.New(8 << 20) })
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		question, over := a.ask(t, id)
+		large := answerTo(question, id)
+		large.body = strings.Replace(large.body, "file:///r", "file:///"+strings.Repeat("r", 100<<10), 1)
+		alice := share.User{TenantID: "acme", Issuer: "https://issuer.test", Subject: "alice"}
+		held := int64(0)
+		for a.config.Memory.Take(alice, 4<<10) == nil {
+			held += 4 << 10
+		}
+		if got := b.do(t, large); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-MEMORY" {
+			t.Errorf("without memory: got %d %s, want 429 DB-LIMIT-MEMORY", got.Code, got.Body)
+		}
+		a.config.Memory.Give(alice, held)
+		before := a.config.Memory.Held()
+		wantStatus(t, "with memory", b.do(t, large), http.StatusAccepted)
+		if got := <-over; !strings.Contains(got, "rrrr") {
+			t.Errorf("got %.200s, want the answer in it", got)
+		}
+		a.do(t, inSession("DELETE", id, ""))
+		wait(t)
+		if got := a.config.Memory.Held(); got >= before {
+			t.Errorf("%d bytes are held, want less than %d: the answer and the session are gone", got, before)
+		}
+	})
+}
+
+// TestOnlyTheSessionCancels sends the cancellation of a request by its id in other sessions, at the other replica.
+func TestOnlyTheSessionCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 3)
+		a, b := c.worlds[0], c.worlds[1]
+		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t, "bob", mcp.Revision2511)
+		in := a.follow(t, legacyCall(id, "slow"))
+		wait(t)
+		cancel := func(in string) message {
+			return inSession("POST", in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		}
+		wantStatus(t, "another session", b.do(t, cancel(second)), http.StatusAccepted)
+		wantStatus(t, "another owner", b.do(t, cancel(bobs).as("bob")), http.StatusAccepted)
+		wantStatus(t, "not bob's", b.do(t, cancel(id).as("bob")), http.StatusNotFound)
+		synctest.Wait()
+		if _, cancelled := a.counts(); cancelled != 0 {
+			t.Error("the call was cancelled by another session")
+		}
+		b.do(t, cancel(id))
+		synctest.Wait()
+		if _, cancelled := a.counts(); cancelled != 1 {
+			t.Error("202 was told, and the call goes on")
+		}
+		<-in
+	})
+}
+
+// lostSessions are the ways in which a session of alice is not there. Each returns the id to ask for.
+var lostSessions = map[string]func(t *testing.T, c *common) string{
+	"nobody ever made it": func(*testing.T, *common) string { return "unknown" },
+	"bob's":               func(t *testing.T, c *common) string { return c.worlds[0].open(t, "bob", mcp.Revision2503) },
+	"sealed by others": func(t *testing.T, _ *common) string {
+		return together(t, 1).worlds[0].open(t, "alice", mcp.Revision2503)
+	},
+	"of HTTP+SSE, as it were": func(t *testing.T, c *common) string {
+		return c.reseal(t, c.worlds[0].open(t, "alice", mcp.Revision2503), "sse", func([]byte) {})
+	},
+	"of an unknown version": func(t *testing.T, c *common) string {
+		return c.reseal(t, c.worlds[0].open(t, "alice", mcp.Revision2503), "session", func(ticket []byte) { ticket[0]++ })
+	},
+	"ended": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		wantStatus(t, "DELETE", c.worlds[1].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		return id
+	},
+	"ended where no replica has it": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		c.worlds[0].do(t, inSession("DELETE", id, ""))
+		<-time.After(11 * time.Minute) // no replica remembers its end
+		return id
+	},
+	"idle": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		<-time.After(34 * time.Minute)
+		return id
+	},
+	"expired": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		for range 4 {
+			<-time.After(15 * time.Minute)
+			c.worlds[1].do(t, inSession("POST", id, pingBody).as("alice-again"))
+		}
+		return id
+	},
+	"of another generation": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		<-time.After(4 * time.Second)
+		c.setGeneration("second")
+		return id
+	},
+	"revoked, and accepted again": func(t *testing.T, c *common) string {
+		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
+		wantStatus(t, "ping", c.worlds[1].do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		for _, w := range c.worlds {
+			w.revoke(func(p auth.Principal) bool { return p.Subject == "alice" })
+			synctest.Wait()
+		}
+		for _, w := range c.worlds {
+			w.revoke(nil)
+		}
+		wait(t)
+		return id
+	},
+}
+
+// reseal changes what is sealed in the id of a session, as only a gateway with the keys can.
+func (c *common) reseal(t *testing.T, id, purpose string, change func(ticket []byte)) string {
+	t.Helper()
+	ticket, err := c.ring.Open("session", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(ticket)
+	if id, err = c.ring.Seal(purpose, ticket); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestSessionsThatAreNotThereHaveOneAnswer asks every replica for sessions that are not there, in every way an id can be
+// used. All answers to one request are the same bytes, but for the id of the request.
+func TestSessionsThatAreNotThereHaveOneAnswer(t *testing.T) {
+	for name, lose := range lostSessions {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 3, func(w *world) { w.config.SessionMaxAge = time.Hour })
+				id := lose(t, c)
+				for i, w := range c.worlds {
+					for _, use := range []func(id string) message{
+						func(id string) message { return inSession("POST", id, pingBody) },
+						func(id string) message { return legacyCall(id, "echo") },
+						func(id string) message { return inSession("POST", id, "["+pingBody+"]") },
+						func(id string) message {
+							return inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+						},
+						func(id string) message { return inSession("GET", id, "") },
+						func(id string) message { return inSession("GET", id, "").with("Last-Event-ID", "p1-0") },
+						func(id string) message { return inSession("DELETE", id, "") },
+					} {
+						got, want := w.do(t, use(id).as("alice-again")), w.do(t, use("unknown").as("alice-again"))
+						if got.Code != http.StatusNotFound || nameless(t, got) != nameless(t, want) {
+							t.Errorf("replica %d: got %d %s %v, want %s %v", i, got.Code, got.Body, got.Header(), want.Body, want.Header())
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSessionOfARevokedCallerEndsOnEveryReplica revokes a key, an issuer or a tenant at one replica after the other, while
+// none can tell another: what is in work there ends when that replica judges, whatever the others do.
+func TestSessionOfARevokedCallerEndsOnEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 3)
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		streams := make([]<-chan string, len(c.worlds))
+		for i, w := range c.worlds {
+			streams[i] = w.follow(t, inSession("GET", id, ""))
+		}
+		wait(t)
+		c.log.down.Store(true)
+		for i, w := range c.worlds {
+			w.word().cut.Store(true)
+			select {
+			case got := <-streams[i]:
+				t.Errorf("replica %d has not judged, and its stream is over: %s", i, got)
+			default:
+			}
+			w.revoke(func(p auth.Principal) bool { return p.Subject == "alice" })
+			<-streams[i]
+			wantStatus(t, "its token", w.do(t, inSession("POST", id, pingBody)), http.StatusUnauthorized)
+		}
+	})
+}
+
+// TestEndIsNeverALie deletes a session while what replicas share is down, and while one replica cannot be told.
+func TestEndIsNeverALie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		wantStatus(t, "ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		c.log.down.Store(true)
+		wantReplicas(t, "DELETE while the log is down", a.do(t, inSession("DELETE", id, "")))
+		wantStatus(t, "nothing has happened", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		c.log.down.Store(false)
+		a.word().cut.Store(true)
+		stream := b.follow(t, inSession("GET", id, ""))
+		wait(t)
+		wantReplicas(t, "DELETE while nobody can be told", a.do(t, inSession("DELETE", id, "")))
+		wantStatus(t, "it has ended here", a.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+		b.word().Return() // it learns that it may have missed word
+		<-stream
+		wantStatus(t, "and there", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestEndWaitsForAReplicaThatAdopts ends a session while another replica, which has looked it up already, is about to
+// enter it.
+func TestEndWaitsForAReplicaThatAdopts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 1)
+		slow := &lateLog{Log: c.log, goOn: make(chan struct{})}
+		b := c.join(t, func(w *world) { w.config.Logger = c.worlds[0].config.Logger })
+		b.config.Log = slow
+		b.asking() // over the slow log
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		got := make(chan *httptest.ResponseRecorder, 1)
+		go func() { got <- b.do(t, inSession("POST", id, pingBody)) }()
+		synctest.Wait()
+		wantStatus(t, "DELETE", c.worlds[0].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		close(slow.goOn)
+		wantStatus(t, "the message on its way", <-got, http.StatusNotFound)
+		wantStatus(t, "the next", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// lateLog knows the facts of a moment ago.
+type lateLog struct {
+	session.Log
+	goOn chan struct{}
+}
+
+func (l *lateLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
+	facts, err := l.Log.Facts(ctx, in)
+	<-l.goOn
+	return facts, err
+}
+
+// TestEndedSessionDoesNotComeBackWithAFailover has the log forget the end of a session, as a store does that fails over to
+// a copy which lags behind. The replica that ended it marks it again.
+func TestEndedSessionDoesNotComeBackWithAFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a := c.worlds[0]
+		id := a.open(t, "alice", mcp.Revision2511)
+		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		c.log.Log = session.NewMemory(session.MemoryConfig{}) // all is lost, and the generation is as it was
+		for _, w := range c.worlds {
+			wantStatus(t, "who heard of the end", w.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+		}
+		c.log.down.Store(true)
+		a.word().Return()
+		wait(t)
+		c.log.down.Store(false)
+		wait(t) // it is tried again until it succeeds
+		wait(t)
+		late := c.join(t)
+		wantStatus(t, "a replica that comes later", late.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestReplicaThatNobodyKnewLooksAgain ends a session while the others do not yet know of a replica that has just come and
+// has it. Tell reaches those that are known.
+func TestReplicaThatNobodyKnewLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		b.word().Return()
+		wantStatus(t, "ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		synctest.Wait()
+		c.hub.Leave(b.word().Member)
+		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		<-time.After(4 * time.Second)
+		wantStatus(t, "there", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestSessionsWhileTheStoreIsDown uses sessions that a replica has, that it does not have, and opens new ones.
+func TestSessionsWhileTheStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		synctest.Wait() // both know the generation
+		c.log.down.Store(true)
+		c.generation.Store(nil)
+		for range 3 {
+			wantStatus(t, "a call where it is", a.do(t, legacyCall(id, "echo")), http.StatusOK)
+			wantReplicas(t, "where it is not", b.do(t, inSession("POST", id, pingBody)))
+			wantReplicas(t, "its stream", b.do(t, inSession("GET", id, "")))
+			wantReplicas(t, "its end", b.do(t, inSession("DELETE", id, "")))
+			a.word().Return() // the log is looked at in vain, and the session goes on
+		}
+		wantReplicas(t, "its level", a.do(t, inSession("POST", id, setLevel("error"))))
+		opened := b.open(t, "alice", mcp.Revision2511)
+		wantStatus(t, "opened meanwhile", b.do(t, inSession("POST", opened, pingBody)), http.StatusOK)
+		c.log.down.Store(false)
+		c.setGeneration("first")
+		for _, w := range c.worlds {
+			for _, one := range []string{id, opened} {
+				wantStatus(t, "afterwards", w.do(t, inSession("POST", one, pingBody)), http.StatusOK)
+			}
+		}
+		c.generation.Store(nil)
+		late := c.join(t) // it has never known a generation
+		wantReplicas(t, "initialize", late.do(t, initialize(mcp.Revision2511)))
+	})
+}
+
+func setLevel(level string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"` + level + `"}}`
+}
+
+// TestStreamEndsWithItsGeneration loses what replicas share while a stream is open, and nobody sends anything.
+func TestStreamEndsWithItsGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		stream := c.worlds[1].follow(t, inSession("GET", id, "").as("alice-again"))
+		wait(t)
+		c.setGeneration("second")
+		<-stream
+		fresh := c.worlds[0].open(t, "alice-again", mcp.Revision2511)
+		c.setGeneration("first") // a replica that lags behind
+		wantReplicas(t, "a new session, a moment earlier", c.worlds[1].do(t, inSession("POST", fresh, pingBody).as("alice-again")))
+		c.setGeneration("second")
+		wantStatus(t, "a new session", c.worlds[1].do(t, inSession("POST", fresh, pingBody).as("alice-again")), http.StatusOK)
+	})
+}
+
+// TestEvictedSessionComesBack opens more sessions than one may have at a replica, and uses all of them.
+func TestEvictedSessionComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2, bounded(10, 1))
+		a := c.worlds[0]
+		ids := []string{a.open(t, "alice", mcp.Revision2511)}
+		a.do(t, inSession("POST", ids[0], setLevel("error")))
+		wait(t)
+		ids = append(ids, a.open(t, "alice", mcp.Revision2511))
+		for range 3 {
+			for _, id := range ids {
+				wait(t)
+				wantStatus(t, "in turn", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+			}
+		}
+		wait(t)
+		if got := a.do(t, legacyCall(ids[0], "terms")).Body.String(); !strings.Contains(got, `level \"error\"`) {
+			t.Errorf("got %s, want the level that was set before it was evicted", got)
+		}
+	})
+}
+
+// TestSessionIsIdleOnAllReplicas uses a session at one replica only. The other, which has it too, does not let it end; and
+// it ends when neither was used.
+func TestSessionIsIdleOnAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 3)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		use := func(w *world, status int) {
+			t.Helper()
+			wantStatus(t, time.Now().Format(time.TimeOnly), w.do(t, inSession("POST", id, pingBody).as("alice-again")), status)
+		}
+		use(b, http.StatusOK)
+		for range 2 {
+			<-time.After(25 * time.Minute)
+			use(b, http.StatusOK)
+		}
+		use(a, http.StatusOK)
+		<-time.After(29 * time.Minute)
+		use(c.worlds[2], http.StatusOK)
+		<-time.After(34 * time.Minute) // more than 30 minutes, and a tenth
+		for _, w := range c.worlds {
+			use(w, http.StatusNotFound)
+		}
+	})
+}
+
+// TestFaultMakesNoSessionIdle lets the store be down for longer than a session may be idle. The session is used meanwhile
+// where it is; when the store is back, another replica does not take it for idle.
+func TestFaultMakesNoSessionIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		<-time.After(10 * time.Minute)
+		c.log.down.Store(true)
+		for range 4 {
+			<-time.After(10 * time.Minute)
+			wantStatus(t, "where it is", a.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
+		}
+		c.log.down.Store(false)
+		b.word().Return()
+		wantStatus(t, "elsewhere", b.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
+	})
+}
+
+// TestLevelHoldsAtAllReplicas sets the level at a replica after others have taken up the session, and before another does.
+func TestLevelHoldsAtAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 3)
+		<-time.After(4 * time.Second) // every replica is known by now
+		id := c.worlds[0].openAsking(t, mcp.Revision2511)
+		wantStatus(t, "ping", c.worlds[1].do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		for _, level := range []string{"info", "error"} {
+			trips := c.count(func() { wantStatus(t, level, c.worlds[0].do(t, inSession("POST", id, setLevel(level))), http.StatusOK) })
+			if trips != 2 {
+				t.Errorf("%s: got %d round trips, want 2", level, trips)
+			}
+			for i, w := range c.worlds {
+				if got := w.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"`+level) {
+					t.Errorf("replica %d: got %s, want level %s", i, got, level)
+				}
+			}
+		}
+	})
+}
+
+// TestJunkIsNoWord sends word that no replica says.
+func TestJunkIsNoWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a := c.worlds[0]
+		id := a.openAsking(t, mcp.Revision2511)
+		question, over := a.ask(t, id)
+		ticket, err := c.ring.Open("session", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := ticket[9 : 9+16+32] // the key of the session, and the digest of its owner
+		foreign := append([]byte(nil), about...)
+		foreign[20]++
+		junk := c.hub.Join()
+		for _, kind := range []string{"ended", "cancel", "level", "answer", "answer taken"} {
+			for _, one := range []replica.Word{
+				{Kind: "session " + kind + " 2", Tenant: "acme", Data: about},                   // a version that is not known
+				{Kind: "session " + kind + " 1", Tenant: "acme", Data: about[:40]},              // cut off
+				{Kind: "session " + kind + " 1", Tenant: "acme"},                                // empty
+				{Kind: "session " + kind + " 1", Tenant: "acme", Data: append(foreign, `1`...)}, // another's
+				{Kind: "session " + kind + " 1", Tenant: "globex", Data: append(about, `1`...)}, // another tenant's
+				{Kind: "session " + kind + " 1", Tenant: "acme", Data: append(foreign, question...)},
+			} {
+				if kind == "ended" && one.Tenant == "acme" && len(one.Data) > 48 {
+					one.Data[0]++ // or it would be word of the end, said by a replica
+				}
+				if err := junk.Send(t.Context(), a.word().Self(), one); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		synctest.Wait()
+		wantStatus(t, "the answer", a.do(t, answerTo(question, id)), http.StatusAccepted)
+		if got := <-over; !strings.Contains(got, "file:///r") {
+			t.Errorf("got %s, want the answer in it", got)
+		}
+		wantStatus(t, "ping", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+	})
+}
+
+// TestRoundTripsOfASession states what each message costs in round trips to what replicas share.
+func TestRoundTripsOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 3)
+		a, b := c.worlds[0], c.worlds[1]
+		<-time.After(4 * time.Second) // every replica is known by now
+		id := ""
+		for _, step := range []struct {
+			name string
+			do   func()
+			want int64
+		}{
+			{"initialize, and the message that it is over", func() { id = a.open(t, "alice", mcp.Revision2511) }, 0},
+			{"a message where it was opened", func() { a.do(t, inSession("POST", id, pingBody)) }, 0},
+			{"a call there", func() { a.do(t, legacyCall(id, "echo")) }, 0},
+			{"the first message elsewhere", func() { b.do(t, inSession("POST", id, pingBody)) }, 1},
+			{"further messages", func() {
+				for range 10 {
+					b.do(t, inSession("POST", id, pingBody))
+				}
+			}, 0},
+			{"a call", func() { b.do(t, legacyCall(id, "echo")) }, 0},
+			{"a cancellation of what does not run here", func() {
+				b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
+			}, 1},
+			{"somebody else's message", func() { c.worlds[2].do(t, inSession("POST", id, pingBody).as("bob")) }, 0},
+			{"DELETE", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
+			{"a message after that", func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 0},
+		} {
+			if got := c.count(step.do); got != step.want {
+				t.Errorf("%s: got %d round trips, want %d", step.name, got, step.want)
+			}
+		}
+	})
+}
+
+// TestThousandSessionsOnThreeReplicas sends the messages of a thousand sessions to three replicas in turn.
+func TestThousandSessionsOnThreeReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, messages = 1000, 9
+		c := together(t, 3, bounded(2*sessions, 2*sessions))
+		<-time.After(4 * time.Second) // every replica is known by now
+		next := 0
+		one := func(m message, status int) *httptest.ResponseRecorder {
+			next++
+			got := c.worlds[next%len(c.worlds)].do(t, m)
+			if got.Code != status {
+				t.Fatalf("request %d: got %d %s, want %d", next, got.Code, got.Body, status)
+			}
+			return got
+		}
+		ids := make([]string, sessions)
+		opened := c.count(func() {
+			for i := range ids {
+				ids[i] = one(initialize(mcp.Revision2511), http.StatusOK).Header().Get(mcp.HeaderSessionID)
+			}
+		})
+		used := c.count(func() {
+			for n := range messages {
+				for _, id := range ids {
+					m := legacyCall(id, "echo")
+					if n == 0 {
+						m = inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+					}
+					one(m, map[bool]int{true: http.StatusAccepted, false: http.StatusOK}[n == 0])
+				}
+				next++ // so that the next message of each session is at another replica
+			}
+		})
+		ended := c.count(func() {
+			for _, id := range ids {
+				one(inSession("DELETE", id, ""), http.StatusNoContent)
+			}
+		})
+		t.Logf("%d sessions, %d messages each: %d round trips to open, %d to use, %d to end", sessions, messages, opened, used, ended)
+		if opened != 0 || used != 2*sessions || ended != 2*sessions {
+			t.Errorf("got %d, %d, %d; want 0, one for each of the two replicas that did not open a session, and 2 for each end", opened, used, ended)
+		}
+		for _, id := range ids[:10] {
+			one(inSession("POST", id, pingBody), http.StatusNotFound)
+		}
+	})
+}
+
+// TestSessionIsAdoptedOnceByManyMessages sends the first messages of a session to a replica at the same time.
+func TestSessionIsAdoptedOnceByManyMessages(t *testing.T) {
+	c := together(t, 2)
+	id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+	var all sync.WaitGroup
+	for n := range 32 {
+		all.Go(func() {
+			m := legacyCall(id, "echo").id(fmt.Sprint(100 + n))
+			if got := c.worlds[1].do(t, m); got.Code != http.StatusOK {
+				t.Errorf("got %d %s, want 200", got.Code, got.Body)
+			}
+		})
+	}
+	all.Wait()
+	if got := c.worlds[1].sessionsOpen(t); got != 1 {
+		t.Errorf("got %d sessions, want 1", got)
+	}
+}

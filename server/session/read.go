@@ -39,8 +39,8 @@ func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (ev
 	}
 	r := &reading{log: l, place: place{session, stream}, follows: true}
 	here, err := r.here(sequence)
-	if err != nil || here != nil {
-		return r.events, err == nil && !here.last, err
+	if err != nil || here {
+		return r.events, err == nil && !r.last, err
 	}
 	if sequence == 0 && r.base != 0 {
 		sequence = r.base
@@ -60,7 +60,7 @@ func (l *Redis) Find(ctx context.Context, session Key, event string) (string, er
 	}
 	r := &reading{log: l, place: place{session, name}, few: true}
 	here, err := r.here(sequence)
-	if err == nil && here == nil {
+	if err == nil && !here {
 		err = r.elsewhere(ctx, sequence, false)
 	}
 	if err != nil {
@@ -85,14 +85,14 @@ type reading struct {
 	last    bool
 }
 
-// here looks in memory for the events after a sequence. It returns nil if they must be looked for in the server.
-func (r *reading) here(sequence uint64) (*memoryStream, error) {
+// here looks in memory for the events after a sequence. It is false if they must be looked for in the server.
+func (r *reading) here(sequence uint64) (bool, error) {
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, err := r.log.findLocked(r.place)
 	if err != nil || s == nil {
-		return nil, err
+		return false, err
 	}
 	r.base = s.shared.base
 	if sequence == 0 {
@@ -100,22 +100,23 @@ func (r *reading) here(sequence uint64) (*memoryStream, error) {
 	}
 	switch {
 	case sequence < s.floor: // the server may not know yet that it was dropped
-		return nil, ErrUnknown
+		return false, ErrUnknown
 	case r.few && s.shared.lost: // the client may have got events without an id, and would get them again
-		return nil, ErrUnknown
+		return false, ErrUnknown
 	case s.shared.own && s.has(sequence):
 	case s.shared.lost:
-		return nil, ErrUnknown
+		return false, ErrUnknown
 	default:
-		return nil, nil
+		return false, nil
 	}
 	if !r.few {
 		if _, err := m.openLocked(r.session, r.stream, m.config.Now()); err != nil {
-			return nil, err
+			return false, err
 		}
 		r.events = s.after(sequence)
 	}
-	return s, nil
+	r.last = s.last // as of now: what comes later is not among the events
+	return true, nil
 }
 
 // elsewhere looks in the server for the events after a sequence; zero stands for the beginning. A stream that is not

@@ -98,10 +98,10 @@ type claim struct {
 func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	var room [8]claim // spares calls with few buckets, which nearly all have, an allocation
 	claims, set := room[:0], uint64(0)
+	if never := impossible(buckets); never != nil {
+		return never
+	}
 	for i := range buckets {
-		if possible := buckets[i].possible(); !possible || !buckets[i].sharable() {
-			return &ExceededError{Bucket: i, Share: possible}
-		}
 		index := maphash.String(m.seed, buckets[i].Key) % uint64(len(m.shards))
 		claims = append(claims, claim{shard: index, index: i, tokens: buckets[i].tokens()})
 		set |= 1 << index
@@ -181,29 +181,33 @@ func takeAll(claims []claim, now time.Time) error {
 // means never. share tells that it is the share of the sharer that takes longest.
 func (c *claim) wait(now time.Time) (wait time.Duration, share, ok bool) {
 	c.bucket.claimed = false
-	wait, ok = c.bucket.wait(c.tokens, now)
-	if c.part == nil {
+	if c.part != nil {
+		c.part.claimed = false
+	}
+	return c.bucket.limit.waitBoth(c.tokens, c.bucket.limiter.TokensAt(now), c.part, now)
+}
+
+// waitBoth is wait for a bucket that may have sharers: p is the one that asks, nil if there are none. share tells that
+// it is the share of the sharer that takes longest.
+func (l Limit) waitBoth(tokens int, has float64, p *part, now time.Time) (wait time.Duration, share, ok bool) {
+	wait, ok = l.wait(tokens, has)
+	if p == nil || !ok && wait == 0 {
 		return wait, false, ok
 	}
-	c.part.claimed = false
-	if !ok && wait == 0 {
-		return 0, false, false
-	}
-	waitPart, okPart := c.waitPart(now)
+	waitPart, okPart := l.waitPart(float64(tokens), max(float64(l.Burst)-has, 0), p, now)
 	if okPart || !ok && waitPart > 0 && waitPart <= wait+minRetry { // a part waits for whole milliseconds
 		return wait, false, ok
 	}
 	return waitPart, true, false
 }
 
-// wait tells whether the bucket has so many tokens now. If it has not, the duration says when it will have them; 0
-// means never.
-func (b *bucket) wait(tokens int, now time.Time) (time.Duration, bool) {
-	if tokens > b.limit.Burst {
+// wait tells whether a bucket of this limit that has so many tokens has as many as are wanted. If it has not, the
+// duration says when it will; 0 means never.
+func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
+	if tokens > l.Burst {
 		return 0, false
 	}
-	missing := float64(tokens) - b.limiter.TokensAt(now)
-	seconds := missing / b.limit.Rate
+	seconds := (float64(tokens) - has) / l.Rate
 	if seconds*float64(time.Second) < 1 { // rate.Limiter rounds less than a nanosecond down to none, so AllowN agrees
 		return 0, true
 	}

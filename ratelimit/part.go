@@ -72,23 +72,21 @@ func (l Limit) Most() int {
 	return max(half, min(l.Burst, 1))
 }
 
-// waitPart tells whether the sharer may take its tokens now. If it may not, the duration says when it may, if nobody
-// else takes any until then; 0 means never.
-func (c *claim) waitPart(now time.Time) (time.Duration, bool) {
-	limit, tokens := c.bucket.limit, float64(c.tokens)
-	lacks := max(float64(limit.Burst)-c.bucket.limiter.TokensAt(now), 0)
+// waitPart tells whether the sharer p may take so many tokens now, of a bucket that lacks so many. If it may not, the
+// duration says when it may, if nobody else takes any until then; 0 means never.
+func (l Limit) waitPart(tokens, lacks float64, p *part, now time.Time) (time.Duration, bool) {
 	may := func(after time.Duration) bool {
-		left := max(lacks-after.Seconds()*limit.Rate, 0)
-		return limit.shares(tokens, c.part.owes(limit, left, now.Add(after)), left)
+		left := max(lacks-after.Seconds()*l.Rate, 0)
+		return l.shares(tokens, p.owes(l, left, now.Add(after)), left)
 	}
 	switch {
 	case may(0):
 		return 0, true
-	case !limit.shares(tokens, 0, 0):
+	case !l.shares(tokens, 0, 0):
 		return 0, false
 	}
 	// Once it may, it may until others take. When the bucket is full nothing is owed, so it may by then at the latest.
-	full := int(min(lacks/limit.Rate, maxRetry.Seconds())*1000) + 1
+	full := int(min(lacks/l.Rate, maxRetry.Seconds())*1000) + 1
 	millis := sort.Search(full, func(n int) bool { return may(time.Duration(n) * time.Millisecond) })
 	return time.Duration(millis) * time.Millisecond, false
 }

@@ -73,3 +73,13 @@ func (b *Bucket) possible() bool {
 func (b *Bucket) sharable() bool {
 	return b.Sharer == "" || b.Limit.shares(float64(b.tokens()), 0, 0)
 }
+
+// impossible returns the refusal of the first bucket that never has as many tokens as the call takes, nil for none.
+func impossible(buckets []Bucket) *ExceededError {
+	for i := range buckets {
+		if possible := buckets[i].possible(); !possible || !buckets[i].sharable() {
+			return &ExceededError{Bucket: i, Share: possible}
+		}
+	}
+	return nil
+}

@@ -35,6 +35,9 @@ type Bucket struct {
 	// was quiet finds tokens at once, whatever up to 15 others do; see part.go. Empty: the bucket belongs to whoever
 	// comes first. In one call, all buckets with the same Key have the same Sharer.
 	Sharer string
+	// Group names what keeps together the buckets of one call where they are spread over several nodes. All buckets of a
+	// call have the same, and nothing else is in its words than what can be in the id of a tenant.
+	Group string
 }
 
 // ExceededError says which bucket had too few tokens, and when it will have enough. If several buckets had too few, it

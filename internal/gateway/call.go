@@ -48,7 +48,8 @@ type call struct {
 	task     *task              // that the call is about, nil for none
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
-	buckets [2]ratelimit.Bucket // asked by limited, and then by resolved; here, because slices of their own would be allocations
+	charged *registry.Tool      // whose buckets limited has taken from; nil for none
+	buckets [3]ratelimit.Bucket // asked by limited; here, because a slice of their own would be an allocation
 	place   place               // taken by limited, and with it by portioned one at the server
 	life    lifetime.Context    // of the use; begun by timed
 	begun   begun               // by which Judge ends the call; set by revocable
@@ -98,8 +99,9 @@ type Stage func(next Handler) Handler
 //   - resumed precedes limited: the repeat of a call that asked its client for input is part of the same call, and must
 //     not pay or wait for a place again;
 //   - limited precedes resolved: a refusal costs a token as well, so that nobody finds out for free which items exist.
-//     The bucket of a tool can be charged only after resolved, because keys and labels come from the catalogue and
-//     never from what the client spelt;
+//     It looks the tool up, because all buckets of a call are asked in one go, which may be a round trip. Those of a tool
+//     are named by the catalogue, never by what the client spelt: a name that the caller may not use has none, and
+//     costs what any call costs;
 //   - revocable follows resolved, which finds the item that the caller may lose, and wraps all that can take long;
 //   - homed follows all that judges the caller, since two replicas may have different configs and both must allow the
 //     call, and precedes all that its home does;
@@ -210,7 +212,8 @@ func (c *call) labels() (server, item string) {
 }
 
 // limited takes one of the places for calls at once, of the tenant and of the user, and one token from the bucket of
-// each, where the user may have used up its share of the tenant's. The repeat of a call that was asked for input may still have its place, and pays nothing.
+// each and from those of the tool, where the user may have used up its share of the tenant's and of the tool's. The repeat
+// of a call that was asked for input may still have its place, and pays nothing.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
@@ -225,11 +228,12 @@ func (g *Gateway) limited(next Handler) Handler {
 		if c.prepaid {
 			return next(ctx, c)
 		}
-		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.key(), Limit: tenant.userCalls}
+		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.key(), Limit: tenant.userCalls, Group: tenant.ID}
 		all.Sharer = own.Key
-		c.buckets = [...]ratelimit.Bucket{all, own}
-		if err := g.config.Limiter.Take(ctx, c.buckets[:]...); err != nil {
-			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}}}
+		c.charged = g.foreseen(c)
+		buckets := g.toolBuckets(append(c.buckets[:0], all, own), c.charged, &c.caller)
+		if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
+			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}, {codeToolLimit, "tools"}}}
 		}
 		return next(ctx, c)
 	}
@@ -279,8 +283,8 @@ func take(places *share.Budget, user share.User, limit, here int) error {
 // ofUser returns how many of that many places of a tenant one of its users may hold.
 func ofUser(places int) int { return (places + 1) / 2 }
 
-// resolved finds the item that the caller means, among the items that this caller may use, and takes a token from the
-// bucket of a tool that has one.
+// resolved finds the item that the caller means, among the items that this caller may use. If the catalogue has changed
+// since limited looked, it takes a token from the buckets of the tool that is there now.
 func (g *Gateway) resolved(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if err := c.method.find(g, c); err != nil {
@@ -289,9 +293,11 @@ func (g *Gateway) resolved(next Handler) Handler {
 		if c.state != nil && c.state.server != c.item.Server {
 			return mcp.Object{}, &stateError{stateMismatch}
 		}
-		if buckets := g.bucketsFor(c); len(buckets) > 0 && !c.prepaid {
-			if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
-				return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
+		if c.tool != c.charged && !c.prepaid {
+			if buckets := g.toolBuckets(c.buckets[:0], c.tool, &c.caller); len(buckets) > 0 {
+				if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
+					return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
+				}
 			}
 		}
 		return next(ctx, c)

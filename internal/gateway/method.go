@@ -122,11 +122,11 @@ func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
 }
 
 func (g *Gateway) findTool(c *call) error {
-	name, err := text(c.params, "name")
+	name, err := c.toolName()
 	if err != nil {
 		return err
 	}
-	if found := g.grantOf(c.caller).tool(name); found != nil && (c.request.Tasks == mcp.TasksAsked || !needsTask(found)) {
+	if found := g.usable(c, name); found != nil {
 		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
@@ -138,6 +138,23 @@ func (g *Gateway) findTool(c *call) error {
 		kind: registry.KindTool, name: name, there: true,
 		scopes: c.caller.Tenant.missingScopes(c.caller, &tool.Item),
 	}
+}
+
+// toolName returns what the client calls the tool. Where limited has looked the tool up, it need not be read again.
+func (c *call) toolName() (string, error) {
+	if c.charged != nil {
+		return c.charged.Exposed, nil
+	}
+	return text(c.params, "name")
+}
+
+// usable returns the tool with that exposed name, nil if the call may not be one of it.
+func (g *Gateway) usable(c *call, name string) *registry.Tool {
+	found := g.grantOf(c.caller).tool(name)
+	if found != nil && needsTask(found) && c.request.Tasks != mcp.TasksAsked {
+		return nil
+	}
+	return found
 }
 
 func (g *Gateway) findPrompt(c *call) error {

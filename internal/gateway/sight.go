@@ -164,20 +164,30 @@ func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	return item.Raw
 }
 
-// bucketsFor returns the buckets of tools that a call costs its user. It writes over those that limited has asked.
-func (g *Gateway) bucketsFor(c *call) []ratelimit.Bucket {
-	t := c.caller.Tenant
-	if c.tool == nil || len(t.tools) == 0 {
+// foreseen returns the tool that a call will find, if the catalogue stays as it is; nil if it will find none, or nothing
+// that has a limit of its own.
+func (g *Gateway) foreseen(c *call) *registry.Tool {
+	if c.method.Name != mcp.MethodToolsCall || len(c.caller.Tenant.tools) == 0 {
 		return nil
 	}
-	s := g.look(t)
-	known, ok := s.buckets.Load(c.tool)
-	if !ok {
-		known, _ = s.buckets.LoadOrStore(c.tool, t.bucketsOf(c.tool))
+	return g.usable(c, c.params.Text("name"))
+}
+
+// toolBuckets appends the buckets of tools that a call of the tool costs the user of the caller.
+func (g *Gateway) toolBuckets(buckets []ratelimit.Bucket, tool *registry.Tool, caller *Caller) []ratelimit.Bucket {
+	t := caller.Tenant
+	if tool == nil || len(t.tools) == 0 {
+		return buckets
 	}
-	buckets := append(c.buckets[:0], known.([]ratelimit.Bucket)...)
-	key := c.caller.key()
-	for i := range buckets {
+	s := g.look(t)
+	known, ok := s.buckets.Load(tool)
+	if !ok {
+		known, _ = s.buckets.LoadOrStore(tool, t.bucketsOf(tool))
+	}
+	own := len(buckets)
+	buckets = append(buckets, known.([]ratelimit.Bucket)...)
+	key := caller.key()
+	for i := own; i < len(buckets); i++ {
 		buckets[i].Sharer = key
 	}
 	return buckets
@@ -191,7 +201,7 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	for _, l := range t.tools {
 		if n.fits(l.pattern) {
 			key := "tool\x00" + t.ID + "\x00" + l.pattern + "\x00" + tool.Exposed
-			buckets = append(buckets, ratelimit.Bucket{Key: key, Limit: l.limit})
+			buckets = append(buckets, ratelimit.Bucket{Key: key, Limit: l.limit, Group: t.ID})
 		}
 	}
 	return buckets

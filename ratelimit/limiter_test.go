@@ -10,10 +10,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// implementations are the limiters that the suite in this file runs on.
-func implementations() map[string]func() ratelimit.Limiter {
-	return map[string]func() ratelimit.Limiter{
-		"memory": func() ratelimit.Limiter { return ratelimit.NewMemory(0) },
+// implementations are the limiters that the suite in this file runs on. What they return is called in a bubble, where the
+// clock is that of the test.
+func implementations() map[string]func(testing.TB) func() ratelimit.Limiter {
+	return map[string]func(testing.TB) func() ratelimit.Limiter{
+		"memory": func(testing.TB) func() ratelimit.Limiter {
+			return func() ratelimit.Limiter { return ratelimit.NewMemory(0) }
+		},
+		"redis": func(t testing.TB) func() ratelimit.Limiter {
+			w := newWorld(t)
+			return func() ratelimit.Limiter { return w.replica(1) }
+		},
 	}
 }
 
@@ -22,6 +29,7 @@ func eachLimiter(t *testing.T, test func(t *testing.T, l ratelimit.Limiter)) {
 	for name, limiter := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			limiter := limiter(t)
 			synctest.Test(t, func(t *testing.T) { test(t, limiter()) })
 		})
 	}

@@ -1,9 +1,18 @@
 -- What is kept of a bucket: its tokens, and when it had so many. It is kept until it is full again: no key is a full
 -- bucket. A part is kept likewise: what a sharer owes, and when it owed that.
 
-local function write(key, amount, seconds)
-  keep(key, string.format('%.17g %.0f', amount, now), seconds)
+local function exact(number) return string.format('%.17g', number) end
+
+local function pair(amount, at) return string.format('%.17g %.0f', amount, at) end
+
+-- numbers returns the numbers of a pair, and nothing for a text that is none.
+local function numbers(text)
+  local amount, at = string.match(text, '^(%d[%d.e+-]*) (%d+)$')
+  amount, at = tonumber(amount or ''), tonumber(at or '')
+  if amount and at and amount < math.huge then return amount, at end
 end
+
+local function write(key, amount, seconds) keep(key, pair(amount, now), seconds) end
 
 -- read returns an amount, and how many seconds ago it was written; nil if nothing is there, and false if that is nothing
 -- which this script has written. After the clock was set back the seconds are negative: whoever reads that writes it
@@ -12,9 +21,8 @@ local function read(key)
   local text = redis.pcall('GET', key)
   if not text then return nil end
   if type(text) == 'string' then
-    local amount, at = string.match(text, '^(%d[%d.e+-]*) (%d+)$')
-    amount, at = tonumber(amount or ''), tonumber(at or '')
-    if amount and at and amount < math.huge then return amount, (now - at) / 1e6 end
+    local amount, at = numbers(text)
+    if amount then return amount, (now - at) / 1e6 end
   end
   return false
 end
@@ -41,5 +49,3 @@ end
 local function short(has, wanted, rate)
   return (wanted - has) / rate * 1e9 >= 1
 end
-
-local function exact(number) return string.format('%.17g', number) end

@@ -13,6 +13,7 @@ import (
 const givenClock = `
 local now = tonumber(ARGV[#ARGV])
 local function keep(key, text, seconds) redis.call('SET', key, text) end
+local function expire() end
 `
 
 // NewRedisAt returns a Redis to which it is that time, also on the server. away runs a function where it may wait for the
@@ -36,8 +37,14 @@ func givenTrip(store *redis.Store, text string, now func() time.Time, away func(
 // Counted makes l count its round trips, and returns the count.
 func Counted(l *Redis) *int {
 	n, take, lease := new(int), l.take, l.lease
-	l.take = func(ctx context.Context, keys, args []string) (redis.Reply, error) { *n++; return take(ctx, keys, args) }
-	l.lease = func(ctx context.Context, keys, args []string) (redis.Reply, error) { *n++; return lease(ctx, keys, args) }
+	l.take = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+		*n++
+		return take(ctx, keys, args)
+	}
+	l.lease = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+		*n++
+		return lease(ctx, keys, args)
+	}
 	return n
 }
 
@@ -46,3 +53,6 @@ func KeysOf(b Bucket) []string {
 	keys, _ := terms([]want{{Bucket: &b, tokens: 1}})
 	return keys
 }
+
+// LeaseKeyOf returns the key under which a bucket of leases is kept.
+func LeaseKeyOf(b Bucket) string { return leaseKey(&want{Bucket: &b}) }

@@ -194,7 +194,7 @@ func (l Limit) waitBoth(tokens int, has float64, p *part, now time.Time) (wait t
 	if p == nil || !ok && wait == 0 {
 		return wait, false, ok
 	}
-	waitPart, okPart := l.waitPart(float64(tokens), max(float64(l.Burst)-has, 0), p, now)
+	waitPart, okPart := l.waitPart(float64(tokens), max(float64(l.Burst)-has, 0), l.quiet(1), p, now)
 	if okPart || !ok && waitPart > 0 && waitPart <= wait+minRetry { // a part waits for whole milliseconds
 		return wait, false, ok
 	}

@@ -52,15 +52,23 @@ func (p *part) owes(limit Limit, lacks float64, now time.Time) float64 {
 	return min(p.owed*math.Exp(-now.Sub(p.at).Seconds()*limit.Rate/float64(limit.Burst)), lacks)
 }
 
-// shares tells whether a sharer that owes so much may take so many tokens of a bucket that lacks so many.
-func (l Limit) shares(tokens, owed, lacks float64) bool {
+// quiet returns how much a sharer may owe that is quiet, where that many replicas count what it owes for themselves. Of
+// several replicas each allows its part, but two tokens if a single one does: who asks twice in a row is not loud.
+func (l Limit) quiet(replicas int) float64 {
+	whole := max(float64(l.Burst)/quietPart, 1)
+	return max(whole/float64(replicas), min(whole, 2))
+}
+
+// shares tells whether a sharer that owes so much may take so many tokens of a bucket that lacks so many, and in which
+// one that owes at most quiet is quiet.
+func (l Limit) shares(tokens, owed, lacks, quiet float64) bool {
 	burst := float64(l.Burst)
 	left := burst - lacks - tokens
 	owed += tokens
 	switch {
 	case left < -slack:
 		return false
-	case owed <= max(burst/quietPart, 1)+slack:
+	case owed <= quiet+slack:
 		return true
 	}
 	return owed <= thresholdFactor*(left-math.Floor(burst/reservePart))+slack
@@ -74,15 +82,15 @@ func (l Limit) Most() int {
 
 // waitPart tells whether the sharer p may take so many tokens now, of a bucket that lacks so many. If it may not, the
 // duration says when it may, if nobody else takes any until then; 0 means never.
-func (l Limit) waitPart(tokens, lacks float64, p *part, now time.Time) (time.Duration, bool) {
+func (l Limit) waitPart(tokens, lacks, quiet float64, p *part, now time.Time) (time.Duration, bool) {
 	may := func(after time.Duration) bool {
 		left := max(lacks-after.Seconds()*l.Rate, 0)
-		return l.shares(tokens, p.owes(l, left, now.Add(after)), left)
+		return l.shares(tokens, p.owes(l, left, now.Add(after)), left, quiet)
 	}
 	switch {
 	case may(0):
 		return 0, true
-	case !l.shares(tokens, 0, 0):
+	case !l.shares(tokens, 0, 0, quiet):
 		return 0, false
 	}
 	// Once it may, it may until others take. When the bucket is full nothing is owed, so it may by then at the latest.

@@ -74,7 +74,7 @@ func (b *Bucket) possible() bool {
 
 // sharable tells whether its Sharer may ever take as many tokens as b does.
 func (b *Bucket) sharable() bool {
-	return b.Sharer == "" || b.Limit.shares(float64(b.tokens()), 0, 0)
+	return b.Sharer == "" || b.Limit.shares(float64(b.tokens()), 0, 0, b.Limit.quiet(1))
 }
 
 // impossible returns the refusal of the first bucket that never has as many tokens as the call takes, nil for none.

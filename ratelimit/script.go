@@ -64,7 +64,7 @@ next:
 		switch {
 		case w.tokens > w.Limit.Burst:
 			return nil, &ExceededError{Bucket: w.index}
-		case w.Sharer != "" && !w.Limit.shares(float64(w.tokens), 0, 0):
+		case w.Sharer != "" && !w.Limit.shares(float64(w.tokens), 0, 0, w.Limit.quiet(1)):
 			return nil, &ExceededError{Bucket: w.index, Share: true}
 		}
 	}
@@ -139,4 +139,21 @@ func amount(reply redis.Reply) (float64, error) {
 		return 0, errAnswer
 	}
 	return n, nil
+}
+
+// leaseKey returns the key of a bucket that leases are taken of. It is kept in another form than the buckets of calls.
+func leaseKey(w *want) string { return key(w.Group, "lease", sha256.Sum256([]byte(w.Key))) }
+
+// leased reads the answer of the script of leases, which cannot be more than most tokens.
+func leased(reply redis.Reply, most int) (got int, left float64, err error) {
+	answer, err := reply.List()
+	if err != nil || len(answer) != 2 {
+		return 0, 0, errors.Join(errAnswer, err)
+	}
+	n, err := answer[0].Int()
+	if err != nil || n < 0 || n > int64(most) {
+		return 0, 0, errors.Join(errAnswer, err)
+	}
+	left, err = amount(answer[1])
+	return int(n), left, err
 }

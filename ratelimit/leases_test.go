@@ -1,0 +1,291 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+// requests is the bucket of a tenant by default.
+func requests(sharer string) ratelimit.Bucket {
+	return ratelimit.Bucket{Key: "requests", Group: "acme", Sharer: sharer, Limit: ratelimit.Limit{Rate: 100, Burst: 200}}
+}
+
+// leasing returns Leases of a replica that is filled in the background until the test ends, and the count of its trips.
+func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Leases, *int) {
+	t.Helper()
+	shared := w.replica(replicas)
+	trips := ratelimit.Counted(shared)
+	l := ratelimit.NewLeases(shared, name)
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+	return l, trips
+}
+
+// TestARequestWaitedForATrip shows that requests at any pace cost a trip now and then, which none of them waits for but
+// the first.
+func TestARequestWaitedForATrip(t *testing.T) {
+	for _, every := range []time.Duration{time.Millisecond * 11, 100 * time.Millisecond, time.Second, 12 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				l, trips := w.leasing(t, "me", 3)
+				for i := range 400 {
+					before := *trips
+					if refusal := exceeded(t, l, requests("alice")); refusal != nil {
+						t.Fatalf("request %d: %+v", i, refusal)
+					}
+					if i > 0 && *trips != before {
+						t.Fatalf("request %d waited for a trip", i)
+					}
+					synctest.Wait()
+					time.Sleep(every)
+				}
+				if most := 400 / 4; *trips > most && every < leaseHalf {
+					t.Errorf("%d trips for 400 requests, want at most %d", *trips, most)
+				}
+			})
+		})
+	}
+}
+
+const leaseHalf = 3 * time.Second // four requests in the half of what a lease lives
+
+// TestLeasesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at every span of time: never is more
+// allowed than Burst and what Rate gives in that time.
+func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		random := rand.New(rand.NewPCG(3, 4))
+		limit := ratelimit.Limit{Rate: 10, Burst: 100}
+		var replicas []*ratelimit.Leases
+		for i := range 3 {
+			l, _ := w.leasing(t, fmt.Sprint(i), 3)
+			replicas = append(replicas, l)
+		}
+		level, last, granted := float64(limit.Burst), time.Now(), 0 // of a bucket that is taken from without leases
+		for range 4000 {
+			b := ratelimit.Bucket{Key: "a", Limit: limit, N: 1 + random.IntN(3)}
+			refusal := exceeded(t, replicas[random.IntN(3)], b)
+			level, last = min(level+time.Since(last).Seconds()*limit.Rate, float64(limit.Burst)), time.Now()
+			if refusal == nil {
+				granted += b.N
+				if level -= float64(b.N); level < -1e-3 {
+					t.Fatalf("%d were allowed in all, and now %g more than the limit allows", granted, -level)
+				}
+			}
+			switch random.IntN(40) {
+			case 0:
+				time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
+			case 1, 2, 3, 4, 5, 6:
+				synctest.Wait()
+				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+			}
+		}
+		if granted < 1000 {
+			t.Errorf("only %d were allowed", granted)
+		}
+	})
+}
+
+// TestReplicasLeasedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for leases.
+func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	limit := ratelimit.Limit{Rate: 400, Burst: 100}
+	ctx, stop := context.WithCancel(t.Context())
+	var got atomic.Int64
+	var group, running sync.WaitGroup
+	began := time.Now()
+	for i := range 3 {
+		l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 3}), fmt.Sprint(i))
+		running.Go(func() { _ = l.Run(ctx) })
+		for worker := range 4 {
+			group.Go(func() {
+				for time.Since(began) < 2*time.Second {
+					if exceeded(t, l, ratelimit.Bucket{Key: "tenant", Group: "acme", Limit: limit, Sharer: fmt.Sprint(worker)}) == nil {
+						got.Add(1)
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	most := limit.Rate*time.Since(began).Seconds() + float64(limit.Burst)
+	stop()
+	running.Wait()
+	if n := float64(got.Load()); n > most || n < 0.9*limit.Rate*2 {
+		t.Errorf("%v taken, want at most %.0f and nearly all that the rate gives in 2 s", n, most)
+	}
+}
+
+// TestOneSharerTookTheLeases is TestOneSharerTookTheTokensOfTheQuiet for leases at several replicas: one who is quiet at
+// each of them is never refused, wherever the requests of the others arrive.
+func TestOneSharerTookTheLeases(t *testing.T) {
+	for _, test := range []struct{ replicas, loud int }{{1, 1}, {1, 7}, {3, 1}, {3, 5}} {
+		t.Run(fmt.Sprintf("%d replicas, %d loud", test.replicas, test.loud), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				random := rand.New(rand.NewPCG(7, uint64(test.loud)))
+				var replicas []*ratelimit.Leases
+				for i := range test.replicas {
+					l, _ := w.leasing(t, fmt.Sprint(i), test.replicas)
+					replicas = append(replicas, l)
+				}
+				begun, next, got := time.Now(), time.Duration(0), 0
+				for time.Since(begun) < 8*time.Second {
+					for range random.IntN(10 * test.loud) {
+						if exceeded(t, replicas[random.IntN(test.replicas)], requests(fmt.Sprint("loud", random.IntN(test.loud)))) == nil {
+							got++
+						}
+					}
+					if at := time.Since(begun); at >= next {
+						next = at + time.Second
+						if refusal := exceeded(t, replicas[int(at.Seconds())%test.replicas], requests("quiet")); refusal != nil {
+							t.Fatalf("after %s the quiet one was refused: %+v", at, refusal)
+						}
+						got++
+					}
+					synctest.Wait()
+					time.Sleep(time.Duration(random.IntN(9_000)) * time.Microsecond)
+				}
+				most := 100*time.Since(begun).Seconds() + 200
+				if float64(got) > most || float64(got) < 0.9*(most-200) {
+					t.Errorf("%d taken by all together, want at most %.0f, and nearly all that the rate gives", got, most)
+				}
+			})
+		})
+	}
+}
+
+// TestOneSharerAloneLeased shows how much one sharer takes at once, alone, at one replica and at all.
+func TestOneSharerAloneLeased(t *testing.T) {
+	for _, spread := range []int{1, 3} {
+		t.Run(fmt.Sprint("over ", spread), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				var replicas []*ratelimit.Leases
+				for i := range 3 {
+					l, _ := w.leasing(t, fmt.Sprint(i), 3)
+					replicas = append(replicas, l)
+				}
+				n := 0
+				for i, refused := 0, 0; refused < spread; i++ {
+					if exceeded(t, replicas[i%spread], requests("alice")) == nil {
+						n, refused = n+1, 0
+					} else {
+						refused++
+					}
+					synctest.Wait()
+				}
+				t.Logf("%d of 200", n)
+				if n < 90 || n > 150 {
+					t.Errorf("%d taken at once of 200, want about half, and none of the reserve of 50", n)
+				}
+				if refusal := exceeded(t, replicas[2], requests("bob")); refusal != nil {
+					t.Errorf("another sharer: %+v", refusal)
+				}
+			})
+		})
+	}
+}
+
+// TestAStrangeLeaseAllowedEverything is TestAStrangeValueAllowedEverything for leases.
+func TestAStrangeLeaseAllowedEverything(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, w *world, key string){
+		"a text":            func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
+		"no bucket":         func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "bucket") },
+		"a strange bucket":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "nan 1") },
+		"an endless bucket": func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "1e300 0") },
+		"a bucket to come":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "3 9999999999999999") },
+		"a negative lease":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "x", "-100 9999999999999999") },
+		"an endless lease":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "x", "1e300 9999999999999999") },
+		"a long lease": func(t *testing.T, w *world, key string) {
+			w.do(t, "HSET", key, "x", fmt.Sprint("100 ", time.Now().Add(8*time.Second).UnixMicro()))
+		},
+		"a strange lease": func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "me", "much 7") },
+		"nothing":         func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				shared := w.replica(1)
+				l := ratelimit.NewLeases(shared, "me")
+				b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 2, Burst: 20}}
+				if n := taken(t, l, b); n != 20 {
+					t.Fatalf("%d taken of 20", n)
+				}
+				time.Sleep(time.Second)
+				spoil(t, w, ratelimit.LeaseKeyOf(b))
+				if n := taken(t, l, b); n > 20 {
+					t.Errorf("%d taken at once, want at most 20", n)
+				}
+				time.Sleep(10 * time.Second)
+				_ = taken(t, l, b) // finds that a lease is over
+				time.Sleep(10 * time.Second)
+				if n := taken(t, l, b); n != 20 {
+					t.Errorf("%d taken after the time of a burst, want 20", n)
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutTheServerALeaseIsUsedUp shows that the rest of a lease and then the part of the replica are allowed.
+func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := server.Store(t)
+	var local atomic.Int64
+	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replicas: 4, Local: func() { local.Add(1) }}), "me")
+	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
+	if err := l.Take(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	for store.Up() == nil {
+		<-time.After(time.Millisecond)
+	}
+	if n := taken(t, l, b); n != 10+80 || local.Load() != 81 {
+		t.Errorf("%d taken, %d decided by the part; want 10 of the lease and 80", n, local.Load())
+	}
+}
+
+// TestManyWaitForOneTrip shows that those who come while the first tokens are fetched get theirs with few trips.
+func TestManyWaitForOneTrip(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		shared := w.replica(3)
+		trips := ratelimit.Counted(shared)
+		l := ratelimit.NewLeases(shared, "me")
+		var group sync.WaitGroup
+		for i := range 64 {
+			group.Go(func() {
+				if err := l.Take(t.Context(), requests(fmt.Sprint("user", i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if *trips > 20 {
+			t.Errorf("%d trips for 64 requests at once, want few", *trips)
+		}
+	})
+}
+
+func TestLeasesOfOneBucketOnly(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{}), "me")
+	if err := l.Take(t.Context(), requests("a"), requests("b")); err == nil {
+		t.Error("several buckets were taken")
+	}
+}

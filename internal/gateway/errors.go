@@ -144,7 +144,7 @@ func explain(err error) failure {
 	case errors.As(err, &exceeded):
 		told := limit.told(exceeded)
 		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
-	case isLimit:
+	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
 		return failure{
 			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
 			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER", "The limits cannot be checked now").After(time.Second),

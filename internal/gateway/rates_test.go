@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -97,5 +98,35 @@ func TestAToolThatCameMeanwhileCostNothing(t *testing.T) {
 	_, _ = b.handleAs(t, c, request("box__plain", `{}`))
 	if got, want := limiter.kinds(), "calls user, tool tool"; got != want {
 		t.Errorf("asked for %q, want %q", got, want)
+	}
+}
+
+// TestRequestsAndCallsAreCountedApart shows that request tokens are taken of their own limiter.
+func TestRequestsAndCallsAreCountedApart(t *testing.T) {
+	b, limiter := newAsked(t)
+	requests := &asked{}
+	b.config.Requests = requests
+	c := b.caller(t, alice)
+	if err := b.Charge(t.Context(), c, 3); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = b.handleAs(t, c, request("box__plain", `{}`))
+	if got, calls := requests.kinds(), limiter.kinds(); got != "requests, requests" || calls != "calls user tool tool" {
+		t.Errorf("of requests %q, of calls %q", got, calls)
+	}
+}
+
+// TestACallThatEndedWasAFaultOfTheLimits shows that a limiter that gave up because the client did is no fault.
+func TestACallThatEndedWasAFaultOfTheLimits(t *testing.T) {
+	for err, want := range map[error]string{
+		context.Canceled:                          "DB-CANCELLED",
+		context.DeadlineExceeded:                  "DB-TIMEOUT",
+		errors.New("no answer"):                   "DB-LIMITER",
+		&ratelimit.ExceededError{RetryAfter: 1e9}: "DB-LIMIT-TENANT",
+	} {
+		got := explain(limitError{err, []rate{{codeTenantLimit, "calls"}}})
+		if got.told.StableCode() != want || got.inside != (want == "DB-LIMITER") {
+			t.Errorf("%v: told %v, into the log: %v; want %s", err, got.told, got.inside, want)
+		}
 	}
 }

@@ -61,6 +61,7 @@ type Metrics struct {
 	reloadTime      prometheus.Gauge
 	configWarnings  *prometheus.GaugeVec
 	auditDropped    prometheus.Counter
+	localLimits     prometheus.Counter
 	auditWritable   atomic.Pointer[func() bool]   // nil: nobody has set it yet
 	logLost         atomic.Pointer[func() uint64] // nil: nobody has set it yet
 	panics          prometheus.Counter
@@ -217,6 +218,10 @@ func (m *Metrics) process(f promauto.Factory) {
 	m.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_seal_keys", Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
 	}, []string{"key", "use"})
+	m.localLimits = f.NewCounter(prometheus.CounterOpts{
+		Name: "drawbridge_replica_local_limits_total",
+		Help: "Times that this replica decided on a rate by its part of the limit, because Redis did not.",
+	})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
@@ -518,6 +523,9 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 	}
 	m.configWarnings.WithLabelValues(code).Set(float64(n))
 }
+
+// LimitedLocally counts one decision on a rate by this replica's part of the limit.
+func (m *Metrics) LimitedLocally() { m.localLimits.Inc() }
 
 // AuditDropped counts n audit records that are lost.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }

@@ -77,6 +77,7 @@ func record(m *metrics.Metrics) {
 	m.ConfigWarnings("no-command", 1)
 	m.ConfigWarnings("no-command", 0)
 	m.AuditDropped(4)
+	m.LimitedLocally()
 	m.Panicked()
 }
 
@@ -127,6 +128,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,
 		`drawbridge_audit_records_dropped_total 4`,
+		`drawbridge_replica_local_limits_total 1`,
 		`drawbridge_panics_total 1`,
 		`version="1.2.3"} 1`,
 	} {

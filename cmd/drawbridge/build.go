@@ -22,7 +22,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
@@ -97,9 +96,11 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.fleet.memory, p.fleet.turns = p.memory, p.turns
+	limiter, requests := p.sharing.limiters(cfg.Replicas, p.metrics, log)
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
-		Limiter:  ratelimit.NewMemory(0),
+		Limiter:  limiter,
+		Requests: requests,
 		Audit:    p.audit,
 		Metrics:  p.metrics,
 		Seal:     p.ring,

@@ -11,6 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -19,11 +21,12 @@ import (
 type sharing struct {
 	store  *redis.Store // nil: there are no others
 	others replica.Others
-	blocks *allot.Blocks  // nil: there are no others
-	mail   *replica.Mail  // the same as others; nil: there are no others
-	events *session.Redis // of sessions, set when the server is built; nil: there are no others
-	once   *once.Redis    // answers of calls with a key; nil: there are no others
-	flight *once.Flights  // ids of calls in flight; nil: there are no others
+	blocks *allot.Blocks     // nil: there are no others
+	mail   *replica.Mail     // the same as others; nil: there are no others
+	events *session.Redis    // of sessions, set when the server is built; nil: there are no others
+	once   *once.Redis       // answers of calls with a key; nil: there are no others
+	flight *once.Flights     // ids of calls in flight; nil: there are no others
+	leases *ratelimit.Leases // of request tokens; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet.
@@ -50,6 +53,17 @@ func (s *sharing) places(p *parts, replicas int) allot.Places {
 	return s.blocks
 }
 
+// limiters returns what counts calls, and what counts requests.
+func (s *sharing) limiters(replicas int, m *metrics.Metrics, log *slog.Logger) (calls, requests ratelimit.Limiter) {
+	if s.store == nil {
+		memory := ratelimit.NewMemory(0)
+		return memory, memory
+	}
+	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: s.store, Replicas: replicas, Local: m.LimitedLocally, Logger: log})
+	s.leases = ratelimit.NewLeases(shared, string(s.others.Self()))
+	return shared, s.leases
+}
+
 // run starts what is shared, until work ends.
 func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	if s.store == nil {
@@ -61,6 +75,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	group.Go(func() error { return s.events.Run(work) })
 	group.Go(func() error { return s.once.Run(work) })
 	group.Go(func() error { return s.flight.Run(work) })
+	group.Go(func() error { return s.leases.Run(work) })
 }
 
 // answers returns the store of answers of calls with a key, nil without other replicas.

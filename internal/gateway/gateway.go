@@ -29,7 +29,7 @@ type Config struct {
 	Registry *registry.Registry
 	Limiter  ratelimit.Limiter
 	Requests ratelimit.Limiter // of request tokens, which are taken one bucket at a time; nil: Limiter
-	Audit    *audit.Log // nil: nothing is recorded
+	Audit    *audit.Log        // nil: nothing is recorded
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none

@@ -19,6 +19,14 @@ func (r *reader) redis(cfg *Config, n *node) {
 	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 }
 
+// warnRedis warns of replicas that share limits and do not know how many they are: while Redis does not answer, each of them
+// would allow all of every limit.
+func (r *reader) warnRedis() {
+	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
+		r.warn(codeNoReplicas, at, nil, "replicas is not set: while Redis does not answer, each replica allows all of every limit, as if it were alone; write how many there are at most")
+	}
+}
+
 // redisURL returns the address that a URL of the scheme redis names.
 func (r *reader) redisURL(n *node) []string {
 	text := r.text(n)

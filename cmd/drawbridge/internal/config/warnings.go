@@ -26,6 +26,7 @@ const (
 	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
 	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
 	codeNoCommand      = "no-command"         // a server's command is no program
+	codeNoReplicas     = "no-replicas"        // redis without replicas
 	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
 	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
 	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
@@ -40,7 +41,7 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch, codeNoRights, codeOpenOperator, codePlainHTTP,
+		codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch, codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP,
 		codeUnserved, CodeUnusedRelease, codeUnused,
 	}
 }
@@ -115,6 +116,7 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
+	r.warnRedis()
 	r.watchMemory(cfg)
 	reached := make(map[string]bool)
 	for i := range cfg.Tenants {

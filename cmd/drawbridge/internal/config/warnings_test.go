@@ -95,3 +95,23 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicasThatDoNotKnowHowManyTheyAre shows when that is warned of: where they share limits.
+func TestReplicasThatDoNotKnowHowManyTheyAre(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(strings.Repeat("QUJD", 10)+"QUI=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for settings, want := range map[string]bool{
+		"":                                     false,
+		"redis: {url: redis://a}":              true,
+		"redis: {url: redis://a}\nreplicas: 3": false,
+		"redis: {url: redis://a}\nreplicas: 1": false,
+		"redis: {url: redis://a}\nacknowledge: [no-replicas]": false,
+	} {
+		cfg := parse(t, "sessions: {keys_file: "+keys+"}\n"+settings+"\n"+minimal)
+		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNoReplicas }); got != want {
+			t.Errorf("%q: warned %v, want %v", settings, got, want)
+		}
+	}
+}

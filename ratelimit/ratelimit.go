@@ -2,8 +2,9 @@
 // does not know what a key stands for: it has never heard of tenants, users or tools. How many may happen at the same
 // time is not its question; that is package share's.
 //
-// A Limiter is a set of token buckets. This file defines it and memory.go implements it for one process; the interface
-// is here because a limiter that several replicas share answers the same question.
+// A Limiter is a set of token buckets. This file defines it, memory.go implements it for one process, and redis.go for
+// several that share buckets on a server; leases.go takes tokens of those ahead. part.go has the rule by which sharers of
+// a bucket are kept from taking all of it.
 package ratelimit
 
 import (

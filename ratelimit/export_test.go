@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -34,17 +35,28 @@ func givenTrip(store *redis.Store, text string, now func() time.Time, away func(
 	}
 }
 
-// Counted makes l count its round trips, and returns the count.
-func Counted(l *Redis) *int {
-	n, take, lease := new(int), l.take, l.lease
-	l.take = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
-		*n++
-		return take(ctx, keys, args)
+// Trips are round trips that were made.
+type Trips struct {
+	All    atomic.Int64
+	Waited atomic.Int64 // with a context that has the value Waits{}
+}
+
+// Waits is the key of a context that tells which trips a call waits for.
+type Waits struct{}
+
+// Counted makes l count its round trips.
+func Counted(l *Redis) *Trips {
+	n := &Trips{}
+	counted := func(next trip) trip {
+		return func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+			n.All.Add(1)
+			if ctx.Value(Waits{}) != nil {
+				n.Waited.Add(1)
+			}
+			return next(ctx, keys, args)
+		}
 	}
-	l.lease = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
-		*n++
-		return lease(ctx, keys, args)
-	}
+	l.take, l.lease = counted(l.take), counted(l.lease)
 	return n
 }
 

@@ -100,7 +100,7 @@ type attempt struct {
 func bucketsOfTwo() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return tokens{40, 25} },
-		Step: func(state, input, output any) (bool, any) {
+		Step: func(state, _, output any) (bool, any) {
 			has, a := state.(tokens), output.(attempt)
 			if a.refused != nil {
 				return has[a.refused.Bucket] < a.take[a.refused.Bucket], has

@@ -28,7 +28,7 @@ func BenchmarkTake(b *testing.B) {
 	} {
 		for _, callers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprint(name, "/", callers), func(b *testing.B) {
-				take(b, l, callers, func(user string) []ratelimit.Bucket { return ofACall(user) })
+				take(b, l, callers, ofACall)
 			})
 		}
 	}

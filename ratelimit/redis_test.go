@@ -44,32 +44,32 @@ func TestARefusalCostATrip(t *testing.T) {
 		l := w.replica(1)
 		trips := ratelimit.Counted(l)
 		b := ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 0.5, Burst: 4}}
-		if n := taken(t, l, b); n != 2 || *trips != 3 {
-			t.Fatalf("%d taken in %d trips, want 2 in 3", n, *trips)
+		if n := taken(t, l, b); n != 2 || trips.All.Load() != 3 {
+			t.Fatalf("%d taken in %d trips, want 2 in 3", n, trips.All.Load())
 		}
-		*trips = 0
+		trips.All.Store(0)
 		for range 1000 {
 			if refusal := exceeded(t, l, ratelimit.Bucket{Key: "other", Limit: ratelimit.Limit{Rate: 1, Burst: 1}}, b); refusal == nil || refusal.Bucket != 1 || !refusal.Share {
 				t.Fatalf("got %+v, want a refusal of bucket 1, for the share", refusal)
 			}
 		}
-		if *trips != 0 {
-			t.Errorf("1000 refused calls took %d trips, want none", *trips)
+		if trips.All.Load() != 0 {
+			t.Errorf("1000 refused calls took %d trips, want none", trips.All.Load())
 		}
 		refusal := exceeded(t, l, b)
 		time.Sleep(refusal.RetryAfter)
-		if refusal := exceeded(t, l, b); refusal != nil || *trips != 1 {
-			t.Errorf("after the time told: %v, in %d trips; want it taken in one", refusal, *trips)
+		if refusal := exceeded(t, l, b); refusal != nil || trips.All.Load() != 1 {
+			t.Errorf("after the time told: %v, in %d trips; want it taken in one", refusal, trips.All.Load())
 		}
 		_ = exceeded(t, l, b)
-		*trips = 0
+		trips.All.Store(0)
 		b.Limit.Burst = 40
-		if _ = exceeded(t, l, b); *trips != 1 {
-			t.Errorf("another limit: %d trips, want 1", *trips)
+		if _ = exceeded(t, l, b); trips.All.Load() != 1 {
+			t.Errorf("another limit: %d trips, want 1", trips.All.Load())
 		}
 		b.Sharer = "bob"
-		if _ = exceeded(t, l, b); *trips != 2 {
-			t.Errorf("another sharer: %d trips, want 1 more", *trips)
+		if _ = exceeded(t, l, b); trips.All.Load() != 2 {
+			t.Errorf("another sharer: %d trips, want 1 more", trips.All.Load())
 		}
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ import (
 func TestEachReplicaCountedForItself(t *testing.T) {
 	t.Parallel()
 	cfg, ring := &config.Config{Redis: config.Redis{Addresses: []string{redistest.Start(t).Address}}}, seal.RandomRing()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
 	defer func() {

@@ -2,8 +2,9 @@ package redis
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -73,17 +74,27 @@ func (r Reply) Entries() ([]Entry, error) {
 	return entries, nil
 }
 
-// Do runs one command. Errors wrap ErrDown, unless it is that of ctx.
-func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
-	if err := s.breaker.problem(); err != nil {
-		return Reply{}, err
-	}
-	return s.do(ctx, c)
+// Outcome is how a call came out.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeDone      Outcome = "done"      // answered
+	OutcomeRefused   Outcome = "refused"   // the server answered with an error
+	OutcomeLate      Outcome = "late"      // no answer in time
+	OutcomeBroken    Outcome = "broken"    // the connection ended, or could not be made
+	OutcomeAbandoned Outcome = "abandoned" // the caller gave up
+	OutcomeSkipped   Outcome = "skipped"   // not made, because the server was not well
+)
+
+// Outcomes lists all of them.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeDone, OutcomeRefused, OutcomeLate, OutcomeBroken, OutcomeAbandoned, OutcomeSkipped}
 }
 
-// do is Do past the breaker, which it opens if there is no answer.
-func (s *Store) do(ctx context.Context, c Command) (Reply, error) {
-	replies, err := s.doAll(ctx, []Command{c})
+// Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is known of the command.
+func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
+	replies, err := s.DoAll(ctx, c)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -93,43 +104,126 @@ func (s *Store) do(ctx context.Context, c Command) (Reply, error) {
 // DoAll runs several commands in one round trip, or in a cluster one to each node. They are not done together: others may
 // come between. An error says that at least one of them failed.
 func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error) {
-	if err := s.breaker.problem(); err != nil {
+	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	return s.doAll(ctx, commands)
-}
-
-func (s *Store) doAll(ctx context.Context, commands []Command) ([]Reply, error) {
-	client := s.client.Load()
-	if client == nil {
-		return nil, s.Up()
+	answers, err := s.each(ctx, commands)
+	if err != nil {
+		return nil, s.failed(ctx, err)
 	}
-	built := make([]rueidis.Completed, len(commands))
-	for i, c := range commands {
-		built[i] = (*client).B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...).Build()
-	}
-	patient, stop := context.WithTimeout(ctx, s.config.Patience)
-	defer stop()
-	results := (*client).DoMulti(patient, built...)
-	replies := make([]Reply, len(results))
-	for i, result := range results {
-		message, err := result.ToMessage()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return nil, s.failed(ctx, err)
-		}
-		replies[i] = Reply{message}
+	replies := make([]Reply, len(answers))
+	for i, a := range answers {
+		replies[i] = a.Reply
 	}
 	return replies, nil
 }
 
-// failed returns the error of a call that failed, and opens the breaker unless the caller itself gave up.
-func (s *Store) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// admit returns why no call is made; nil: it is.
+func (s *Store) admit() error {
+	err := s.breaker.problem()
+	if err != nil {
+		s.config.Called(OutcomeSkipped, 0)
 	}
-	down := fmt.Errorf("%w: %w", ErrDown, err)
-	if _, said := rueidis.IsRedisErr(err); !said {
-		s.breaker.set(down)
+	return err
+}
+
+// answer is what the server has said to one command.
+type answer struct {
+	Reply
+	err error // that the server has said, or why it has said nothing
+}
+
+// answerOf takes a result of the library.
+func answerOf(r rueidis.RedisResult) answer {
+	message, err := r.ToMessage()
+	if rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	return answer{Reply{message}, err}
+}
+
+// each runs commands past the breaker, and returns the answer to each, and the first error. If the server has said that
+// error, there are answers all the same.
+func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) {
+	return ask(ctx, s, s.config.Patience, func(ctx context.Context, client rueidis.Client) ([]answer, error) {
+		built := make([]rueidis.Completed, len(commands))
+		for i, c := range commands {
+			built[i] = client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...).Build()
+		}
+		answers := make([]answer, len(built))
+		var first error
+		for i, result := range client.DoMulti(ctx, built...) {
+			answers[i] = answerOf(result)
+			if first == nil {
+				first = answers[i].err
+			}
+		}
+		return answers, first
+	})
+}
+
+// ask makes a call on a goroutine of its own, and waits for it at most that long. The goroutine ends soon after, since it
+// has the same time, and with the link at the latest. The library never sees the caller's context: a caller that gives up
+// would otherwise end a connection that others use, or are waiting for.
+func ask[T any](ctx context.Context, s *Store, wait time.Duration, call func(context.Context, rueidis.Client) (T, error)) (T, error) {
+	var none T
+	l := s.link.Load()
+	if l == nil {
+		return none, errNotYet
+	}
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	began := time.Now()
+	type outcome struct {
+		value T
+		err   error
+	}
+	came := make(chan outcome, 1)
+	go func() {
+		patient, stop := context.WithTimeout(context.WithoutCancel(ctx), wait)
+		defer stop()
+		value, err := call(patient, l.client)
+		came <- outcome{value, err}
+	}()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var o outcome
+	select {
+	case o = <-came:
+	case <-timer.C:
+		o.err = errLate
+	case <-ctx.Done():
+		s.config.Called(OutcomeAbandoned, time.Since(began))
+		return none, context.Cause(ctx)
+	}
+	s.config.Called(outcomeOf(o.err), time.Since(began))
+	return o.value, o.err
+}
+
+// outcomeOf says how a call came out that its caller waited for.
+func outcomeOf(err error) Outcome {
+	switch state, _ := stateOf(err); {
+	case err == nil || rueidis.IsRedisNil(err):
+		return OutcomeDone
+	case word(err) != "":
+		return OutcomeRefused
+	case state == StateSlow:
+		return OutcomeLate
+	default:
+		return OutcomeBroken
+	}
+}
+
+// failed returns the error of a call that failed, and opens the breaker unless the caller itself gave up, or the error is
+// about that call alone.
+func (s *Store) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	down := explain(err)
+	if _, all := stateOf(err); all {
+		s.fail(down)
 	}
 	return down
 }
@@ -143,45 +237,43 @@ func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text)}
 
 // Run runs the script in one round trip, but for the first time. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	if err := s.breaker.problem(); err != nil {
+	if err := s.admit(); err != nil {
 		return Reply{}, err
 	}
-	client := s.client.Load()
-	if client == nil {
-		return Reply{}, s.Up()
-	}
-	patient, stop := context.WithTimeout(ctx, s.config.Patience)
-	defer stop()
-	message, err := p.lua.Exec(patient, *client, keys, args).ToMessage()
-	if err != nil && !rueidis.IsRedisNil(err) {
+	reply, err := p.run(ctx, s, keys, args)
+	if err != nil {
 		return Reply{}, s.failed(ctx, err)
 	}
-	return Reply{message}, nil
+	return reply, nil
+}
+
+// run is Run past the breaker.
+func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
+	return ask(ctx, s, s.config.Patience, func(ctx context.Context, client rueidis.Client) (Reply, error) {
+		a := answerOf(p.lua.Exec(ctx, client, keys, args))
+		return a.Reply, a.err
+	})
 }
 
 // ReadStream waits until a stream has entries after the one with that id, and returns them, at most count. It returns
 // none if nothing comes within about a second. It waits on a connection of its own.
 func (s *Store) ReadStream(ctx context.Context, key, after string, count int) ([]Entry, error) {
-	if err := s.breaker.problem(); err != nil {
+	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	client := s.client.Load()
-	if client == nil {
-		return nil, s.Up()
-	}
-	wait := strconv.FormatInt(streamWait.Milliseconds(), 10)
-	read := (*client).B().Arbitrary("XREAD").Args("COUNT", strconv.Itoa(count), "BLOCK", wait, "STREAMS").Keys(key).Args(after).Blocking()
-	patient, stop := context.WithTimeout(ctx, streamWait+s.config.Patience)
-	defer stop()
-	found, err := (*client).Do(patient, read).AsXRead()
-	switch {
-	case rueidis.IsRedisNil(err):
-		return nil, nil
-	case err != nil:
+	found, err := ask(ctx, s, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) ([]rueidis.XRangeEntry, error) {
+		read := client.B().Arbitrary("XREAD").Args("COUNT", strconv.Itoa(count), "BLOCK", millis(streamWait), "STREAMS").Keys(key).Args(after).Blocking()
+		streams, err := client.Do(ctx, read).AsXRead()
+		if rueidis.IsRedisNil(err) {
+			err = nil
+		}
+		return streams[key], err
+	})
+	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	entries := make([]Entry, len(found[key]))
-	for i, e := range found[key] {
+	entries := make([]Entry, len(found))
+	for i, e := range found {
 		entries[i] = Entry{e.ID, e.FieldValues}
 	}
 	return entries, nil

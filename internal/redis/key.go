@@ -9,10 +9,8 @@ import (
 // versions of the gateway never read each other's values by mistake.
 const version = "db1:"
 
-const (
-	probeKey   = version + "probe"
-	streamWait = time.Second
-)
+// streamWait is how long ReadStream waits for something to come.
+const streamWait = time.Second
 
 // Key returns a key of what is kept for a tenant. All keys of a tenant are on the same node of a cluster, so one script
 // may use several of them. The parts must be free of colons, except for the last.

@@ -7,9 +7,11 @@
 //	                                                                             ▲
 //	                                           Store.Run: connects, probes ──────┘
 //
-// No call waits longer than Config.Patience. The first that gets no answer in that time opens the breaker, and from then
-// on every call fails at once with ErrDown, until a probe finds the server well again. So a slow server costs each caller
-// that patience once.
+// No call waits longer than Config.Patience, whatever the library does meanwhile: each is made on a goroutine of its own,
+// because the library may dial, or wait for room, longer than a context says, and so that a caller that gives up takes no
+// connection down. The first call that gets no answer opens the breaker, and so does an answer that says that the server
+// can write nothing now. From then on every call fails at once with ErrDown, until a probe, which writes, finds the server
+// well again. So a slow server costs each caller that patience once.
 //
 // Redis is not where anything lives that must not be lost: whoever uses this package says what holds when the server is
 // gone, or has forgotten. Values that a replica reads back were sealed by one (package seal), so that whoever can write to
@@ -24,13 +26,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
 // ErrDown is wrapped in every error that says that the server did not do what it was asked to, because it could not be
@@ -39,16 +36,23 @@ var ErrDown = errors.New("redis does not answer")
 
 // Config of a Store. Only Addresses must be set.
 type Config struct {
-	Addresses []string    // host:port; of sentinels if Master is set, of some nodes of a cluster if Cluster is
-	Master    string      // name of the master that the sentinels watch; empty: there are none
-	Cluster   bool        // the addresses are nodes of a cluster
-	User      string      // of the ACL; empty: default
-	Password  string      // empty: none
-	Database  int         // must be 0 in a cluster
-	TLS       *tls.Config // nil: without TLS
+	Addresses []string // host:port; of sentinels if Master is set, of some nodes of a cluster if Cluster is
+	Master    string   // name of the master that the sentinels watch; empty: there are none
+	Cluster   bool     // the addresses are nodes of a cluster
+	User      string   // of the ACL; empty: default
+	// Password is asked for each time that the Store connects, so it may change; nil: there is none.
+	Password         func() (string, error)
+	SentinelUser     string                 // as User, at the sentinels
+	SentinelPassword func() (string, error) // as Password, at the sentinels
+	Database         int                    // must be 0 in a cluster
+	TLS              *tls.Config            // nil: without TLS
 	// Patience is how long a call waits for its answer. Zero: 100 ms.
 	Patience time.Duration
 	Logger   *slog.Logger // nil: none
+	// Called is told of each call how it came out, and how long it took; nil: nobody is. It must return at once.
+	Called func(outcome Outcome, took time.Duration)
+	// Opened is told each time that calls are not made any more; nil: nobody is. It must return at once.
+	Opened func(State)
 }
 
 // How often the server is asked whether it is well, and how long a connection may take.
@@ -57,13 +61,25 @@ const (
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
+	relinkAfter     = 2 * time.Second // a link that is not well for so long is replaced
 )
 
 // Store is a connection to the server. It is safe for concurrent use.
 type Store struct {
-	config  Config
-	client  atomic.Pointer[rueidis.Client] // nil: not connected yet
-	breaker breaker
+	config     Config
+	link       atomic.Pointer[link] // nil: not connected yet
+	breaker    breaker
+	generation atomic.Pointer[string] // nil: not known yet
+	wake       chan struct{}          // tells Run that the breaker has opened
+
+	// Set before Run.
+	onChange     []func(up bool)
+	onGeneration []func()
+
+	// Of the goroutine of Run.
+	memory memory
+	told   bool // what onChange was told last
+	said   State
 }
 
 // New returns a Store that is not connected: Run connects it. Until then every call fails with ErrDown.
@@ -74,26 +90,50 @@ func New(cfg Config) *Store {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{config: cfg}
+	if cfg.Called == nil {
+		cfg.Called = func(Outcome, time.Duration) {}
+	}
+	if cfg.Opened == nil {
+		cfg.Opened = func(State) {}
+	}
+	return &Store{config: cfg, wake: make(chan struct{}, 1), memory: newMemory()}
+}
+
+// OnChange calls f with true when calls begin to be made, and with false when they are not any more, in turn. Between the
+// two, others may have written, and a few seconds of what this replica wrote may be lost. f is called on the goroutine of
+// Run, and must return at once. OnChange is called before Run.
+func (s *Store) OnChange(f func(up bool)) { s.onChange = append(s.onChange, f) }
+
+// OnGeneration calls f when the generation has become another, before any call is made in that one. f is called on the
+// goroutine of Run, and must return at once. OnGeneration is called before Run.
+func (s *Store) OnGeneration(f func()) { s.onGeneration = append(s.onGeneration, f) }
+
+// Generation is a text of 32 hexadecimal digits that all replicas share, and that changes when the server has lost what
+// it was given: everything, or more than a minute of it. A failover or an outage alone does not change it. It is false
+// until the server was reached for the first time; while it cannot be reached, the last known one is returned. It is at
+// most about a second old, and never older than an outage that calls have noticed.
+func (s *Store) Generation() (string, bool) {
+	if text := s.generation.Load(); text != nil {
+		return *text, true
+	}
+	return "", false
 }
 
 // Run connects, and asks the server now and then whether it is well, until ctx ends. A server that cannot be reached is
 // no error: it is tried again.
 func (s *Store) Run(ctx context.Context) error {
-	defer s.close()
+	defer s.stop()
 	for {
-		err := s.probe(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		s.breaker.set(err)
-		wait := probeInterval
-		if err != nil {
-			wait = retryInterval
+		s.judge(ctx, s.probe(ctx))
+		wait := retryInterval
+		if s.Up() == nil {
+			wait = probeInterval
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
+		case <-s.wake:
+			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
@@ -104,45 +144,113 @@ func (s *Store) Run(ctx context.Context) error {
 // Up tells whether calls are made, and if not, why. It waits for nothing.
 func (s *Store) Up() error { return s.breaker.problem() }
 
-// probe connects if that was not done yet, and asks the server whether it takes writes.
+// State says in a word what Up says.
+func (s *Store) State() State {
+	err := s.Up()
+	if err == nil {
+		return StateUp
+	}
+	state, _ := stateOf(err)
+	return state
+}
+
+// Reached tells whether the server was ever up.
+func (s *Store) Reached() bool {
+	_, ok := s.Generation()
+	return ok
+}
+
+// probe connects if that is not done, and asks the server whether it takes writes and what it still has.
 func (s *Store) probe(ctx context.Context) error {
-	if s.client.Load() == nil {
-		client, err := rueidis.NewClient(s.options())
+	old := s.link.Load()
+	if old != nil && s.Up() != nil && time.Since(old.made) > relinkAfter {
+		s.link.Store(nil)
+		old.close()
+		old = nil
+	}
+	if old == nil {
+		made, err := s.newLink(ctx)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrDown, err)
+			return explain(err)
 		}
-		s.client.Store(&client)
+		s.link.Store(made)
 	}
-	_, err := s.do(ctx, Command{Name: "SET", Key: probeKey, Args: []string{"1", "PX", "60000"}})
-	return err
+	began := time.Now()
+	if err := s.look(ctx); err != nil {
+		return explain(err)
+	}
+	if s.Up() != nil && time.Since(began) > s.config.Patience/2 {
+		return explain(errLate) // so slow that calls would hardly get their answer
+	}
+	return nil
 }
 
-// options returns what the library needs to know. It never repeats a command by itself: whoever asked does not know
-// whether it was done, and only it knows whether to ask again.
-func (s *Store) options() rueidis.ClientOption {
-	c := s.config
-	o := rueidis.ClientOption{
-		InitAddress: c.Addresses, Username: c.User, Password: c.Password, SelectDB: c.Database, TLSConfig: c.TLS,
-		DialCtxFn: connect, ClientName: "drawbridge", ConnWriteTimeout: 5 * time.Second, DisableCache: true, DisableRetry: true,
-		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
-		ForceSingleClient: !c.Cluster && c.Master == "",
+// judge draws the conclusion from a probe, and tells whoever wants to know.
+func (s *Store) judge(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
 	}
-	if c.Master != "" {
-		o.Sentinel = rueidis.SentinelOption{MasterSet: c.Master, TLSConfig: c.TLS, Username: c.User, Password: c.Password, ClientName: o.ClientName}
+	if err != nil {
+		if !s.Reached() {
+			err = fmt.Errorf("%w; %w", err, errNotYet)
+		}
+		s.trip(err)
 	}
-	return o
+	if s.Up() != nil {
+		s.tell(ctx)
+	}
+	if err == nil && s.Up() != nil && s.breaker.prove() {
+		s.breaker.close()
+		s.tell(ctx)
+	}
 }
 
-// connect opens a connection for the library.
-func connect(ctx context.Context, address string, _ *net.Dialer, secure *tls.Config) (net.Conn, error) {
-	ctx, stop := context.WithTimeout(ctx, connectTimeout)
-	defer stop()
-	return dial.Connect(ctx, address, secure)
+// tell says whether the server is up, to the log and to whoever wants to know, if it was not said before.
+func (s *Store) tell(ctx context.Context) {
+	state := s.State()
+	if state == s.said {
+		return
+	}
+	s.said = state
+	if err := s.Up(); err != nil {
+		s.config.Logger.ErrorContext(ctx, "redis is not used now", slog.String("state", string(state)), slog.Any("error", err))
+	} else {
+		s.config.Logger.InfoContext(ctx, "redis is used")
+	}
+	if up := state == StateUp; up != s.told {
+		s.told = up
+		for _, f := range s.onChange {
+			f(up)
+		}
+	}
 }
 
-func (s *Store) close() {
-	if client := s.client.Swap(nil); client != nil {
-		(*client).Close()
+// trip stops calls.
+func (s *Store) trip(err error) {
+	if s.breaker.open(err) {
+		s.config.Opened(s.State())
 	}
-	s.breaker.set(errStopped)
+}
+
+// broken is called when a connection has ended on the other side.
+func (s *Store) broken(err error) {
+	if s.Up() == nil {
+		s.fail(explain(fmt.Errorf("a connection ended: %w", err)))
+	}
+}
+
+// fail stops calls, and has Run look at once.
+func (s *Store) fail(err error) {
+	s.trip(err)
+	select {
+	case s.wake <- struct{}{}:
+	default: // Run knows already
+	}
+}
+
+func (s *Store) stop() {
+	s.breaker.open(errStopped)
+	if l := s.link.Swap(nil); l != nil {
+		l.close()
+	}
 }

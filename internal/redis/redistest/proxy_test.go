@@ -27,6 +27,7 @@ func TestProxy(t *testing.T) {
 		}
 		stop()
 		p.Cut() // what is late by an hour does not come
+		redistest.WaitDown(t, store)
 		p.Heal()
 		redistest.WaitUp(t, store)
 	}

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,11 +27,20 @@ type Server struct {
 	Dir     string // of its files
 	program *exec.Cmd
 	args    []string
+	config  string // a file, instead of the usual arguments; empty: none
 }
 
 // Start starts a server that keeps nothing on disk, and ends it with the test. args are further ones of its command line,
 // such as "--requirepass", "x". A machine without redis-server passes the test over, unless CI is true.
 func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := newServer(t, args...)
+	s.Begin(t)
+	return s
+}
+
+// newServer returns a server that does not run yet.
+func newServer(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if slices.Contains(os.Environ(), "CI=true") {
@@ -37,24 +48,39 @@ func Start(t testing.TB, args ...string) *Server {
 		}
 		t.Skip("redis-server is not installed; .ci/setup installs it")
 	}
+	s := &Server{Address: FreeAddress(t), Dir: t.TempDir(), args: args}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// FreeAddress returns an address of this machine at which nobody listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
 	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Address: address, Dir: t.TempDir(), args: args}
-	t.Cleanup(s.Stop)
-	s.Begin(t)
-	return s
+	return address
+}
+
+// split returns the host and the port of an address.
+func split(t testing.TB, address string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
 }
 
 // Begin starts the server again, after Stop, at the same address.
 func (s *Server) Begin(t testing.TB) {
 	t.Helper()
-	host, port, err := net.SplitHostPort(s.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port := split(t, s.Address)
 	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "log")}, s.args...)
+	if s.config != "" {
+		args = append([]string{s.config}, s.args...)
+	}
 	s.program = exec.Command("redis-server", args...) //nolint:gosec,noctx // a test says which arguments; Stop ends it
 	if err := s.program.Start(); err != nil {
 		t.Fatal(err)
@@ -80,6 +106,30 @@ func (s *Server) Stop() {
 		_ = s.program.Wait()
 		s.program = nil
 	}
+}
+
+// Freeze stops the processor time of the server: its connections stay open, and nothing is answered.
+func (s *Server) Freeze(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (s *Server) Thaw(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t testing.TB, number syscall.Signal) {
+	t.Helper()
+	if err := s.program.Process.Signal(number); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Exec runs a command at the server past all faults of a Proxy, and returns the answer as redis-cli writes it.
+func (s *Server) Exec(t testing.TB, command ...string) string {
+	t.Helper()
+	host, port := split(t, s.Address)
+	output, err := exec.CommandContext(t.Context(), "redis-cli", append([]string{"-e", "-h", host, "-p", port}, command...)...).CombinedOutput() //nolint:gosec // a test says which
+	if err != nil {
+		t.Fatalf("%v: %v: %s", command, err, output)
+	}
+	return strings.TrimSpace(string(output))
 }
 
 // Store returns a Store of the server that is up, and runs until the test ends.

@@ -1,0 +1,131 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What tells whether the server has forgotten. The generation is one random text for all replicas; it is replicated and
+// saved like all else, so it is lost where everything is. The pulse is one a replica, and holds when it was written: a
+// server that comes back with an old copy of its data has the generation, but an old pulse.
+const (
+	generationKey = version + "generation"
+	generationTTL = 30 * 24 * time.Hour
+	pulseTTL      = 24 * time.Hour
+	mostLoss      = time.Minute // of writes, in a failover for example, that changes no generation
+)
+
+// memory is what the goroutine of Run knows of what the server keeps.
+type memory struct {
+	pulseKey string
+	began    time.Time
+	last     time.Duration // since began: the pulse that was surely written last; zero: none
+	lost     bool          // the server has forgotten, and the generation is not changed yet
+}
+
+func newMemory() memory {
+	return memory{pulseKey: CommonKey("pulse", randomText()[:16]), began: time.Now()}
+}
+
+// randomText returns 32 hexadecimal digits.
+func randomText() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// isGeneration tells whether a text has the form of a generation. Any other was put there by somebody else.
+func isGeneration(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// renew is a script that replaces a generation, unless another replica has done so: KEYS[1] the key, ARGV[1] what was
+// found there, ARGV[2] the new one, ARGV[3] its life in milliseconds.
+//
+//nolint:gochecknoglobals // a constant
+var renew = NewScript(`
+local found = ''
+if redis.call('TYPE', KEYS[1]).ok == 'string' then found = redis.call('GET', KEYS[1]) end
+if found ~= ARGV[1] and #found == 32 and not string.find(found, '[^0-9a-f]') then return found end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return ARGV[2]`)
+
+// look writes the pulse, which shows that writes work, and finds out whether the server still has what it was given.
+func (s *Store) look(ctx context.Context) error {
+	pulse := time.Since(s.memory.began)
+	answers, err := s.each(ctx, []Command{
+		{Name: "SET", Key: s.memory.pulseKey, Args: []string{strconv.FormatInt(pulse.Milliseconds(), 10), "PX", millis(pulseTTL), "GET"}},
+		{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}},
+	})
+	if answers == nil {
+		return err
+	}
+	for _, a := range answers {
+		if _, all := stateOf(a.err); a.err != nil && (all || word(a.err) != "WRONGTYPE") {
+			return a.err
+		}
+	}
+	known, _ := s.Generation()
+	if found, err := answers[0].text(); s.memory.forgotten(found, err) {
+		s.memory.lost = true
+	}
+	if answers[0].err != nil { // of another type: nothing was written
+		if err := s.clear(ctx, s.memory.pulseKey); err != nil {
+			return err
+		}
+	}
+	text, _ := answers[1].text() // whatever else is there is no generation
+	if !isGeneration(text) || s.memory.lost && text == known {
+		reply, err := renew.run(ctx, s, []string{generationKey}, []string{text, randomText(), millis(generationTTL)})
+		if err != nil {
+			return err
+		}
+		if text, err = reply.Text(); err != nil {
+			return err
+		}
+	}
+	s.memory.lost, s.memory.last = false, pulse
+	s.enter(text)
+	return nil
+}
+
+// text returns what the server has answered with; "" if that is nothing, or an error.
+func (a answer) text() (string, error) {
+	if a.err != nil || a.Nil() {
+		return "", a.err
+	}
+	return a.Text()
+}
+
+// forgotten tells from the pulse that was found whether too much of what was written is gone.
+func (m *memory) forgotten(pulse string, err error) bool {
+	if m.last == 0 {
+		return false
+	}
+	n, invalid := strconv.ParseInt(pulse, 10, 64)
+	return err != nil || invalid != nil || time.Duration(n)*time.Millisecond < m.last-mostLoss
+}
+
+// clear removes a key.
+func (s *Store) clear(ctx context.Context, key string) error {
+	_, err := s.each(ctx, []Command{{Name: "DEL", Key: key}})
+	return err
+}
+
+// enter notes the generation that holds now, and tells if it is another than before.
+func (s *Store) enter(text string) {
+	before := s.generation.Swap(&text)
+	if before == nil || *before == text {
+		return
+	}
+	s.config.Logger.Error("redis has lost what replicas shared; sessions that were opened before have ended")
+	for _, f := range s.onGeneration {
+		f()
+	}
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

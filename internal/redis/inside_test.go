@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// TestCallReturnsThoughLibraryDoesNot has a library that hangs, as it may while it dials or its queue is full. It is
+// inside the package because no server can be told to make the library do so.
+func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Addresses: []string{"127.0.0.1:1"}})
+		s.link.Store(&link{})
+		s.breaker.close()
+		hang := make(chan struct{})
+		defer close(hang)
+		library := func(context.Context, rueidis.Client) (int, error) { <-hang; return 0, nil }
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer stop()
+		for _, test := range []struct {
+			ctx  context.Context //nolint:containedctx // a case of the table
+			want error
+			took time.Duration
+		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, 100 * time.Millisecond}} {
+			began := time.Now()
+			if _, err := ask(test.ctx, s, s.config.Patience, library); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if took := time.Since(began); took != test.took {
+				t.Errorf("it took %v, want %v", took, test.took)
+			}
+		}
+	})
+}
+
+// TestBreakerThatOpensAgainNeedsMoreProofs is inside the package because servers that are well every other second
+// cannot be made exactly.
+func TestBreakerThatOpensAgainNeedsMoreProofs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b breaker
+		proofs := func() (n int) {
+			for n = 1; !b.prove(); n++ {
+			}
+			b.close()
+			return n
+		}
+		if got := proofs(); got != 1 {
+			t.Errorf("at the start: %d proofs", got)
+		}
+		time.Sleep(relapse)
+		for _, want := range []int{1, 2, 4, 8, 16, 32, 32} {
+			if !b.open(errLate) || b.open(errLate) {
+				t.Error("it did not open once")
+			}
+			if got := proofs(); got != want {
+				t.Errorf("got %d proofs, want %d", got, want)
+			}
+		}
+		time.Sleep(relapse)
+		b.open(errLate)
+		if got := proofs(); got != 1 {
+			t.Errorf("after a while: %d proofs", got)
+		}
+	})
+}
+
+// TestForgotten shows what a pulse that is found again says. It is inside the package because a minute's loss takes one.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	hour := memory{last: time.Hour}
+	at := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	for text, want := range map[string]bool{
+		at(time.Hour):                  false,
+		at(time.Hour + time.Second):    false, // was written, and not confirmed
+		at(time.Hour - mostLoss):       false,
+		at(time.Hour - mostLoss - 1e6): true, // an old copy
+		"":                             true,
+		"junk":                         true,
+		"-1":                           true,
+	} {
+		if got := hour.forgotten(text, nil); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+		if first := (&memory{}); first.forgotten(text, nil) {
+			t.Errorf("%q: a replica that has written nothing misses it", text)
+		}
+	}
+	if !hour.forgotten("", errors.New("another type")) {
+		t.Error("a value of another type is taken for a pulse")
+	}
+}

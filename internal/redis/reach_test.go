@@ -1,0 +1,198 @@
+package redis_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+// use does what the gateway does with a server: commands, a script, a stream, for several tenants.
+func use(t *testing.T, store *redis.Store) {
+	t.Helper()
+	script := redis.NewScript(`redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000); redis.call('SET', KEYS[2], 'x', 'PX', 60000); return redis.call('GET', KEYS[1])`)
+	var commands []redis.Command
+	for i := range 20 {
+		tenant := fmt.Sprint("tenant-", i)
+		reply, err := script.Run(t.Context(), store, []string{redis.Key(tenant, "a"), redis.Key(tenant, "b")}, []string{tenant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := reply.Text(); err != nil || text != tenant {
+			t.Errorf("the script returned %q, %v", text, err)
+		}
+		commands = append(commands, redis.Command{Name: "XADD", Key: redis.Key(tenant, "s"), Args: []string{"*", "f", tenant}},
+			redis.Command{Name: "PEXPIRE", Key: redis.Key(tenant, "s"), Args: []string{"60000"}})
+	}
+	if _, err := store.DoAll(t.Context(), commands...); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := store.ReadStream(t.Context(), redis.Key("tenant-7", "s"), "0", 10)
+	if err != nil || len(entries) == 0 || entries[0].Fields["f"] != "tenant-7" {
+		t.Errorf("the stream holds %v, %v", entries, err)
+	}
+}
+
+// TestCluster spreads tenants over three masters, and kills one.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t)
+	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{nodes[0].Address}, Cluster: true, Patience: redistest.Patience}))
+	use(t, store)
+	for _, n := range nodes {
+		if size := n.Exec(t, "DBSIZE"); size == "0" {
+			t.Error("a node holds nothing")
+		}
+	}
+	nodes[2].Stop()
+	redistest.Wait(t, func() error { // the cluster stops when it has noticed
+		if store.State() == redis.StateUp {
+			_, _ = store.Do(t.Context(), redis.Command{Name: "GET", Key: redis.Key("tenant-7", "a")})
+			return errors.New("the store is still up")
+		}
+		return nil
+	})
+	nodes[2].Begin(t)
+	redistest.WaitUp(t, store)
+}
+
+// TestClusterNamedAsOneServer has the error that says what to write.
+func TestClusterNamedAsOneServer(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t)
+	for _, n := range nodes {
+		store := redis.New(redis.Config{Addresses: []string{n.Address}, Patience: redistest.Patience})
+		begin(t, store)
+		redistest.Wait(t, func() error {
+			for i := range 20 { // one of them is another node's
+				if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: redis.Key(fmt.Sprint(i), "a")}); err != nil && strings.Contains(err.Error(), "redis+cluster://") {
+					return nil
+				}
+			}
+			return fmt.Errorf("no call was refused: %w", store.Up())
+		})
+	}
+}
+
+// rule returns the ACL rule that the operator's page gives.
+func rule(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "replicas.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^user drawbridge on (.*)$`).FindSubmatch(page)
+	if found == nil {
+		t.Fatal("docs/replicas.md has no rule")
+	}
+	return strings.Fields(strings.ReplaceAll(string(found[1]), ">PASSWORD", ">first"))
+}
+
+// TestUserOfPage gives a user the rule of the operator's page and nothing else. Its password changes while the Store runs.
+func TestUserOfPage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Exec(t, append([]string{"ACL", "SETUSER", "drawbridge", "on"}, rule(t)...)...)
+	var password atomic.Pointer[string]
+	first, second := "first", "second"
+	password.Store(&first)
+	store := redistest.Run(t, redis.New(redis.Config{
+		Addresses: []string{server.Address}, User: "drawbridge", Password: func() (string, error) { return *password.Load(), nil }, Patience: redistest.Patience,
+	}))
+	use(t, store)
+	for _, denied := range []redis.Command{{Name: "GET", Key: "another"}, {Name: "FLUSHALL", Key: "ASYNC"}, {Name: "KEYS", Key: "db1:*"}} {
+		if _, err := store.Do(t.Context(), denied); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%s %s: got %v", denied.Name, denied.Key, err)
+		}
+	}
+	server.Exec(t, "ACL", "SETUSER", "drawbridge", "resetpass", ">second")
+	server.Exec(t, "CLIENT", "KILL", "USER", "drawbridge")
+	waitState(t, store, redis.StateDenied)
+	if err := store.Up(); !strings.Contains(err.Error(), "redis.password_file") {
+		t.Errorf("got %v", err)
+	}
+	password.Store(&second)
+	redistest.WaitUp(t, store)
+	use(t, store)
+}
+
+// certificates writes an authority and a certificate of 127.0.0.1 to files, and returns what a client needs.
+func certificates(t *testing.T, dir string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	for name, data := range map[string][]byte{"cert.pem": certificate, "key.pem": secret} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := tls.X509KeyPair(certificate, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
+}
+
+// TestTLS has a server that wants a certificate of the client, too.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good := certificates(t, dir)
+	server := redistest.Start(t)
+	server.Exec(t, "CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
+	address := redistest.FreeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Exec(t, "CONFIG", "SET", "tls-port", port)
+	use(t, redistest.Run(t, redis.New(redis.Config{Addresses: []string{address}, TLS: good, Patience: redistest.Patience})))
+	anonymous := &tls.Config{RootCAs: good.RootCAs, MinVersion: tls.VersionTLS12}
+	stranger := &tls.Config{RootCAs: x509.NewCertPool(), Certificates: good.Certificates, MinVersion: tls.VersionTLS12}
+	for want, cfg := range map[string]*tls.Config{"certificate required": anonymous, "unknown authority": stranger} {
+		store := redis.New(redis.Config{Addresses: []string{address}, TLS: cfg, Patience: redistest.Patience})
+		begin(t, store)
+		redistest.Wait(t, func() error {
+			if err := store.Up(); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %w, want %s", err, want)
+			}
+			return nil
+		})
+	}
+}

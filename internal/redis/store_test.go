@@ -1,0 +1,269 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+// counts counts what a Store tells.
+type counts struct {
+	mu       sync.Mutex
+	outcomes map[redis.Outcome]int
+	opened   []redis.State
+}
+
+func (c *counts) of(o redis.Outcome) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outcomes[o]
+}
+
+func (c *counts) openings() []redis.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]redis.State(nil), c.opened...)
+}
+
+// counted returns a config that counts.
+func counted(cfg redis.Config) (redis.Config, *counts) {
+	c := &counts{outcomes: map[redis.Outcome]int{}}
+	cfg.Called = func(o redis.Outcome, _ time.Duration) { c.mu.Lock(); c.outcomes[o]++; c.mu.Unlock() }
+	cfg.Opened = func(s redis.State) { c.mu.Lock(); c.opened = append(c.opened, s); c.mu.Unlock() }
+	return cfg, c
+}
+
+func set(key, value string) redis.Command {
+	return redis.Command{Name: "SET", Key: redis.CommonKey(key), Args: []string{value, "PX", "60000"}}
+}
+
+// begin runs a Store that need not be up.
+func begin(t *testing.T, store *redis.Store) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := store.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); over.Wait() })
+}
+
+// waitState returns when the store is in a state.
+func waitState(t *testing.T, store *redis.Store, want redis.State) {
+	t.Helper()
+	redistest.Wait(t, func() error {
+		if got := store.State(); got != want {
+			return fmt.Errorf("got state %s, want %s: %w", got, want, store.Up())
+		}
+		return nil
+	})
+}
+
+func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Stop()
+	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
+	store := redis.New(cfg)
+	var changes []bool // read after the store is up
+	store.OnChange(func(up bool) { changes = append(changes, up) })
+	begin(t, store)
+	redistest.Wait(t, func() error {
+		if err := store.Up(); !strings.Contains(err.Error(), "connection refused") {
+			return err
+		}
+		return nil
+	})
+	if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) || store.Reached() || store.State() != redis.StateStarting {
+		t.Errorf("got %v, reached %v, state %s", err, store.Reached(), store.State())
+	}
+	if _, ok := store.Generation(); ok {
+		t.Error("there is a generation before the server was reached")
+	}
+	server.Begin(t)
+	redistest.WaitUp(t, store)
+	if _, err := store.Do(t.Context(), set("x", "1")); err != nil || !store.Reached() {
+		t.Errorf("got %v, reached %v", err, store.Reached())
+	}
+	if len(c.openings()) > 0 || c.of(redis.OutcomeSkipped) != 1 {
+		t.Errorf("got openings %v, %d skipped", c.openings(), c.of(redis.OutcomeSkipped))
+	}
+	redistest.Wait(t, func() error { // the goroutine of Run tells after it has closed the breaker
+		if store.State() != redis.StateUp {
+			return store.Up()
+		}
+		return nil
+	})
+}
+
+// TestCallsWaitForSlowServerOnce shows that after the first call that is late, none is made, until the server is well.
+func TestCallsWaitForSlowServerOnce(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]func(*redistest.Server, *redistest.Proxy) (heal func()){
+		"an answer that is late": func(_ *redistest.Server, p *redistest.Proxy) func() { p.Delay(5 * time.Second); return p.Heal },
+		"a black hole":           func(_ *redistest.Server, p *redistest.Proxy) func() { p.BlackHole(); return p.Heal },
+		"a server that stands":   func(s *redistest.Server, _ *redistest.Proxy) func() { s.Freeze(t); return func() { s.Thaw(t) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Address)
+			cfg, c := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: time.Second})
+			store := redistest.Run(t, redis.New(cfg))
+			generation, _ := store.Generation()
+			heal := slow(server, proxy)
+			redistest.Wait(t, func() error {
+				if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+					return errors.New("the call got its answer")
+				}
+				return nil
+			})
+			skipped := c.of(redis.OutcomeSkipped)
+			for range 1000 {
+				if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+					t.Fatalf("got %v", err)
+				}
+			}
+			if n := c.of(redis.OutcomeSkipped) - skipped; n != 1000 {
+				t.Errorf("%d of 1000 calls were not made", n)
+			}
+			heal()
+			redistest.WaitUp(t, store)
+			if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+				t.Error(err)
+			}
+			if again, ok := store.Generation(); !ok || again != generation {
+				t.Errorf("got generation %q, want %q", again, generation)
+			}
+		})
+	}
+}
+
+// TestCallerThatGaveUpTookConnectionDown was so while the library saw the contexts of callers: one with little time left
+// set the deadline of the connection, and one that was cancelled while the library dialed failed all who waited for that.
+func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Address)
+	cfg, c := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience})
+	store := redistest.Run(t, redis.New(cfg))
+	proxy.Delay(100 * time.Millisecond)
+	for range 5 {
+		ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := store.Do(ctx, set("x", "1")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrDown) {
+			t.Errorf("got %v", err)
+		}
+		stop()
+		if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+			t.Errorf("another caller got %v", err)
+		}
+	}
+	if got := c.openings(); len(got) > 0 {
+		t.Errorf("calls were not made any more: %v", got)
+	}
+}
+
+// TestServerThatCannotWriteIsNotAsked makes each fault of a server that answers, and heals it.
+func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
+	t.Parallel()
+	for want, fault := range map[redis.State]struct{ begin, end []string }{
+		redis.StateFull:     {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}},
+		redis.StateReadOnly: {[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
+		redis.StateSlow:     {[]string{"CLIENT", "PAUSE", "600000", "WRITE"}, []string{"CLIENT", "UNPAUSE"}},
+		redis.StateDenied:   {[]string{"ACL", "SETUSER", "default", "-set"}, []string{"ACL", "SETUSER", "default", "+@all"}},
+	} {
+		t.Run(string(want), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			patience := redistest.Patience
+			if want == redis.StateSlow {
+				patience = time.Second
+			}
+			store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: patience}))
+			generation, _ := store.Generation()
+			server.Exec(t, fault.begin...)
+			waitState(t, store, want)
+			if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+				t.Errorf("got %v", err)
+			}
+			server.Exec(t, fault.end...)
+			redistest.WaitUp(t, store)
+			if again, _ := store.Generation(); again != generation {
+				t.Errorf("got generation %q, want %q", again, generation)
+			}
+		})
+	}
+}
+
+// TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway uses.
+func TestJunkFailsOneCallOnly(t *testing.T) {
+	t.Parallel()
+	cfg, c := counted(redis.Config{Addresses: []string{redistest.Start(t).Address}, Patience: redistest.Patience})
+	store := redistest.Run(t, redis.New(cfg))
+	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
+	if _, err := store.Do(t.Context(), push); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: push.Key}); !errors.Is(err, redis.ErrDown) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := store.ReadStream(t.Context(), push.Key, "0", 1); !errors.Is(err, redis.ErrDown) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+			t.Errorf("another call got %v", err)
+		}
+	}
+	if len(c.openings()) > 0 || c.of(redis.OutcomeRefused) != 20 {
+		t.Errorf("got openings %v, %d refused", c.openings(), c.of(redis.OutcomeRefused))
+	}
+}
+
+// TestManyCallersAtOnceWhenServerIsWellAgain shows that nobody but the probe asks a server that was gone.
+func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
+	store := redis.New(cfg)
+	var ups, downs atomic.Int32
+	store.OnChange(func(up bool) {
+		if up {
+			ups.Add(1)
+		} else {
+			downs.Add(1)
+		}
+	})
+	begin(t, store)
+	redistest.WaitUp(t, store)
+	server.Stop()
+	redistest.WaitDown(t, store)
+	broken := c.of(redis.OutcomeBroken)
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() {
+			redistest.Wait(t, func() error { _, err := store.Do(t.Context(), set("x", "1")); return err })
+		})
+	}
+	server.Begin(t)
+	callers.Wait()
+	if n := c.of(redis.OutcomeBroken) - broken; n > 10 {
+		t.Errorf("%d calls were made to a server that was gone", n)
+	}
+	redistest.Wait(t, func() error {
+		if ups.Load() != 2 || downs.Load() != 1 {
+			return fmt.Errorf("told of %d ups and %d downs", ups.Load(), downs.Load())
+		}
+		return nil
+	})
+}

@@ -26,7 +26,7 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, MemoryUse, WorkUse, UpstreamLoads and IssuerKeys take a function instead, which is called at every reading of the
+// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState and IssuerKeys take a function instead, which is called at every reading of the
 // metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
@@ -54,6 +54,10 @@ type Metrics struct {
 	upstreamLoads   *loads
 	issuerKeys      *keys
 	sealKeys        *prometheus.GaugeVec
+	redisState      *shared
+	redisCalls      *prometheus.CounterVec
+	redisSeconds    prometheus.Histogram
+	redisOpenings   *prometheus.CounterVec
 	memory          *memory
 	work            *work
 	reloads         *prometheus.CounterVec
@@ -89,7 +93,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.upstreams(f)
 	m.held()
 	m.connections(f)
-	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory, m.work)
+	m.redis(f)
+	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory, m.work, m.redisState)
 	m.process(f)
 	return m
 }
@@ -262,6 +267,24 @@ func (m *Metrics) held() {
 	}, prometheus.Opts{
 		Name: "drawbridge_work_waiting", Help: "Pieces of work that wait for a slot, by tenant.",
 	})
+}
+
+// redis makes the metrics of the server that replicas share. The histogram has few buckets: what takes longer than 100 ms
+// is given up.
+func (m *Metrics) redis(f promauto.Factory) {
+	m.redisState = newShared(prometheus.Opts{
+		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
+	})
+	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by outcome; those that were skipped were not made, because Redis was not well.",
+	}, []string{"outcome"})
+	m.redisSeconds = f.NewHistogram(prometheus.HistogramOpts{
+		Name: "drawbridge_redis_call_duration_seconds", Help: "Time of round trips to Redis that were answered, without those that wait for something to come.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1},
+	})
+	m.redisOpenings = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_redis_breaker_openings_total", Help: "How often calls to Redis were stopped, by the state that it was in.",
+	}, []string{"state"})
 }
 
 // Handler serves the metrics of gatherer in the text format of Prometheus. If one collector fails, the metrics of the
@@ -448,6 +471,21 @@ func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
 // IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer of the config that has an
 // address for them, by its name. It is called whenever metrics are read. Until it is set, there are no such series.
 func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }
+
+// RedisState sets the function that returns all states that Redis may be in, and which it is in. It is called whenever
+// metrics are read. Until it is set, there are no such series.
+func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.Store(&read) }
+
+// RedisCall counts a round trip to Redis, or one that was not made. Took is negative for one whose time says nothing.
+func (m *Metrics) RedisCall(outcome string, took time.Duration) {
+	m.redisCalls.WithLabelValues(outcome).Inc()
+	if took >= 0 {
+		m.redisSeconds.Observe(took.Seconds())
+	}
+}
+
+// RedisStopped counts that no more calls are made to Redis, because it is in that state.
+func (m *Metrics) RedisStopped(state string) { m.redisOpenings.WithLabelValues(state).Inc() }
 
 // MemoryUse sets the function that tells how much memory is held, and by whom. It is called whenever metrics are read.
 // Until it is set, these metrics have no series.

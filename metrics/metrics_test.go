@@ -72,6 +72,10 @@ func record(m *metrics.Metrics) {
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
+	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
+	m.RedisCall("done", 2*time.Millisecond)
+	m.RedisCall("skipped", -1)
+	m.RedisStopped("slow")
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
 	m.ConfigWarnings("no-command", 1)
@@ -124,6 +128,13 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_work_waiting{tenant="acme"} 4`,
 		`drawbridge_seal_keys{key="f1d296",use="seal"} 1`,
 		`drawbridge_seal_keys{key="c0ffee",use="open"} 1`,
+		`drawbridge_redis_state{state="up"} 1`,
+		`drawbridge_redis_state{state="slow"} 0`,
+		`drawbridge_redis_calls_total{outcome="done"} 1`,
+		`drawbridge_redis_calls_total{outcome="skipped"} 1`,
+		`drawbridge_redis_call_duration_seconds_bucket{le="0.0025"} 1`,
+		`drawbridge_redis_call_duration_seconds_count 1`,
+		`drawbridge_redis_breaker_openings_total{state="slow"} 1`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,
 		`drawbridge_config_warnings{code="no-match"} 5`,

@@ -77,7 +77,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		return nil, err
 	}
 	p.tellKeys()
-	p.sharing = newSharing(cfg, p.ring, log)
+	if p.sharing, err = newSharing(cfg, p.ring, log, p.metrics); err != nil {
+		return nil, err
+	}
 	auditConfig := cfg.Audit
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved

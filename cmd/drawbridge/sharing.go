@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -29,15 +32,50 @@ type sharing struct {
 	leases *ratelimit.Leases // of request tokens; nil: there are no others
 }
 
-// newSharing returns what the config says, not running yet.
-func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger) sharing {
-	if len(cfg.Redis.Addresses) == 0 {
-		return sharing{others: replica.NewAlone()}
+// newSharing returns what the config says, not running yet. An error is about a file that the config names.
+func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metrics.Metrics) (sharing, error) {
+	r := cfg.Redis
+	if len(r.Addresses) == 0 {
+		return sharing{others: replica.NewAlone()}, nil
 	}
-	store := redis.New(redis.Config{Addresses: cfg.Redis.Addresses, Logger: log})
+	secure, err := r.TLS()
+	if err != nil {
+		return sharing{}, fmt.Errorf("redis: %w", err)
+	}
+	store := redis.New(redis.Config{
+		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
+		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword,
+		Logger: log,
+		Called: func(outcome redis.Outcome, took time.Duration) { m.RedisCall(string(outcome), took) },
+		Opened: func(state redis.State) { m.RedisStopped(string(state)) },
+	})
+	m.RedisState(func() map[string]bool {
+		states, now := make(map[string]bool), store.State()
+		for _, state := range redis.States() {
+			states[string(state)] = state == now
+		}
+		return states
+	})
 	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log})
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
-	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}
+	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}, nil
+}
+
+// judge adds to what /readyz shows how Redis is. A gateway that has never reached it is not ready, since it knows neither
+// of sessions nor of limits. Later faults do not change that: they meet all replicas at once, and none would be left.
+func (s *sharing) judge(view *admin.View) {
+	if s.store == nil {
+		return
+	}
+	err := s.store.Up()
+	view.Redis = string(s.store.State())
+	switch {
+	case err == nil:
+	case !s.store.Reached():
+		view.Problems = append(view.Problems, err.Error())
+	default:
+		view.Warnings = append(view.Warnings, err.Error()+"; meanwhile each replica limits by its share, and sessions that another replica opened are answered with 503")
+	}
 }
 
 // places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It

@@ -50,6 +50,7 @@ func (s *status) view() admin.View {
 		view.Warnings = append(view.Warnings, "restart to change "+name)
 	}
 	s.judgeAudit(&view)
+	s.parts.sharing.judge(&view)
 	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)

@@ -122,7 +122,7 @@ func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error)
 func (s *Store) admit() error {
 	err := s.breaker.problem()
 	if err != nil {
-		s.config.Called(OutcomeSkipped, 0)
+		s.config.Called(OutcomeSkipped, -1)
 	}
 	return err
 }
@@ -194,10 +194,14 @@ func ask[T any](ctx context.Context, s *Store, wait time.Duration, call func(con
 	case <-timer.C:
 		o.err = errLate
 	case <-ctx.Done():
-		s.config.Called(OutcomeAbandoned, time.Since(began))
+		s.config.Called(OutcomeAbandoned, -1)
 		return none, context.Cause(ctx)
 	}
-	s.config.Called(outcomeOf(o.err), time.Since(began))
+	took := time.Since(began)
+	if wait > s.config.Patience || o.err != nil {
+		took = -1 // it may have waited for something to come, or was not answered
+	}
+	s.config.Called(outcomeOf(o.err), took)
 	return o.value, o.err
 }
 

@@ -49,7 +49,8 @@ type Config struct {
 	// Patience is how long a call waits for its answer. Zero: 100 ms.
 	Patience time.Duration
 	Logger   *slog.Logger // nil: none
-	// Called is told of each call how it came out, and how long it took; nil: nobody is. It must return at once.
+	// Called is told of each round trip how it came out, and how long it took, which is negative where that says nothing
+	// of the server; nil: nobody is. It must return at once.
 	Called func(outcome Outcome, took time.Duration)
 	// Opened is told each time that calls are not made any more; nil: nobody is. It must return at once.
 	Opened func(State)

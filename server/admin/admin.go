@@ -26,6 +26,9 @@ type View struct {
 	// gateway less ready: those who hold little are served, and the others would take their load to the next replica.
 	Overload string `json:"overload,omitempty"`
 
+	// Redis is the state of what replicas share; "": this gateway shares nothing.
+	Redis string `json:"redis,omitempty"`
+
 	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
 	Issuers map[string]Issuer `json:"issuers,omitempty"` // the issuers whose keys are fetched, by name
 }

@@ -1,21 +1,118 @@
 package config
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"strconv"
+	"strings"
 )
 
 // Redis is what the file says under redis. The zero Redis is none: there is one replica.
 type Redis struct {
-	Addresses []string // url: host:port
+	Addresses []string // url: host:port; of sentinels if Master is set, of nodes of a cluster if Cluster is
+	Master    string   // url: what the sentinels call the master; "": there are none
+	Cluster   bool     // url: the addresses are those of a cluster
+	Secure    bool     // url: with TLS
+	Database  int      // url: the number at the end
+
+	User                 string // user
+	PasswordFile         string // password_file; "": no password
+	SentinelUser         string // sentinel_user
+	SentinelPasswordFile string // sentinel_password_file; "": no password
+
+	CAFile            string // ca_file; "": the authorities of the system
+	CertificateFile   string // certificate_file, of the gateway; "": none
+	CertificateSecret string // certificate_key_file
+}
+
+// Password returns the content of PasswordFile as it is now.
+func (r Redis) Password() (string, error) { return password(r.PasswordFile) }
+
+// SentinelPassword returns the content of SentinelPasswordFile as it is now.
+func (r Redis) SentinelPassword() (string, error) { return password(r.SentinelPasswordFile) }
+
+// password returns what a file holds, without the line's end.
+func password(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	if err != nil {
+		return "", err
+	}
+	return checkPassword(data)
+}
+
+// checkPassword returns the password that a file with that content holds.
+func checkPassword(data []byte) (string, error) {
+	text := string(bytes.TrimRight(data, "\r\n"))
+	switch {
+	case text == "":
+		return "", errors.New("the file of the password is empty")
+	case strings.ContainsAny(text, "\r\n\x00"):
+		return "", errors.New("the file of the password has more than one line")
+	}
+	return text, nil
+}
+
+// TLS returns how to connect with TLS; nil: without. It reads the files.
+func (r Redis) TLS() (*tls.Config, error) {
+	if !r.Secure {
+		return nil, nil //nolint:nilnil // nil is without TLS
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if r.CAFile != "" {
+		data, err := os.ReadFile(r.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", r.CAFile)
+		}
+	}
+	if r.CertificateFile != "" {
+		certificate, err := tls.LoadX509KeyPair(r.CertificateFile, r.CertificateSecret)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", r.CertificateFile, r.CertificateSecret, err)
+		}
+		cfg.Certificates = []tls.Certificate{certificate}
+	}
+	return cfg, nil
 }
 
 // redis reads how to reach the server that replicas share.
 func (r *reader) redis(cfg *Config, n *node) {
+	to := &cfg.Redis
+	secret := func(n *node) string {
+		if data := r.read(n); data != nil {
+			if _, err := checkPassword(data); err != nil {
+				r.fault(n, "%s: %s", n.raw, err)
+			}
+		}
+		return r.path(n)
+	}
+	file := func(n *node) string { r.read(n); return r.path(n) }
 	r.object(n, "redis", fields{
-		"url": func(n *node) { cfg.Redis.Addresses = r.redisURL(n) },
+		"url":                    func(n *node) { r.redisURL(to, n) },
+		"user":                   func(n *node) { to.User = r.text(n) },
+		"password_file":          func(n *node) { to.PasswordFile = secret(n) },
+		"sentinel_user":          func(n *node) { to.SentinelUser = r.text(n) },
+		"sentinel_password_file": func(n *node) { to.SentinelPasswordFile = secret(n) },
+		"ca_file":                func(n *node) { to.CAFile = file(n) },
+		"certificate_file":       func(n *node) { to.CertificateFile = file(n) },
+		"certificate_key_file":   func(n *node) { to.CertificateSecret = file(n) },
 	})
-	r.need(n, "redis", "url")
+	before := len(r.problems)
+	if r.need(n, "redis", "url") && before == 0 {
+		r.checkRedis(to, n)
+	}
 	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 }
 
@@ -27,17 +124,116 @@ func (r *reader) warnRedis() {
 	}
 }
 
-// redisURL returns the address that a URL of the scheme redis names.
-func (r *reader) redisURL(n *node) []string {
+// checkRedis reports keys that do not go together. It is called if each of them is right.
+func (r *reader) checkRedis(to *Redis, n *node) {
+	for _, pair := range [][2]string{
+		{"user", "password_file"}, {"sentinel_user", "sentinel_password_file"},
+		{"certificate_file", "certificate_key_file"}, {"certificate_key_file", "certificate_file"},
+	} {
+		if at := n.member(pair[0]); at != nil && n.member(pair[1]) == nil {
+			r.fault(at, "%s needs %s", pair[0], pair[1])
+			return
+		}
+	}
+	for _, name := range []string{"ca_file", "certificate_file"} {
+		if at := n.member(name); at != nil && !to.Secure {
+			r.fault(at, "%s goes with TLS: write rediss:// in url", name)
+			return
+		}
+	}
+	if at := n.member("sentinel_password_file"); at != nil && to.Master == "" {
+		r.fault(at, "sentinel_password_file goes with redis+sentinel:// in url")
+	}
+	if _, err := to.TLS(); err != nil {
+		r.fault(n, "%s", err)
+	}
+}
+
+// urlForms is what may stand in redis.url.
+const urlForms = "redis://host:6379, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:6379,host:6379; rediss for TLS"
+
+// redisURL reads the address of a server, of sentinels or of a cluster. Its problems never repeat the text, which may
+// hold a password.
+func (r *reader) redisURL(to *Redis, n *node) {
 	text := r.text(n)
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "redis" || u.Hostname() == "" {
-		r.fault(n, "%q is no address of Redis; write redis://host:6379", text)
-		return nil
+	if text == "" {
+		return
 	}
-	port := u.Port()
-	if port == "" {
+	scheme, rest, _ := strings.Cut(text, "://")
+	hosts, path, _ := strings.Cut(rest, "/")
+	kind, secure := strings.CutPrefix(scheme, "rediss")
+	if !secure {
+		kind = strings.TrimPrefix(scheme, "redis")
+	}
+	var port string
+	switch {
+	case strings.Contains(rest, "@"):
+		r.fault(n, "no user and no password stand in url; use user and password_file")
+		return
+	case !strings.HasPrefix(scheme, "redis") || strings.ContainsAny(rest, "?#"):
+		r.fault(n, "this is no address of Redis; write %s", urlForms)
+		return
+	case kind == "":
 		port = "6379"
+	case kind == "+sentinel":
+		port = "26379"
+	case kind == "+cluster":
+		port, to.Cluster = "6379", true
+	default:
+		r.fault(n, "this is no address of Redis; write %s", urlForms)
+		return
 	}
-	return []string{net.JoinHostPort(u.Hostname(), port)}
+	to.Secure = secure
+	for host := range strings.SplitSeq(hosts, ",") {
+		address, ok := redisAddress(host, port)
+		if !ok {
+			r.fault(n, "a host of url is none; write %s", urlForms)
+			return
+		}
+		to.Addresses = append(to.Addresses, address)
+	}
+	if kind == "" && len(to.Addresses) > 1 {
+		r.fault(n, "one server has one address; write redis+sentinel:// or redis+cluster:// for several")
+		return
+	}
+	r.redisPath(to, n, kind, path)
+}
+
+// redisPath reads what follows the hosts: the name of the master at sentinels, and the number of the database.
+func (r *reader) redisPath(to *Redis, n *node, kind, path string) {
+	number := path
+	if kind == "+sentinel" {
+		to.Master, number, _ = strings.Cut(path, "/")
+		if to.Master == "" {
+			r.fault(n, "url lacks what the sentinels call the master: redis+sentinel://host:26379/master")
+			return
+		}
+	}
+	if number == "" {
+		return
+	}
+	database, err := strconv.Atoi(number)
+	switch {
+	case err != nil || database < 0:
+		r.fault(n, "what follows the hosts of url is no number of a database")
+	case to.Cluster && database != 0:
+		r.fault(n, "a cluster has no databases; leave the number out")
+	default:
+		to.Database = database
+	}
+}
+
+// redisAddress returns host:port of a host with or without a port.
+func redisAddress(host, port string) (string, bool) {
+	u, err := url.Parse("redis://" + host)
+	if err != nil || u.Hostname() == "" || u.Host != host {
+		return "", false
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return "", false
+	}
+	return net.JoinHostPort(u.Hostname(), port), true
 }

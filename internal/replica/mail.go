@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -18,9 +20,17 @@ const (
 	beat       = time.Second      // how often a replica says that it lives
 	life       = 5 * time.Second  // after the last beat
 	mailboxTTL = 10 * time.Second // after the last beat
-	mailboxMax = "100000"         // words that wait, roughly
 	batch      = 512              // words that are read at a time
 	patience   = 2 * time.Second  // of Tell
+	most       = 1000             // replicas that are known at most
+)
+
+// What waits in a mailbox at most. A tenant may have a quarter of it, so that one whose word comes in masses, or whose
+// handler does not get on, leaves room for that of others.
+const (
+	mailboxWords = 100_000
+	mailboxBytes = 64 << 20
+	tenantPart   = 4
 )
 
 // MailConfig is what Mail needs. Every field is required.
@@ -38,6 +48,7 @@ type Mail struct {
 	handlers map[string]Handler
 	returns  []func()
 	alive    atomic.Pointer[map[ID]bool]
+	lost     atomic.Bool // the mailbox is not there any more
 
 	sequence atomic.Uint64
 	mu       sync.Mutex // guards waiting
@@ -70,62 +81,91 @@ func (m *Mail) OnReturn(f func()) { m.returns = append(m.returns, f) }
 func (m *Mail) IsThere(id ID) bool { return id == m.id || (*m.alive.Load())[id] }
 
 // Send implements Others.
-func (m *Mail) Send(ctx context.Context, to ID, w Word) error {
-	reply, err := m.config.Store.Do(ctx, m.put(to, w, ""))
-	if err == nil && reply.Nil() {
-		return ErrGone
+func (m *Mail) Send(ctx context.Context, to ID, w Word) error { return m.put(ctx, to, w, "") }
+
+// putting is a script that puts word into a mailbox if that is there and has room: KEYS[1] the mailbox, KEYS[2] how many
+// words and bytes wait there by tenant; ARGV[1] to [3] most words, most bytes, life in milliseconds, then who says it, kind,
+// tenant, receipt and data. It returns 0 if there is no mailbox, 1 if it has no room, 2 if the word is there.
+var putting = redis.NewScript(`
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if redis.call('TYPE', KEYS[2]).ok ~= 'hash' then redis.call('DEL', KEYS[2]) end
+local tenant, size = ARGV[6], #ARGV[8]
+local function waits(field) return tonumber(redis.call('HGET', KEYS[2], field) or 0) or 0 end
+local words, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
+if redis.call('XLEN', KEYS[1]) >= words or waits('b') + size > bytes then return 1 end
+if waits('w:' .. tenant) >= words / ARGV[9] or waits('b:' .. tenant) + size > bytes / ARGV[9] then return 1 end
+redis.call('XADD', KEYS[1], '*', 'f', ARGV[4], 'k', ARGV[5], 't', tenant, 'r', ARGV[7], 'd', ARGV[8])
+redis.call('HINCRBY', KEYS[2], 'b', size)
+redis.call('HINCRBY', KEYS[2], 'b:' .. tenant, size)
+redis.call('HINCRBY', KEYS[2], 'w:' .. tenant, 1)
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return 2`)
+
+// put puts word into a mailbox, if that is there. With a receipt, the receiver says when it has handled the word.
+func (m *Mail) put(ctx context.Context, to ID, w Word, receipt string) error {
+	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), w.Data)
+	reply, err := putting.Run(ctx, m.config.Store, []string{mailbox(to), room(to)}, []string{
+		strconv.Itoa(mailboxWords), strconv.Itoa(mailboxBytes), millis(mailboxTTL),
+		string(m.id), w.Kind, w.Tenant, receipt, string(sealed), strconv.Itoa(tenantPart),
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	switch n, err := reply.Int(); {
+	case err != nil:
+		return err
+	case n == 0:
+		return ErrGone
+	case n == 1:
+		return ErrFull
+	default:
+		return nil
+	}
 }
 
-// put returns the command that puts word into a mailbox, if that is there. With a receipt, the receiver says when it has
-// handled the word.
-func (m *Mail) put(to ID, w Word, receipt string) redis.Command {
-	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), w.Data)
-	return redis.Command{Name: "XADD", Key: mailbox(to), Args: []string{
-		"NOMKSTREAM", "MAXLEN", "~", mailboxMax, "*", "f", string(m.id), "k", w.Kind, "t", w.Tenant, "r", receipt, "d", string(sealed),
-	}}
-}
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // purpose binds all of a word to whom it is for and who says it. No part but the last can hold a NUL.
 func purpose(to, from ID, kind, tenant, receipt string) string {
 	return "word 1\x00" + string(to) + "\x00" + string(from) + "\x00" + kind + "\x00" + tenant + "\x00" + receipt
 }
 
-func mailbox(id ID) string { return redis.CommonKey("mail", string(id)) }
+// mailbox and room return the keys of a mailbox, and of what waits in it. They are on the same node of a cluster.
+func mailbox(id ID) string { return redis.CommonKey("mail", "{"+string(id)+"}") }
+func room(id ID) string    { return redis.CommonKey("mail", "{"+string(id)+"}", "room") }
 
 // Tell implements Others.
 func (m *Mail) Tell(ctx context.Context, w Word) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	var commands []redis.Command
-	var receipts []chan struct{}
-	for id := range *m.alive.Load() {
-		if id == m.id {
-			continue
-		}
-		receipt, heard := m.await()
-		defer m.forget(receipt)
-		commands, receipts = append(commands, m.put(id, w, receipt)), append(receipts, heard)
-	}
-	if len(commands) == 0 {
-		return m.config.Store.Up()
-	}
-	replies, err := m.config.Store.DoAll(ctx, commands...)
-	if err != nil {
+	if err := m.config.Store.Up(); err != nil {
 		return err
 	}
-	for i, heard := range receipts {
-		if replies[i].Nil() {
-			continue // it is gone
-		}
-		select {
-		case <-heard:
-		case <-ctx.Done():
-			return fmt.Errorf("a replica was told, and has not said that it heard: %w", context.Cause(ctx))
+	var told errgroup.Group
+	for id := range *m.alive.Load() {
+		if id != m.id {
+			told.Go(func() error { return m.tellOne(ctx, id, w) })
 		}
 	}
-	return nil
+	return told.Wait()
+}
+
+// tellOne gives word to one replica, and waits until it has handled it. One that is gone does not have to.
+func (m *Mail) tellOne(ctx context.Context, id ID, w Word) error {
+	receipt, heard := m.await()
+	defer m.forget(receipt)
+	switch err := m.put(ctx, id, w, receipt); {
+	case errors.Is(err, ErrGone):
+		return nil
+	case err != nil:
+		return err
+	}
+	select {
+	case <-heard:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a replica was told, and has not said that it heard: %w", context.Cause(ctx))
+	}
 }
 
 // await returns a new receipt, and a channel that is closed when it comes.
@@ -162,13 +202,17 @@ func (m *Mail) Run(ctx context.Context) error {
 	return nil
 }
 
-// beating is a script that says that a replica lives, and returns all that do, by the clock of the server.
+// beating is a script that says that a replica lives, and returns all that do, by the clock of the server. A beat that lies
+// in the future was written by somebody else, or before the clock was set.
 var beating = redis.NewScript(`
+if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
-return redis.call('ZRANGE', KEYS[1], 0, -1)`)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('ZRANGE', KEYS[1], 0, ARGV[3])`)
 
 // beat says that this replica lives, until ctx ends.
 func (m *Mail) beat(ctx context.Context) {
@@ -185,7 +229,7 @@ func (m *Mail) beat(ctx context.Context) {
 }
 
 func (m *Mail) beatOnce(ctx context.Context) {
-	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), strconv.FormatInt(life.Milliseconds(), 10)})
+	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1)})
 	if err != nil {
 		return // nobody is forgotten because nothing is known
 	}
@@ -201,13 +245,24 @@ func (m *Mail) beatOnce(ctx context.Context) {
 		}
 	}
 	m.alive.Store(&alive)
-	_, _ = m.config.Store.Do(ctx, redis.Command{Name: "PEXPIRE", Key: mailbox(m.id), Args: []string{strconv.FormatInt(mailboxTTL.Milliseconds(), 10)}})
+	kept, err := m.config.Store.Do(ctx, redis.Command{Name: "PEXPIRE", Key: mailbox(m.id), Args: []string{millis(mailboxTTL)}})
+	if err != nil {
+		return
+	}
+	if n, err := kept.Int(); err != nil || n == 0 {
+		m.lost.Store(true)
+	}
 }
 
-// read makes the mailbox, and hands out what comes, until ctx ends. After a fault it begins anew.
+// errLost says that the mailbox is not there any more: it was removed, or has expired.
+var errLost = errors.New("the mailbox is gone")
+
+// read makes the mailbox, and hands out what comes, until ctx ends. After a fault it goes on after the last word that it
+// has handed out, if the mailbox still has what follows.
 func (m *Mail) read(ctx context.Context) {
+	after := first
 	for ctx.Err() == nil {
-		err := m.readUntilFault(ctx)
+		err := m.readUntilFault(ctx, &after)
 		if ctx.Err() == nil && !errors.Is(err, redis.ErrDown) {
 			m.config.Logger.WarnContext(ctx, "word of other replicas cannot be read", slog.Any("error", err))
 		}
@@ -218,41 +273,90 @@ func (m *Mail) read(ctx context.Context) {
 	}
 }
 
-// readUntilFault makes the mailbox if it is not there, and hands out what comes until that fails.
-func (m *Mail) readUntilFault(ctx context.Context) error {
-	key := mailbox(m.id)
-	replies, err := m.config.Store.DoAll(ctx,
-		redis.Command{Name: "XADD", Key: key, Args: []string{"*", "k", ""}},
-		redis.Command{Name: "PEXPIRE", Key: key, Args: []string{strconv.FormatInt(mailboxTTL.Milliseconds(), 10)}})
+// first is before the id of any word.
+const first = "0-0"
+
+// opening is a script that makes a mailbox, of which KEYS[1] and [2] are the keys, or goes on with it: ARGV[1] is the last id
+// that was read, ARGV[2] the life in milliseconds. It returns after which id to read. If the mailbox was lost, ids of the
+// new one may be smaller, because the clock is another.
+var opening = redis.NewScript(`
+if redis.call('TYPE', KEYS[1]).ok ~= 'stream' then redis.call('DEL', KEYS[1], KEYS[2]) end
+local made = redis.call('EXISTS', KEYS[1]) == 0
+redis.call('XADD', KEYS[1], '*', 'k', '')
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if made then return '0-0' end
+return ARGV[1]`)
+
+// readUntilFault makes the mailbox if it is not there, and hands out what comes after an id, which it sets, until that
+// fails.
+func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
+	m.lost.Store(false)
+	keys := []string{mailbox(m.id), room(m.id)}
+	reply, err := opening.Run(ctx, m.config.Store, keys, []string{*after, millis(mailboxTTL)})
 	if err != nil {
 		return err
 	}
-	after, err := replies[0].Text()
-	if err != nil {
+	if *after, err = reply.Text(); err != nil {
 		return err
 	}
 	m.beatOnce(ctx)
 	for _, f := range m.returns {
 		f()
 	}
-	for {
-		entries, err := m.config.Store.ReadStream(ctx, key, after, batch)
+	for size := 1; ; size = min(2*size, batch) { // small at first: too much at once may have been the fault
+		entries, err := m.config.Store.ReadStream(ctx, keys[0], *after, size)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
 			m.take(ctx, e.Fields)
-			after = e.ID
+			*after = e.ID
 		}
-		if len(entries) > 0 {
-			_, _ = m.config.Store.Do(ctx, redis.Command{Name: "XTRIM", Key: key, Args: []string{"MINID", after}})
+		if m.lost.Load() {
+			return errLost
+		}
+		if len(entries) == 0 {
+			continue
+		}
+		if _, err := clearing.Run(ctx, m.config.Store, keys, m.taken(*after, entries)); err != nil {
+			return err
 		}
 	}
+}
+
+// clearing is a script that removes what was read from a mailbox: ARGV[1] is the last id, and then follow a tenant, how many
+// words of it, and how many bytes. A mailbox that is empty has nothing that waits, whatever was counted.
+var clearing = redis.NewScript(`
+redis.call('XTRIM', KEYS[1], 'MINID', ARGV[1])
+redis.call('XDEL', KEYS[1], ARGV[1])
+if redis.call('XLEN', KEYS[1]) == 0 then return redis.call('DEL', KEYS[2]) end
+for i = 2, #ARGV, 3 do
+  redis.call('HINCRBY', KEYS[2], 'w:' .. ARGV[i], -ARGV[i + 1])
+  redis.call('HINCRBY', KEYS[2], 'b:' .. ARGV[i], -ARGV[i + 2])
+  redis.call('HINCRBY', KEYS[2], 'b', -ARGV[i + 2])
+end
+return 0`)
+
+// taken returns the arguments of clearing.
+func (*Mail) taken(last string, entries []redis.Entry) []string {
+	words, bytes := make(map[string]int), make(map[string]int)
+	for _, e := range entries {
+		words[e.Fields["t"]]++
+		bytes[e.Fields["t"]] += len(e.Fields["d"])
+	}
+	args := []string{last}
+	for tenant, n := range words {
+		args = append(args, tenant, strconv.Itoa(n), strconv.Itoa(bytes[tenant]))
+	}
+	return args
 }
 
 // take hands one word to its handler, unless somebody else than a replica has put it there.
 func (m *Mail) take(ctx context.Context, fields map[string]string) {
 	w := Word{Kind: fields["k"], Tenant: fields["t"]}
+	if w.Kind == "" {
+		return // it shows that the mailbox is there
+	}
 	from, receipt := ID(fields["f"]), fields["r"]
 	data, err := m.config.Seal.OpenBytes(purpose(m.id, from, w.Kind, w.Tenant, receipt), []byte(fields["d"]))
 	h := m.handlers[w.Kind]

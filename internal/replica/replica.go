@@ -40,6 +40,9 @@ type Word struct {
 // ErrGone says that there is no such replica, or no longer.
 var ErrGone = errors.New("that replica is not there")
 
+// ErrFull says that too much word waits there, of that tenant or of all. The word was not sent.
+var ErrFull = errors.New("too much word waits for that replica")
+
 // Handler takes word of one kind. It is called for one word after the other and must return at once: what takes longer
 // goes on in a goroutine, of which the handler bounds the number.
 type Handler func(ctx context.Context, from ID, w Word)

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,52 +15,62 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// TestEachReplicaCountedForItself shows that what one process takes another has not, of calls as of requests.
-func TestEachReplicaCountedForItself(t *testing.T) {
+// TestGatewayIsReadyOnceRedisWasReached shows what /readyz says before that, then, and when Redis is gone again.
+func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	t.Parallel()
-	cfg, ring := &config.Config{Redis: config.Redis{Addresses: []string{redistest.Start(t).Address}}}, seal.RandomRing()
-	log := slog.New(slog.DiscardHandler)
-	ctx, stop := context.WithCancel(t.Context())
-	group, ctx := errgroup.WithContext(ctx)
-	defer func() {
-		stop()
-		if err := group.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	b := ratelimit.Bucket{Key: "a", Group: "acme", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 40}}
-	var calls, requests int
-	for most := range 2 { // the first takes 30 of 40
-		s := newSharing(cfg, ring, log)
-		ofCalls, ofRequests := s.limiters(2, metrics.New(prometheus.NewRegistry()), log)
-		group.Go(func() error { return s.store.Run(ctx) })
-		group.Go(func() error { return s.leases.Run(ctx) })
-		for s.store.Up() != nil {
-			<-time.After(time.Millisecond)
-		}
-		for i := 0; i < 30+most*30; i++ {
-			if ofCalls.Take(ctx, b) == nil {
-				calls++
-			}
-			if ofRequests.Take(ctx, b) == nil {
-				requests++
-			}
-		}
+	server := redistest.Start(t)
+	server.Stop()
+	registry := prometheus.NewRegistry()
+	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}}}
+	s, err := newSharing(cfg, seal.RandomRing(), slog.New(slog.DiscardHandler), metrics.New(registry))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if calls != 40 || requests > 40 || requests < 36 {
-		t.Errorf("%d calls and %d requests were allowed, want 40, and of requests those that the first holds fewer", calls, requests)
+	ctx, stop := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() { _ = s.store.Run(ctx) })
+	t.Cleanup(func() { stop(); over.Wait() })
+	shows := func(state, problem, warning string) {
+		t.Helper()
+		redistest.Wait(t, func() error {
+			var view admin.View
+			s.judge(&view)
+			problems, warnings := strings.Join(view.Problems, "\n"), strings.Join(view.Warnings, "\n")
+			if view.Redis != state || (problem == "") != (problems == "") || !strings.Contains(problems, problem) ||
+				(warning == "") != (warnings == "") || !strings.Contains(warnings, warning) {
+				return fmt.Errorf("got %+v", view)
+			}
+			return inState(registry, state)
+		})
 	}
+	shows("starting", "connection refused", "")
+	server.Begin(t)
+	shows("up", "", "")
+	server.Stop()
+	shows("unreachable", "", "connection refused")
+	server.Begin(t)
+	shows("up", "", "")
 }
 
-// TestOneReplicaCountsInMemory shows that a gateway without Redis has one limiter, that of its process.
-func TestOneReplicaCountsInMemory(t *testing.T) {
-	t.Parallel()
-	s := newSharing(&config.Config{}, nil, nil)
-	calls, requests := s.limiters(1, nil, nil)
-	if _, ok := calls.(*ratelimit.Memory); !ok || calls != requests || s.leases != nil {
-		t.Errorf("calls are counted by %T, requests by %T", calls, requests)
+// inState returns an error unless the metrics say that Redis is in that state, and in no other.
+func inState(registry *prometheus.Registry, state string) error {
+	families, err := registry.Gather()
+	if err != nil {
+		return err
 	}
+	for _, family := range families {
+		if family.GetName() != "drawbridge_redis_state" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if is := m.GetLabel()[0].GetValue() == state; is != (m.GetGauge().GetValue() == 1) {
+				return fmt.Errorf("the gauge of %s is %v", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue())
+			}
+		}
+		return nil
+	}
+	return errors.New("there is no gauge")
 }

@@ -89,7 +89,7 @@ func (s *Store) look(ctx context.Context) error {
 		}
 	}
 	s.memory.lost, s.memory.last = false, pulse
-	s.enter(text)
+	s.enter(ctx, text)
 	return nil
 }
 
@@ -117,12 +117,12 @@ func (s *Store) clear(ctx context.Context, key string) error {
 }
 
 // enter notes the generation that holds now, and tells if it is another than before.
-func (s *Store) enter(text string) {
+func (s *Store) enter(ctx context.Context, text string) {
 	before := s.generation.Swap(&text)
 	if before == nil || *before == text {
 		return
 	}
-	s.config.Logger.Error("redis has lost what replicas shared; sessions that were opened before have ended")
+	s.config.Logger.ErrorContext(ctx, "redis has lost what replicas shared; sessions that were opened before have ended")
 	for _, f := range s.onGeneration {
 		f()
 	}

@@ -114,7 +114,7 @@ func TestFailoverKeepsGeneration(t *testing.T) {
 	if role := w.Replica.Exec(t, "ROLE"); !strings.HasPrefix(role, "master") {
 		t.Errorf("the replica is %s", role)
 	}
-	if _, err := a.Do(t.Context(), set("x", "1")); err != nil {
+	if _, err := a.Do(t.Context(), set()); err != nil {
 		t.Error(err)
 	}
 }

@@ -105,6 +105,20 @@ func rule(t *testing.T) []string {
 	return strings.Fields(strings.ReplaceAll(string(found[1]), ">PASSWORD", ">first"))
 }
 
+// TestPageHasEveryState looks for the states in the operator's page.
+func TestPageHasEveryState(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "replicas.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range redis.States() {
+		if state != redis.StateUp && !strings.Contains(string(page), "\n| `"+string(state)+"` | ") {
+			t.Errorf("docs/replicas.md has no row for %s", state)
+		}
+	}
+}
+
 // TestUserOfPage gives a user the rule of the operator's page and nothing else. Its password changes while the Store runs.
 func TestUserOfPage(t *testing.T) {
 	t.Parallel()

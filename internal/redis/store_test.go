@@ -41,8 +41,9 @@ func counted(cfg redis.Config) (redis.Config, *counts) {
 	return cfg, c
 }
 
-func set(key, value string) redis.Command {
-	return redis.Command{Name: "SET", Key: redis.CommonKey(key), Args: []string{value, "PX", "60000"}}
+// set returns a command that writes.
+func set() redis.Command {
+	return redis.Command{Name: "SET", Key: redis.CommonKey("x"), Args: []string{"1", "PX", "60000"}}
 }
 
 // begin runs a Store that need not be up.
@@ -84,7 +85,7 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) || store.Reached() || store.State() != redis.StateStarting {
+	if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) || store.Reached() || store.State() != redis.StateStarting {
 		t.Errorf("got %v, reached %v, state %s", err, store.Reached(), store.State())
 	}
 	if _, ok := store.Generation(); ok {
@@ -92,7 +93,7 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	}
 	server.Begin(t)
 	redistest.WaitUp(t, store)
-	if _, err := store.Do(t.Context(), set("x", "1")); err != nil || !store.Reached() {
+	if _, err := store.Do(t.Context(), set()); err != nil || !store.Reached() {
 		t.Errorf("got %v, reached %v", err, store.Reached())
 	}
 	if len(c.openings()) > 0 || c.of(redis.OutcomeSkipped) != 1 {
@@ -123,14 +124,14 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 			generation, _ := store.Generation()
 			heal := slow(server, proxy)
 			redistest.Wait(t, func() error {
-				if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+				if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) {
 					return errors.New("the call got its answer")
 				}
 				return nil
 			})
 			skipped := c.of(redis.OutcomeSkipped)
 			for range 1000 {
-				if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+				if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) {
 					t.Fatalf("got %v", err)
 				}
 			}
@@ -139,7 +140,7 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 			}
 			heal()
 			redistest.WaitUp(t, store)
-			if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+			if _, err := store.Do(t.Context(), set()); err != nil {
 				t.Error(err)
 			}
 			if again, ok := store.Generation(); !ok || again != generation {
@@ -160,11 +161,11 @@ func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
 	proxy.Delay(100 * time.Millisecond)
 	for range 5 {
 		ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, err := store.Do(ctx, set("x", "1")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrDown) {
+		if _, err := store.Do(ctx, set()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrDown) {
 			t.Errorf("got %v", err)
 		}
 		stop()
-		if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+		if _, err := store.Do(t.Context(), set()); err != nil {
 			t.Errorf("another caller got %v", err)
 		}
 	}
@@ -193,7 +194,7 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 			generation, _ := store.Generation()
 			server.Exec(t, fault.begin...)
 			waitState(t, store, want)
-			if _, err := store.Do(t.Context(), set("x", "1")); !errors.Is(err, redis.ErrDown) {
+			if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) {
 				t.Errorf("got %v", err)
 			}
 			server.Exec(t, fault.end...)
@@ -221,7 +222,7 @@ func TestJunkFailsOneCallOnly(t *testing.T) {
 		if _, err := store.ReadStream(t.Context(), push.Key, "0", 1); !errors.Is(err, redis.ErrDown) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := store.Do(t.Context(), set("x", "1")); err != nil {
+		if _, err := store.Do(t.Context(), set()); err != nil {
 			t.Errorf("another call got %v", err)
 		}
 	}
@@ -252,7 +253,7 @@ func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 100 {
 		callers.Go(func() {
-			redistest.Wait(t, func() error { _, err := store.Do(t.Context(), set("x", "1")); return err })
+			redistest.Wait(t, func() error { _, err := store.Do(t.Context(), set()); return err })
 		})
 	}
 	server.Begin(t)

@@ -98,7 +98,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.pass(client, time.Time{}) {
 		return
 	}
-	server, err := (&net.Dialer{Timeout: Patience}).Dial("tcp", p.server) //nolint:noctx // it ends by Close
+	server, err := (&net.Dialer{Timeout: Patience}).Dial("tcp", p.server)
 	if err != nil || !p.keep(server) {
 		return
 	}

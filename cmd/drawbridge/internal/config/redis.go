@@ -127,8 +127,10 @@ func (r *reader) warnRedis() {
 // checkRedis reports keys that do not go together. It is called if each of them is right.
 func (r *reader) checkRedis(to *Redis, n *node) {
 	for _, pair := range [][2]string{
-		{"user", "password_file"}, {"sentinel_user", "sentinel_password_file"},
-		{"certificate_file", "certificate_key_file"}, {"certificate_key_file", "certificate_file"},
+		{"user", "password_file"},
+		{"sentinel_user", "sentinel_password_file"},
+		{"certificate_file", "certificate_key_file"},
+		{"certificate_key_file", "certificate_file"},
 	} {
 		if at := n.member(pair[0]); at != nil && n.member(pair[1]) == nil {
 			r.fault(at, "%s needs %s", pair[0], pair[1])

@@ -139,10 +139,7 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 				t.Errorf("%d of 1000 calls were not made", n)
 			}
 			heal()
-			redistest.WaitUp(t, store)
-			if _, err := store.Do(t.Context(), set()); err != nil {
-				t.Error(err)
-			}
+			redistest.Wait(t, func() error { _, err := store.Do(t.Context(), set()); return err })
 			if again, ok := store.Generation(); !ok || again != generation {
 				t.Errorf("got generation %q, want %q", again, generation)
 			}

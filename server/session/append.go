@@ -172,7 +172,7 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	defer l.local.mu.Unlock()
 	if owner := l.local.sessions[w.session.Name]; owner == nil || owner.ended || owner.streams.find(w.stream) != s {
 		l.giveBackLocked(s, w)
-		if err == nil {
+		if err == nil && said != saidOK { // others may have read it otherwise
 			err = ErrUnknown
 		}
 		return false, err

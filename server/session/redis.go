@@ -248,7 +248,8 @@ func (l *Redis) Facts(ctx context.Context, session Key) (map[string]string, erro
 	return facts, nil
 }
 
-// End implements Log. What others hold of the session is theirs to forget, see Forget.
+// End implements Log. What others hold of the session is theirs to forget, see Forget. The mark comes first: nobody is to
+// learn here of an end that another replica does not know yet.
 func (l *Redis) End(ctx context.Context, session Key) error {
 	if !session.Here {
 		mark := l.config.Seal.SealBytes(factPurpose(session, ""), nil)

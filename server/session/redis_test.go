@@ -10,7 +10,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
@@ -40,7 +39,13 @@ type resident struct {
 // join adds a replica that runs until the test ends.
 func (h *house) join(t *testing.T, change ...func(*session.RedisConfig)) *resident {
 	t.Helper()
-	r := &resident{store: h.server.Store(t), member: h.hub.Join()}
+	return h.joinBy(t, h.server.Store(t), change...)
+}
+
+// joinBy is join for a replica that has its own way to the server.
+func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*session.RedisConfig)) *resident {
+	t.Helper()
+	r := &resident{store: store, member: h.hub.Join()}
 	cfg := session.RedisConfig{Store: r.store, Seal: h.ring, Others: r.member, Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) }}
 	for _, f := range change {
 		f(&cfg)
@@ -78,5 +83,3 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 	suite(t, func(t *testing.T) session.Log { return newHouse(t).join(t) })
 }
-
-var _ replica.Others = (*replicatest.Member)(nil)

@@ -1,0 +1,195 @@
+package session_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// fleeting returns of each event of a stream whether it is only here.
+func fleeting(t *testing.T, l session.Log, in, stream string) (is []bool) {
+	t.Helper()
+	events, _, err := l.Next(t.Context(), of(in), stream, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		is = append(is, e.Fleeting)
+	}
+	return is
+}
+
+// goesOn shows that streams of Begin go on without the server, and all else fails in a way that tells why.
+func goesOn(t *testing.T, a, b *resident, id string) {
+	t.Helper()
+	var f stirs
+	if err := a.Follow(t.Context(), of("s"), &f); err != nil {
+		t.Fatal(err)
+	}
+	add(t, a, "s", "p1", "2", false)
+	if f.n.Load() == 0 {
+		t.Error("a reader here was not stirred")
+	}
+	want(t, a, "s", "p1", id, "2", true)
+	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+		t.Errorf("fleeting: got %v, want the second", is)
+	}
+	begin(t, a, "s", "p2", false)
+	add(t, a, "s", "p2", "x", false)
+	if is := fleeting(t, a, "s", "p2"); len(is) != 1 || !is[0] {
+		t.Errorf("fleeting in a stream that began without redis: got %v, want it", is)
+	}
+	_, err1 := a.Append(t.Context(), of("s"), "q1", nil, true)
+	_, _, err2 := b.Next(t.Context(), of("s"), "p1", id)
+	err3 := a.Keep(t.Context(), of("s"), "level", "info")
+	_, err4 := a.Facts(t.Context(), of("s"))
+	err5 := a.End(t.Context(), of("other"))
+	for i, err := range []error{err1, err2, err3, err4, err5} {
+		if !errors.Is(err, redis.ErrDown) || errors.Is(err, session.ErrUnknown) {
+			t.Errorf("step %d: got %v, want ErrDown", i+1, err)
+		}
+	}
+	if _, err := a.Find(t.Context(), of("s"), id); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("resume here: got %v, want ErrUnknown: the client may have the events that have no id", err)
+	}
+}
+
+// isLost shows that nobody at another replica waits for what will not come.
+func isLost(t *testing.T, a, b *resident, id string) {
+	t.Helper()
+	eventually(t, "the stream cannot be resumed", func() bool {
+		_, err := b.Find(t.Context(), of("s"), id)
+		return errors.Is(err, session.ErrUnknown)
+	})
+	add(t, a, "s", "p1", "3", true)
+	want(t, a, "s", "p1", "", "1 2 3", false)
+	want(t, b, "s", "p1", id, unknown, false)
+	want(t, b, "s", "p1", session.FirstID("p1"), unknown, false)
+	begin(t, a, "s", "p3", true)
+	id = add(t, a, "s", "p3", "x", false)
+	if _, err := b.Find(t.Context(), of("s"), id); err != nil {
+		t.Errorf("a stream that began later: got %v", err)
+	}
+}
+
+func TestRedisIsDown(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"and forgets": nil, "and remembers": {"--appendonly", "yes", "--appendfsync", "always"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &house{server: redistest.Start(t, args...), ring: seal.RandomRing()}
+			a, b := h.join(t), h.join(t)
+			begin(t, a, "s", "p1", true)
+			begin(t, a, "s", "calm", true)
+			id := add(t, a, "s", "p1", "1", false)
+			calm := add(t, a, "s", "calm", "1", false)
+			h.server.Stop()
+			goesOn(t, a, b, id)
+			h.server.Begin(t)
+			redistest.WaitUp(t, a.store)
+			redistest.WaitUp(t, b.store)
+			a.member.Return()
+			b.member.Return()
+			isLost(t, a, b, id)
+			want(t, a, "s", "calm", calm, "", true)
+			if args != nil { // a stream to which nothing was appended meanwhile has lost nothing
+				add(t, a, "s", "calm", "2", false)
+				want(t, b, "s", "calm", calm, "2", true)
+				return
+			}
+			eventually(t, "the stream is known to be lost", func() bool {
+				_, err := a.Find(t.Context(), of("s"), calm)
+				return errors.Is(err, session.ErrUnknown)
+			})
+			add(t, a, "s", "calm", "2", false)
+			want(t, b, "s", "calm", calm, unknown, false)
+		})
+	}
+}
+
+func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	id := add(t, a, "s", "p1", "1", false)
+	a.does(t, "CONFIG", "SET", "maxmemory", "1")
+	if _, err := a.Append(t.Context(), of("s"), "q1", nil, true); !errors.Is(err, redis.ErrDown) {
+		t.Errorf("got %v, want ErrDown", err)
+	}
+	add(t, a, "s", "p1", "2", false)
+	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+		t.Errorf("fleeting: got %v, want the second", is)
+	}
+	a.does(t, "CONFIG", "SET", "maxmemory", "0")
+	isLost(t, a, b, id)
+}
+
+// TestRedisForgetsAll shows that a stream which was there is not taken for one that begins.
+func TestRedisForgetsAll(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	id := add(t, a, "s", "p1", "1", false)
+	want(t, b, "s", "q1", "", "", true)
+	a.does(t, "FLUSHALL", "SYNC")
+	want(t, b, "s", "q1", "", unknown, false)
+	want(t, b, "s", "p1", id, unknown, false)
+	want(t, b, "s", "p1", session.FirstID("p1"), unknown, false)
+	if _, err := b.Append(t.Context(), of("s"), "q1", nil, true); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("append to a stream that was lost: got %v, want ErrUnknown", err)
+	}
+	add(t, a, "s", "p1", "2", false)
+	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+		t.Errorf("fleeting: got %v, want the second", is)
+	}
+}
+
+// TestAFailoverLostTheNewestEvents puts back a stream as it was before the last events, as a replica of the server that
+// takes over may have it.
+func TestAFailoverLostTheNewestEvents(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		t.Run(strconv.FormatBool(ends), func(t *testing.T) {
+			h := newHouse(t)
+			a, b := h.join(t), h.join(t)
+			begin(t, a, "s", "p1", true)
+			id := add(t, a, "s", "p1", "1", false)
+			dump, err := a.does(t, "DUMP", streamKey).Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(t, a, "s", "p1", "2", false)
+			add(t, a, "s", "p1", "3", ends)
+			a.does(t, "RESTORE", streamKey, "60000", dump, "REPLACE")
+			want(t, b, "s", "p1", id, "", true)
+			a.member.Return()
+			eventually(t, "what was lost is there again", func() bool {
+				text, _ := read(t, b, "s", "p1", id)
+				return text == "2 3"
+			})
+			want(t, b, "s", "p1", id, "2 3", !ends)
+		})
+	}
+}
+
+// TestAFailoverLostAnEventBetweenOthers is the same when the next event comes before it is looked what was lost.
+func TestAFailoverLostAnEventBetweenOthers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	id := add(t, a, "s", "p1", "1", false)
+	dump, _ := a.does(t, "DUMP", streamKey).Text()
+	second := add(t, a, "s", "p1", "2", false)
+	a.does(t, "RESTORE", streamKey, "60000", dump, "REPLACE")
+	add(t, a, "s", "p1", "3", false)
+	want(t, b, "s", "p1", id, unknown, false)
+	want(t, b, "s", "p1", second, "3", true)
+}

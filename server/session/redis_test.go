@@ -69,7 +69,10 @@ func run(t *testing.T, f func(context.Context) error) {
 }
 
 // eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); {
 		if time.Since(began) > time.Minute {

@@ -64,6 +64,7 @@ type Metrics struct {
 	reloadOK        prometheus.Gauge
 	reloadTime      prometheus.Gauge
 	configWarnings  *prometheus.GaugeVec
+	valuesRefused   prometheus.Counter
 	auditDropped    prometheus.Counter
 	localLimits     prometheus.Counter
 	auditWritable   atomic.Pointer[func() bool]   // nil: nobody has set it yet
@@ -229,6 +230,9 @@ func (m *Metrics) process(f promauto.Factory) {
 	})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
+	})
+	m.valuesRefused = f.NewCounter(prometheus.CounterOpts{
+		Name: "drawbridge_replica_values_refused_total", Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key that this one lacks. They are not used.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
@@ -564,6 +568,9 @@ func (m *Metrics) ConfigWarnings(code string, n int) {
 
 // LimitedLocally counts one decision on a rate by this replica's part of the limit.
 func (m *Metrics) LimitedLocally() { m.localLimits.Inc() }
+
+// ValueRefused counts a value in Redis that no replica wrote there.
+func (m *Metrics) ValueRefused() { m.valuesRefused.Inc() }
 
 // AuditDropped counts n audit records that are lost.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }

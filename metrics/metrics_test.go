@@ -82,6 +82,7 @@ func record(m *metrics.Metrics) {
 	m.ConfigWarnings("no-command", 0)
 	m.AuditDropped(4)
 	m.LimitedLocally()
+	m.ValueRefused()
 	m.Panicked()
 }
 
@@ -140,6 +141,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_config_warnings{code="no-match"} 5`,
 		`drawbridge_audit_records_dropped_total 4`,
 		`drawbridge_replica_local_limits_total 1`,
+		`drawbridge_replica_values_refused_total 1`,
 		`drawbridge_panics_total 1`,
 		`version="1.2.3"} 1`,
 	} {

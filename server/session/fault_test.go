@@ -11,10 +11,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// fleeting returns of each event of a stream whether it is only here.
-func fleeting(t *testing.T, l session.Log, in, stream string) (is []bool) {
+// fleeting returns of each event of a stream of session s whether it is only here.
+func fleeting(t *testing.T, l session.Log, stream string) (is []bool) {
 	t.Helper()
-	events, _, err := l.Next(t.Context(), of(in), stream, "")
+	events, _, err := l.Next(t.Context(), of("s"), stream, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func goesOn(t *testing.T, a, b *resident, id string) {
 		t.Error("a reader here was not stirred")
 	}
 	want(t, a, "s", "p1", id, "2", true)
-	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+	if is := fleeting(t, a, "p1"); len(is) != 2 || !is[1] {
 		t.Errorf("fleeting: got %v, want the second", is)
 	}
 	begin(t, a, "s", "p2", false)
 	add(t, a, "s", "p2", "x", false)
-	if is := fleeting(t, a, "s", "p2"); len(is) != 1 || !is[0] {
+	if is := fleeting(t, a, "p2"); len(is) != 1 || !is[0] {
 		t.Errorf("fleeting in a stream that began without redis: got %v, want it", is)
 	}
 	_, err1 := a.Append(t.Context(), of("s"), "q1", nil, true)
@@ -123,7 +123,7 @@ func TestRedisIsFull(t *testing.T) {
 		t.Errorf("got %v, want ErrDown", err)
 	}
 	add(t, a, "s", "p1", "2", false)
-	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+	if is := fleeting(t, a, "p1"); len(is) != 2 || !is[1] {
 		t.Errorf("fleeting: got %v, want the second", is)
 	}
 	a.does(t, "CONFIG", "SET", "maxmemory", "0")
@@ -146,7 +146,7 @@ func TestRedisForgetsAll(t *testing.T) {
 		t.Errorf("append to a stream that was lost: got %v, want ErrUnknown", err)
 	}
 	add(t, a, "s", "p1", "2", false)
-	if is := fleeting(t, a, "s", "p1"); len(is) != 2 || !is[1] {
+	if is := fleeting(t, a, "p1"); len(is) != 2 || !is[1] {
 		t.Errorf("fleeting: got %v, want the second", is)
 	}
 }

@@ -44,6 +44,10 @@ type RedisConfig struct {
 // Fleeting, until the stream ends. It is taken out of the server as soon as that answers, so that nobody waits there for
 // what will not come.
 //
+// Nothing waits until replicas of the server have an event (WAIT): on a connection that all callers share, everybody's calls
+// would wait behind it. A failover may so lose the newest events. The replica that appended them writes them again when
+// the server has returned; where it cannot, a reader finds that the sequence has a gap, and gets ErrUnknown.
+//
 // Values are sealed for their place, so that whoever can write to the server can make the gateway forget, but not believe.
 // What was not written by a replica counts as not there.
 type Redis struct {
@@ -169,7 +173,7 @@ func (l *Redis) openLocked(p place, base uint64) (*memoryStream, error) {
 }
 
 // now returns the base of a stream that begins now.
-func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) } //nolint:gosec // it is positive
+func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) }
 
 // findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown if the session has ended.
 func (l *Redis) findLocked(p place) (*memoryStream, error) {

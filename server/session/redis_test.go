@@ -51,7 +51,7 @@ func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*session
 		f(&cfg)
 	}
 	r.Redis = session.NewRedis(cfg)
-	run(t, r.Redis.Run)
+	run(t, r.Run)
 	return r
 }
 
@@ -68,11 +68,14 @@ func run(t *testing.T, f func(context.Context) error) {
 	t.Cleanup(func() { stop(); over.Wait() })
 }
 
-// eventually waits until something is so.
-func eventually(t interface {
+// tester is what testing and rapid have in common.
+type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
-}, what string, is func() bool) {
+}
+
+// eventually waits until something is so.
+func eventually(t tester, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); {
 		if time.Since(began) > time.Minute {
@@ -85,4 +88,19 @@ func eventually(t interface {
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	suite(t, func(t *testing.T) session.Log { return newHouse(t).join(t) })
+}
+
+func BenchmarkRedisAppend(b *testing.B) {
+	h := &house{server: redistest.Start(b), ring: seal.RandomRing()}
+	l := session.NewRedis(session.RedisConfig{Store: h.server.Store(b), Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler)})
+	if _, err := l.Begin(b.Context(), of("s"), "p1"); err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 200)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Append(b.Context(), of("s"), "p1", data, false); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

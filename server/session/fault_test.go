@@ -91,10 +91,12 @@ func TestRedisIsDown(t *testing.T) {
 			h.server.Stop()
 			goesOn(t, a, b, id)
 			h.server.Begin(t)
-			redistest.WaitUp(t, a.store)
-			redistest.WaitUp(t, b.store)
-			a.member.Return()
-			b.member.Return()
+			for _, r := range []*resident{a, b} {
+				redistest.WaitUp(t, r.store)
+				eventually(t, "no connection is of before", func() bool { _, err := r.Facts(t.Context(), of("s")); return err == nil })
+				redistest.WaitUp(t, r.store)
+				r.member.Return()
+			}
 			isLost(t, a, b, id)
 			want(t, a, "s", "calm", calm, "", true)
 			if args != nil { // a stream to which nothing was appended meanwhile has lost nothing

@@ -115,10 +115,15 @@ func (l *Redis) Run(ctx context.Context) error {
 func (l *Redis) care(ctx context.Context) {
 	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
 	defer renew.Stop()
+	retry := time.NewTicker(choreRetry)
+	defer retry.Stop()
+	broken := false
 	for {
 		select {
 		case <-l.chores.returned:
-			l.repairAll(ctx)
+			broken = !l.repairAll(ctx)
+		case <-retry.C:
+			broken = broken && !l.repairAll(ctx)
 		case <-renew.C:
 			l.renewAll(ctx)
 		case <-ctx.Done():

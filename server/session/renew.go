@@ -76,14 +76,14 @@ func (l *Redis) touch(p place) {
 }
 
 // repairAll looks, after a fault, what the server has lost of the streams of this replica, and writes it again. A stream
-// that it has lost altogether goes on in memory.
-func (l *Redis) repairAll(ctx context.Context) {
+// that it has lost altogether goes on in memory. It is false if the server did not answer for all of them.
+func (l *Redis) repairAll(ctx context.Context) bool {
+	all := true
 	places, _ := l.ownPlaces()
 	for _, p := range places {
-		if l.repair(ctx, p) != nil && l.config.Store.Up() != nil {
-			return // it is called again when the server has returned
-		}
+		all = l.repair(ctx, p) == nil && all
 	}
+	return all
 }
 
 func (l *Redis) repair(ctx context.Context, p place) error {

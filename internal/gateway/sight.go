@@ -111,12 +111,23 @@ func newGrant(view *registry.View, allowed bitset) *grant {
 	}
 	slices.SortFunc(made.tools, func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
 	made.digests = Digests{
-		Tools:     digest(view, all),
-		Prompts:   digest(view, made.lists[listedPrompts].items),
-		Resources: digest(view, made.lists[listedResources].items, made.lists[listedTemplates].items),
+		Tools:     digest(view.Announced, all),
+		Prompts:   digest(view.Announced, made.lists[listedPrompts].items),
+		Resources: digest(view.Announced, made.lists[listedResources].items, made.lists[listedTemplates].items),
+		Content: [3]string{
+			digest(unannounced, all)[:contentDigits],
+			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
+			digest(unannounced, made.lists[listedResources].items, made.lists[listedTemplates].items)[:contentDigits],
+		},
 	}
 	return made
 }
+
+// contentDigits is how many digits of a digest are kept of what lists hold.
+const contentDigits = 16
+
+// unannounced is for digests that leave out what servers announce.
+func unannounced(string, registry.Kind) uint64 { return 0 }
 
 // add adds the item if it is allowed and its server has not been down for long.
 func (l *list) add(view *registry.View, allowed bool, item *registry.Item) {
@@ -134,15 +145,16 @@ func (m *grant) listFor(r *Request) listKind {
 	return kind
 }
 
-// digest returns a digest of lists of items. It also changes when a server of one of the items announces a change.
-func digest(view *registry.View, lists ...[]*registry.Item) string {
+// digest returns a digest of lists of items. It also changes when what announced says of a server of one of the items
+// does.
+func digest(announced func(server string, kind registry.Kind) uint64, lists ...[]*registry.Item) string {
 	sum := sha256.New()
 	for _, items := range lists {
 		server := ""
 		for _, item := range items {
 			if item.Server != server {
 				server = item.Server
-				sum.Write(strconv.AppendUint(nil, view.Announced(item.Server, item.Kind), 10))
+				sum.Write(strconv.AppendUint(nil, announced(item.Server, item.Kind), 10))
 			}
 			line(sum, item.Raw)
 		}
@@ -210,7 +222,12 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 // Digests identify the lists that a caller sees. Each changes if, and only if, its list changes, or a server of which
 // the list has at least one item announces a change. The digest of the tools covers also those that run only as tasks,
 // so it is the same for all clients of a caller.
-type Digests struct{ Tools, Prompts, Resources string } // Resources: with their templates
+type Digests struct {
+	Tools, Prompts, Resources string // Resources: with their templates
+	// Content are digests of the same lists, in this order, that leave out what servers announced: replicas that offer a
+	// caller the same have the same.
+	Content [3]string
+}
 
 // of returns the digest that covers a list.
 func (d *Digests) of(kind listKind) string {

@@ -33,6 +33,7 @@ func (a *asker) lists(d gateway.Digests) gateway.Digests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d.Prompts, d.Resources = strconv.Itoa(a.prompts), "r"
+	d.Content[1] = d.Prompts
 	return d
 }
 

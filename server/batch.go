@@ -93,7 +93,7 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
-	p.begin(x, l)
+	p.begin(x, l, "")
 	way := p.line()
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup

@@ -73,17 +73,3 @@ func TestQuestionsEndWithTheirIssuer(t *testing.T) {
 		w.do(t, inSession("DELETE", id, ""))
 	})
 }
-
-// TestReplicaTellsChanges listens at a replica that saw nothing of the handshake.
-func TestReplicaTellsChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := replicas(t)
-		id := a.openAsking(t, mcp.Revision2511)
-		stream := b.follow(t, inSession("GET", id, ""))
-		wait(t)
-		b.EndStreams()
-		if got := <-stream; !strings.Contains(got, mcp.NotifyPromptsChanged) {
-			t.Errorf("got %q, want a notice: this replica does not know what the client was told", got)
-		}
-	})
-}

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
@@ -20,6 +22,7 @@ type feed struct {
 	owns     bool         // the session ends with the stream
 	place    *streamPlace // nil: the stream answers a POST, and something else ends it
 	first    *sse.Event   // sent before all others; nil: none
+	orphaned time.Time    // since when the home of the stream is known to be gone; zero: it is not
 
 	server *Server // set by serveFeed, like the fields below
 	flow   *flow
@@ -41,10 +44,19 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f 
 // must get no ids of it.
 func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *refusal) {
 	lasting, err := s.config.Log.Begin(ctx, l.inLog(), stream)
-	if refused := ofMemory(err); err == nil || refused != nil {
-		return lasting, refused
+	return lasting, ofLog(err, errSession)
+}
+
+// ofLog returns the refusal for an error of the log, unknown for session.ErrUnknown. A log that cannot be reached knows
+// nothing, and no client may throw away its session for that.
+func ofLog(err error, unknown *refusal) *refusal {
+	switch refused := ofMemory(err); {
+	case err == nil || refused != nil:
+		return refused
+	case errors.Is(err, session.ErrUnknown):
+		return unknown
 	}
-	return false, errSession
+	return errReplicas
 }
 
 // open implements source: it takes the stream away from any connection that had it, and answers with its beginning.
@@ -54,10 +66,12 @@ func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream,
 	if f.mine, err = f.session.hold(ctx, f.stream, f.flow); err != nil {
 		return nil, err
 	}
-	if err := log.Follow(ctx, in, f.flow); err != nil {
-		return nil, err
+	f.server.takeStream(ctx, f)
+	if err = log.Follow(ctx, in, f.flow); err == nil {
+		_, _, err = log.Next(ctx, in, f.stream, f.after)
 	}
-	if _, _, err := log.Next(ctx, in, f.stream, f.after); err != nil {
+	if err != nil {
+		x.refuse("", ofLog(err, errEvent))
 		return nil, err
 	}
 	var out *stream
@@ -81,9 +95,15 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if f.tells && !f.tell(ctx) {
 		return errOver
 	}
+	if f.isOrphaned() {
+		f.bury(ctx)
+	}
 	last := f.server.isDraining() && f.session.isCalm() // calls in flight still get their answers to the client
 	f.server.flows.reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
+	if ofLog(err, errSession) == errReplicas {
+		return nil // what there is comes when the log can be reached
+	}
 	if err != nil {
 		return errOver
 	}
@@ -99,6 +119,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	}
 	if f.tells {
 		f.session.sent(f.stream)
+		f.server.keepLists(ctx, f.session)
 	}
 	if !more || last {
 		return errOver
@@ -131,6 +152,10 @@ func (f *feed) close(ctx context.Context, revoked bool) {
 	if f.mine != nil {
 		f.session.release(f.mine)
 	}
+	if f.tells {
+		f.server.stopTelling(ctx, f.session)
+		f.server.bringUpdates(f.session)
+	}
 	if !f.owns {
 		return
 	}
@@ -152,10 +177,17 @@ func (f *feed) tell(ctx context.Context) bool {
 	if !f.session.isReady() {
 		return true
 	}
+	here, claimed := f.session.tellsHere(s.config.Others)
+	if !here {
+		return true
+	}
+	if claimed {
+		s.takeOver(ctx, f.session, f.stream)
+	}
+	s.adoptOrphans(f.session, caller)
+	open := true
 	for _, method := range f.session.claim(s.catalogue.Lists(caller), f.stream) {
-		if !f.put(ctx, listNotice(method)) {
-			return false
-		}
+		open = f.put(ctx, listNotice(method), method, "") && open
 	}
 	uris, more := f.session.claimUpdates(f.stream)
 	if more {
@@ -163,14 +195,20 @@ func (f *feed) tell(ctx context.Context) bool {
 	}
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if s.resources.Reads(caller, uri) && !f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params)) {
-			return false
+		if s.resources.Reads(caller, uri) {
+			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params), mcp.NotifyResourceUpdated, uri) && open
 		}
 	}
-	return true
+	return open
 }
 
-func (f *feed) put(ctx context.Context, notice []byte) bool {
+// put puts a notice into the log. It is false if the stream must end. If the log cannot be reached, the notice is owed as
+// before, and the stream stays open for the time when it can.
+func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
 	_, err := f.server.config.Log.Append(ctx, f.session.inLog(), f.stream, notice, false)
-	return err == nil
+	if ofLog(err, errSession) != errReplicas {
+		return err == nil
+	}
+	f.session.unclaim(method, uri)
+	return true
 }

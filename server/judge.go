@@ -120,8 +120,12 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 
 // judge ends the subscriptions of the session that its caller may not have any more.
 func (l *live) judge(c gateway.Caller) {
-	for _, w := range l.loseWatches(c) {
+	lost := l.loseWatches(c)
+	for _, w := range lost {
 		w.end()
+	}
+	if len(lost) > 0 {
+		l.rested()
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	}
 	defer s.jobs.finish(j)
 	defer l.leave(j)
-	p.begin(x, l)
+	p.begin(x, l, m.ID)
 	c.line = p.line()
 	c.line.room = &j.answer
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
@@ -144,7 +144,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 			_, a.err = lowerError(m.Method, a.err)
 		}
 	case mcp.MethodUnsubscribe:
-		a.err = l.unsubscribe(m.Params)
+		a.err = s.unsubscribe(ctx, l, m.Params)
 	default:
 		a.result, a.err = s.inRounds(ctx, c, l, way, id, m)
 		if a.err == nil {
@@ -218,7 +218,7 @@ func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *refusal) {
 func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
 	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
 	case 0:
-		f.stream = f.session.nextStream('g')
+		f.stream = f.session.nextStream('g', "")
 		lasting, refused := s.beginStream(x.context(), f.session, f.stream)
 		if refused != nil {
 			return refused
@@ -228,7 +228,10 @@ func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
 		}
 	case 1:
 		stream, err := s.config.Log.Find(x.context(), f.session.inLog(), last[0])
-		if err != nil || stream[0] != 'g' && stream[0] != 'p' {
+		if err != nil {
+			return ofLog(err, errEvent)
+		}
+		if stream[0] != 'g' && stream[0] != 'p' {
 			return errEvent
 		}
 		f.stream, f.after = stream, last[0]

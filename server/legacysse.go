@@ -65,7 +65,16 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", errMethod)
 		return
 	}
-	l, refused := s.sseSession(x, r)
+	id, refused := sessionOfQuery(r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	home, elsewhere := s.sessions.home(id, x.caller)
+	var l *live
+	if !elsewhere {
+		l, refused = s.sessions.find(x.context(), purposeSSE, id, x.caller)
+	}
 	if refused != nil {
 		x.refuse("", refused)
 		return
@@ -79,40 +88,45 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", errBatch)
 		return
 	}
-	if m := x.decode(raw); m != nil {
-		s.takeMessage(x, l, m)
+	m := x.decode(raw)
+	switch {
+	case m == nil:
+	case elsewhere:
+		s.passing.pass(x, r, home, id, m, raw)
+	case !m.IsRequest():
+		x.acknowledge(s.notified(x.context(), l, m))
+	default:
+		if refused := s.takeRequest(x, l, m); refused != nil {
+			x.refuse(m.ID, refused)
+			return
+		}
+		x.writeStatus(http.StatusAccepted)
 	}
 }
 
-// sseSession returns the session that the query names, if it belongs to the caller.
-func (s *Server) sseSession(x *exchange, r *http.Request) (*live, *refusal) {
+// sessionOfQuery returns the id of the session that the query names.
+func sessionOfQuery(r *http.Request) (string, *refusal) {
 	ids := r.URL.Query()["sessionId"]
 	if len(ids) == 0 {
-		return nil, errNoSession
+		return "", errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return s.sessions.find(x.context(), purposeSSE, ids[0], x.caller)
+		return ids[0], nil
 	}
-	return nil, errSession
+	return "", errSession
 }
 
-// takeMessage accepts a message. If it is a request, a goroutine answers it on the stream of the session.
-func (s *Server) takeMessage(x *exchange, l *live, m *mcp.Message) {
-	if !m.IsRequest() {
-		x.acknowledge(s.notified(x.context(), l, m))
-		return
-	}
+// takeRequest has a goroutine answer a request on the stream of the session.
+func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
 	select {
 	case <-s.draining: // the stream ends soon, perhaps before the answer
-		x.refuse(m.ID, errDraining)
-		return
+		return errDraining
 	default:
 	}
 	j := &job{}
 	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
 	if refused != nil {
-		x.refuse(m.ID, refused)
-		return
+		return refused
 	}
 	way := &sseWay{server: s, session: l, taken: x.held} // belongs to the goroutine from here on
 	x.held = held{}
@@ -122,7 +136,7 @@ func (s *Server) takeMessage(x *exchange, l *live, m *mcp.Message) {
 		defer func() { s.giveBack(way.taken) }()
 		s.answerSSE(ctx, x, l, m, j, way)
 	}()
-	x.writeStatus(http.StatusAccepted)
+	return nil
 }
 
 // sseWay leads to the client of one request: everything goes on the stream of the session.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,7 +36,7 @@ type live struct {
 	abroad *abroad // what is known here of what others know; nil if it is not shared
 
 	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
-	suffix       string     // of the names of its streams, so that replicas never choose the same one
+	suffix       string     // of the names of its streams, see homeMark; "" if it is not shared
 	mu           sync.Mutex // guards the fields below
 	revision     string
 	capabilities mcp.Object     // what the client can be asked
@@ -97,7 +98,9 @@ func (l *live) lapse(now time.Time) string {
 	return endIdle
 }
 
-func (l *live) isBusyLocked() bool { return l.inFlightLocked() > 0 || len(l.holders) > 0 }
+func (l *live) isBusyLocked() bool {
+	return l.inFlightLocked() > 0 || len(l.holders) > 0 || l.isHeardElsewhereLocked()
+}
 
 // yield ends the session to make room for another one, if it is idle and was not used after stamp. It returns since
 // when the session has been idle. That time is later than now for a session that was opened just now: such a one does
@@ -138,6 +141,16 @@ func (l *live) restLocked() bool {
 	return back
 }
 
+// rested is restLocked for who does not hold the mutex, and tells the roster.
+func (l *live) rested() {
+	l.mu.Lock()
+	back := l.restLocked()
+	l.mu.Unlock()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
 // close ends the session. It is false if the session had ended before.
 func (l *live) close() bool {
 	l.mu.Lock()
@@ -162,6 +175,11 @@ func (l *live) dissolve() {
 	l.news.watched = nil
 	if l.news.updates != nil {
 		l.news.updates.close()
+	}
+	if l.shared {
+		for uri := range l.news.away.homes {
+			l.dropAwayLocked(uri)
+		}
 	}
 	l.mu.Unlock()
 	for _, w := range watched {
@@ -361,10 +379,14 @@ func (l *live) release(mine *holder) {
 }
 
 // nextStream returns a new name for a stream of the log. kind is its first byte: g for a stream opened by GET, p for
-// the answer to a POST.
-func (l *live) nextStream(kind byte) string {
+// the answer to a POST. It names the request that it answers, if there is one: see homeOfStream.
+func (l *live) nextStream(kind byte, answers mcp.ID) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opened++
-	return string(kind) + strconv.Itoa(int(l.opened)) + l.suffix
+	name := string(kind) + strconv.Itoa(int(l.opened)) + l.suffix
+	if l.shared && answers != "" && len(answers) <= maxNamedID {
+		name += requestMark + hex.EncodeToString([]byte(answers))
+	}
+	return name
 }

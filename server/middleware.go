@@ -142,11 +142,15 @@ func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 		x.token = token
 		return nil
 	}
-	refused, known := errors.AsType[*auth.Error](err)
-	if !known {
-		refused = &auth.Error{Reason: "malformed", Err: err}
+	return loginError(err)
+}
+
+// loginError returns an error of Verify with its reason.
+func loginError(err error) *auth.Error {
+	if refused, known := errors.AsType[*auth.Error](err); known {
+		return refused
 	}
-	return refused
+	return &auth.Error{Reason: "malformed", Err: err}
 }
 
 // Details for the log.

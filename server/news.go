@@ -6,7 +6,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Bounds of what one session, or one request for notices, may subscribe to.
@@ -16,13 +15,13 @@ const (
 	maxTold = 32
 )
 
-// changes returns, for each kind of list, the method of the notice that it changed and the digest that shows whether it
-// did.
-func changes(d gateway.Digests) [3]struct{ method, digest string } {
-	return [3]struct{ method, digest string }{
-		{mcp.NotifyToolsChanged, d.Tools},
-		{mcp.NotifyPromptsChanged, d.Prompts},
-		{mcp.NotifyResourcesChanged, d.Resources},
+// changes returns, for each kind of list, the method of the notice that it changed, the digest that shows whether it
+// did, and the digest of what it holds, which replicas can compare.
+func changes(d gateway.Digests) [3]struct{ method, digest, content string } {
+	return [3]struct{ method, digest, content string }{
+		{mcp.NotifyToolsChanged, d.Tools, d.Content[0]},
+		{mcp.NotifyPromptsChanged, d.Prompts, d.Content[1]},
+		{mcp.NotifyResourcesChanged, d.Resources, d.Content[2]},
 	}
 }
 
@@ -44,15 +43,18 @@ func listNotice(method string) []byte { return listNotices[method] }
 // that stream any more before the notice went out, another stream takes over.
 type news struct {
 	lists [3]struct {
-		told string // digest of what the client was last told of
-		owed string // the stream that has the notice and has not sent it yet; "" for none
+		told    string // digest of what the client was last told of; "": not known here
+		content string // digest of what that holds
+		owed    string // the stream that has the notice and has not sent it yet; "" for none
 	}
+	*afar                     // what other replicas have to do with it; nil: the session is not shared
 	updates *updates          // changed resources; nil: none has changed yet
 	watched map[string]*watch // subscriptions, by URI
 }
 
 // watch is the subscription of a session to one resource.
 type watch struct {
+	since        uint64        // when it was asked for, as stampNow has it
 	opened       chan struct{} // closed when the fields below are set
 	told         *mcp.Error    // why it could not be opened; nil: it was
 	subscription gateway.Subscription
@@ -76,10 +78,19 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	defer l.mu.Unlock()
 	for i, change := range changes(d) {
 		n := &l.news.lists[i]
+		if n.told == "" && n.content == "" && stream != "" && l.awaitsKnownLocked() {
+			continue
+		}
+		if n.told == "" && n.content == change.content { // another replica has told the client
+			n.told = change.digest
+		}
 		if n.told == change.digest && !l.isUnsentLocked(n.owed, stream) {
 			continue
 		}
-		n.told, n.owed = change.digest, stream
+		n.told, n.content, n.owed = change.digest, change.content, stream
+		if l.shared {
+			l.news.kept = false
+		}
 		methods = append(methods, change.method)
 	}
 	return methods
@@ -89,6 +100,24 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 // any more.
 func (l *live) isUnsentLocked(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holderLocked(owed) == nil
+}
+
+// unclaim notes that the notices with that method, or of that resource, could not be put into the log. They are claimed
+// again.
+func (l *live) unclaim(method, uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, change := range changes(gateway.Digests{}) {
+		if change.method == method {
+			l.news.lists[i].told, l.news.lists[i].content, l.news.lists[i].owed = "", "", ""
+		}
+	}
+	if l.news.updates.waits() {
+		if one, owed := l.news.updates.owed[uri]; owed {
+			one.stream = ""
+			l.news.updates.owed[uri] = one
+		}
+	}
 }
 
 // claimUpdates does for changed resources what claim does for lists. It returns at most maxTold URIs; more tells
@@ -127,9 +156,10 @@ func (l *live) sent(stream string) {
 
 // updated notes that a resource, or a part of one, has changed; the subscription to uri said so. Until the client is
 // told, further changes of it count as the same one.
-func (l *live) updated(uri, part string) {
+func (s *Server) updated(l *live, uri, part string) {
 	if l.noteUpdate(uri, part) {
 		l.stir()
+		s.bringUpdates(l)
 	}
 }
 
@@ -139,10 +169,7 @@ func (l *live) noteUpdate(uri, part string) bool {
 	if l.over || l.news.watched[uri] == nil {
 		return false
 	}
-	if l.news.updates == nil {
-		l.news.updates = &updates{memory: l.roster.memory, user: share.User(l.user)}
-	}
-	l.news.updates.add(uri, part)
+	l.addUpdateLocked(uri, part)
 	return true
 }
 
@@ -166,11 +193,15 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		}
 	}
 	_, w.told = s.guarded(ctx, func() (result mcp.Object, err error) {
-		w.subscription, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { l.updated(uri, part) })
+		w.subscription, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
 	if !l.finishOpening(uri, w) && w.told == nil {
 		w.subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
+	}
+	if w.told == nil {
+		_ = s.tellOfWatch(ctx, l, uri, w.since) // who has not heard may tell of a change once more
+		s.askForTeller(ctx, l)
 	}
 	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
 		l.judge(now)
@@ -192,7 +223,8 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 	if l.news.watched == nil {
 		l.news.watched = make(map[string]*watch)
 	}
-	w = &watch{opened: make(chan struct{})}
+	l.dropAwayLocked(uri) // if another replica has it, that one ends
+	w = &watch{since: stampNow(), opened: make(chan struct{})}
 	l.news.watched[uri] = w
 	return w, true
 }
@@ -210,23 +242,6 @@ func (l *live) finishOpening(uri string, w *watch) bool {
 		delete(l.news.watched, uri)
 	}
 	return true
-}
-
-// unsubscribe ends a subscription of the session, if there is one.
-func (l *live) unsubscribe(params mcp.Object) *mcp.Error {
-	uri, ok := params.Value("uri").Text()
-	if !ok {
-		return errURI.told
-	}
-	l.mu.Lock()
-	w := l.news.watched[uri]
-	delete(l.news.watched, uri)
-	l.news.updates.drop(func(changed, _ string) bool { return changed == uri })
-	l.mu.Unlock()
-	if w != nil {
-		w.end()
-	}
-	return nil
 }
 
 // end stops a subscription that is open. One that is still being opened is stopped by whoever opens it.

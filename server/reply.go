@@ -29,6 +29,7 @@ type reply struct {
 	server  *Server
 	x       *exchange
 	session *live
+	answers mcp.ID    // the request that it answers; "": several
 	alarm   *alarm    // rings when patience is over; nil: no stream is possible
 	rested  sync.Once // the place of the request is given back
 
@@ -41,9 +42,9 @@ type reply struct {
 
 var _ passage = (*reply)(nil)
 
-// begin begins the answer to a request of a session. p is new.
-func (p *reply) begin(x *exchange, l *live) {
-	p.server, p.x, p.session = x.server, x, l
+// begin begins the answer to a request of a session, or to several if answers is "". p is new.
+func (p *reply) begin(x *exchange, l *live, answers mcp.ID) {
+	p.server, p.x, p.session, p.answers = x.server, x, l, answers
 	if !x.acceptsStream {
 		p.plain = true
 		return
@@ -103,7 +104,7 @@ func (p *reply) upgrade() (follow func()) {
 		p.plain = true
 		return nil
 	}
-	stream := p.session.nextStream('p')
+	stream := p.session.nextStream('p', p.answers)
 	lasting, refused := p.server.beginStream(connection, p.session, stream)
 	if refused != nil {
 		place.leave()

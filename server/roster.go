@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
@@ -44,7 +45,8 @@ const sessionCost = 1 << 10
 type roster struct {
 	metrics *metrics.Metrics
 	memory  *share.Budget
-	byKey   sync.Map // of *live by sessionKey: changed under mu, read without
+	self    replica.ID // this replica; set before the first session
+	byKey   sync.Map   // of *live by sessionKey: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group

@@ -113,8 +113,10 @@ type Server struct {
 	beyond   lingering // refused requests of tenants beyond their limits
 	knocking lingering // refused requests of strangers
 
-	open  *openStreams
-	flows *flows
+	open    *openStreams
+	flows   *flows
+	passing *passing
+	returns atomic.Int64 // how often word may have been lost since tellAgain was done last
 
 	again  chan struct{} // holds a value if what callers have open is to be judged again
 	judged atomic.Uint64 // how often that was begun
@@ -171,6 +173,9 @@ func newServer(cfg Config, d desk) *Server {
 	}
 	s.flows = newFlows(s)
 	s.hear()
+	s.passing = newPassing(s)
+	s.handleTelling()
+	s.sessions.roster.self = cfg.Others.Self()
 	return s
 }
 
@@ -243,6 +248,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-window.C:
 			s.recordStrangers(ctx)
 		case <-sweep.C:
+			s.forgetTellers()
 			s.sessions.sweep(ctx)
 		case <-s.again:
 			s.judgeAgain(ctx)

@@ -72,8 +72,8 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	}
 	if shared {
 		l.abroad = &abroad{generation: t.generation, trusted: ss.spread.doubts.Load()}
-		replica := newKey()
-		l.suffix = "r" + hex.EncodeToString(replica[:4])
+		l.news.afar = &afar{}
+		l.suffix = homeMark + hex.EncodeToString(ss.generation[:]) + newKey().String()[:8]
 	}
 	return l
 }

@@ -25,6 +25,7 @@ type updates struct {
 // update is one of them.
 type update struct {
 	stream string // that owes the notice; "": none does yet
+	uri    string // that the subscription names
 	cost   int64  // bytes that the user holds for it
 }
 
@@ -41,7 +42,7 @@ func (u *updates) add(uri, part string) {
 			part, one = uri, u.owed[uri]
 		}
 	}
-	one.stream = ""
+	one.stream, one.uri = "", uri
 	if u.owed == nil {
 		u.owed = make(map[string]update)
 	}
@@ -53,6 +54,24 @@ func (u *updates) owe(uri, stream string) {
 	one := u.owed[uri]
 	one.stream = stream
 	u.owed[uri] = one
+}
+
+// waits tells whether there are any. A nil u has none.
+func (u *updates) waits() bool { return u != nil && len(u.owed) > 0 }
+
+// take takes out so many changes for which free is true of the stream that owes them. A nil u has none.
+func (u *updates) take(most int, free func(stream string) bool) (taken []changed) {
+	if u == nil {
+		return nil
+	}
+	for part, one := range u.owed {
+		if len(taken) < most && free(one.stream) {
+			taken = append(taken, changed{one.uri, part})
+			u.memory.Give(u.user, one.cost)
+			delete(u.owed, part)
+		}
+	}
+	return taken
 }
 
 // drop forgets the changes for which told is true. A nil u has none.

@@ -1,0 +1,317 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// fleet opens worlds that share keys and log, and send each other word.
+func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world)) (all []*world) {
+	t.Helper()
+	ring, log := seal.RandomRing(), session.NewMemory(session.MemoryConfig{})
+	for range size {
+		all = append(all, newWorld(t, append([]func(*world){func(w *world) {
+			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others = ring, log, true, hub.Join()
+		}}, change...)...))
+	}
+	return all
+}
+
+// pair is a fleet of two whose clients can be asked something.
+func pair(t *testing.T, change ...func(*world)) (a, b *world) {
+	t.Helper()
+	both := fleet(t, &replicatest.Hub{}, 2, change...)
+	both[0].asking()
+	both[1].asking()
+	return both[0], both[1]
+}
+
+// listener is a client that reads an event stream as it comes.
+type listener struct {
+	conn net.Conn
+
+	mu    sync.Mutex // guards the fields below
+	lines []string
+	ended bool
+}
+
+// hearing opens an event stream over a connection of its own, in a bubble.
+func (w *world) hearing(t *testing.T, m message) *listener {
+	t.Helper()
+	l := &listener{conn: w.pipe(t, m)}
+	go func() { // ends with the connection
+		defer func() { l.mu.Lock(); l.ended = true; l.mu.Unlock() }()
+		resp, err := http.ReadResponse(bufio.NewReader(l.conn), nil)
+		if err != nil {
+			return
+		}
+		defer resp.Body.Close()
+		for scanner := bufio.NewScanner(resp.Body); scanner.Scan(); {
+			l.mu.Lock()
+			if scanner.Text() != "" && scanner.Text()[0] != ':' {
+				l.lines = append(l.lines, scanner.Text())
+			}
+			l.mu.Unlock()
+		}
+	}()
+	wait(t)
+	return l
+}
+
+// text returns what has come since text was called last.
+func (l *listener) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.Join(l.lines, "\n")
+	l.lines = nil
+	return text
+}
+
+// isOver tells whether the stream has ended.
+func (l *listener) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// openSSE opens a session over HTTP+SSE, and returns its stream and where messages go.
+func (w *world) openSSE(t *testing.T, token string) (stream *listener, address string) {
+	t.Helper()
+	stream = w.hearing(t, message{method: "GET", path: "/sse", token: token})
+	_, address, found := strings.Cut(stream.text(), "data: ")
+	if !found {
+		t.Fatal("no address came")
+	}
+	return stream, address
+}
+
+func posted(address, body string) message {
+	return message{method: "POST", path: address, token: "alice", body: body}
+}
+
+// TestMessagesReachTheReplicaWithTheStream opens a session over HTTP+SSE at one replica and sends each kind of message to
+// another.
+func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		stream, address := a.openSSE(t, "alice")
+		send := func(body string) {
+			t.Helper()
+			if got := b.do(t, posted(address, body)); got.Code != http.StatusAccepted {
+				t.Fatalf("%.60s: got %d %s, want 202", body, got.Code, got.Body)
+			}
+			wait(t)
+		}
+		send(strings.Replace(initialize(mcp.Revision2024).body, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1))
+		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		if got := stream.text(); strings.Count(got, `"id":0,"result"`) != 1 {
+			t.Errorf("initialize: got %q, want its result once", got)
+		}
+		send(askRoots)
+		question := questionID.FindStringSubmatch(stream.text())
+		if question == nil {
+			t.Fatal("no question came")
+		}
+		send(`{"jsonrpc":"2.0","id":"` + question[1] + `","result":{"roots":[]}}`)
+		if got := stream.text(); strings.Count(got, `{\"where\":{\"roots\":[]}}`) != 1 {
+			t.Errorf("the answer to a question: got %q, want the result of the call once", got)
+		}
+		send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}`)
+		if got := b.do(t, posted(address, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)); got.Code != http.StatusBadRequest {
+			t.Errorf("an id that is in use: got %d %s, want 400", got.Code, got.Body)
+		}
+		send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		if started, cancelled := a.counts(); started != 1 || cancelled != 1 {
+			t.Errorf("got %d calls begun, %d cancelled; want 1, 1", started, cancelled)
+		}
+		if got := stream.text(); got != "" {
+			t.Errorf("after it was cancelled: got %q, want nothing", got)
+		}
+	})
+}
+
+// TestForeignSessionsAreNotPassedOn shows that whoever is not the owner of a session over HTTP+SSE hears at another
+// replica what is heard of sessions that never were, and so does its owner after it has ended.
+func TestForeignSessionsAreNotPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		stream, address := a.openSSE(t, "alice")
+		for _, other := range []string{"bob", "alice-other", "alice-issuer", "alice-globex"} {
+			if got := b.do(t, posted(address, pingBody).as(other)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+				t.Errorf("%s: got %d, want 404 DB-SESSION", other, got.Code)
+			}
+		}
+		stream.conn.Close()
+		wait(t)
+		if got := b.do(t, posted(address, pingBody)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+			t.Errorf("after its end: got %d, want 404 DB-SESSION", got.Code)
+		}
+	})
+}
+
+// TestHomeJudgesForItself lets a message come through a replica that accepts its bearer, to one that does not.
+func TestHomeJudgesForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		stream, address := a.openSSE(t, "alice")
+		a.refuse(func(p auth.Principal) bool { return p.Subject == "alice" })
+		if got := b.do(t, posted(address, pingBody)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+			t.Errorf("got %d, want 404 DB-SESSION", got.Code)
+		}
+		if got := stream.text(); got != "" {
+			t.Errorf("got %q on the stream, want nothing", got)
+		}
+	})
+}
+
+// faultyOthers are others whose word is lost, or that cannot be reached.
+type faultyOthers struct {
+	replica.Others
+	fault func(w replica.Word) error // nil: there is none
+}
+
+// errLost is the fault of word that was taken, and never arrives.
+var errLost = errors.New("lost")
+
+// loses is a fault that loses word of one kind.
+func loses(kind string) func(replica.Word) error {
+	return func(w replica.Word) error {
+		if w.Kind == kind {
+			return errLost
+		}
+		return nil
+	}
+}
+
+func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+	if err := f.fault(w); err != nil {
+		if errors.Is(err, errLost) {
+			return nil
+		}
+		return err
+	}
+	return f.Others.Send(ctx, to, w)
+}
+
+func (f *faultyOthers) Tell(ctx context.Context, w replica.Word) error {
+	if err := f.fault(w); err != nil {
+		if errors.Is(err, errLost) {
+			return nil
+		}
+		return err
+	}
+	return f.Others.Tell(ctx, w)
+}
+
+// TestNoMessageIsLostInSilence shows that 202 is told only for a message that the replica with the stream has: with every
+// other fault the client is told to try again, and not that its session is gone.
+func TestNoMessageIsLostInSilence(t *testing.T) {
+	down := errors.New("redis is down")
+	for name, fault := range map[string]func(replica.Word) error{
+		"down":         func(replica.Word) error { return down },
+		"lost":         loses("message 1"),
+		"verdict lost": loses("verdict 1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := pair(t, func(w *world) { w.config.Others = &faultyOthers{w.config.Others, fault} })
+				_, address := a.openSSE(t, "alice")
+				got := b.do(t, posted(address, pingBody))
+				if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" || stable(t, got.Body) != "DB-REPLICAS" {
+					t.Errorf("got %d %s, want 503 DB-REPLICAS with Retry-After", got.Code, got.Body)
+				}
+			})
+		})
+	}
+}
+
+// TestMessageForAReplicaThatIsGone shows that a session whose replica has died is gone, but not while nobody can tell
+// because word could not be read just now.
+func TestMessageForAReplicaThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := &replicatest.Hub{}
+		all := fleet(t, hub, 2)
+		_, address := all[0].openSSE(t, "alice")
+		hub.Leave(all[0].config.Others.(*replicatest.Member))
+		all[1].config.Others.(*replicatest.Member).Return()
+		if got := all[1].do(t, posted(address, pingBody)); got.Code != http.StatusServiceUnavailable {
+			t.Errorf("after a fault: got %d, want 503", got.Code)
+		}
+		<-time.After(10 * time.Second)
+		if got := all[1].do(t, posted(address, pingBody)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+			t.Errorf("later: got %d, want 404", got.Code)
+		}
+	})
+}
+
+// together sends a message so many times at once, and returns how many answers had each status.
+func (w *world) together(t *testing.T, times int, m message) map[int]int {
+	t.Helper()
+	codes := make(chan int, times)
+	for range times {
+		go func() { codes <- w.do(t, m).Code }()
+	}
+	got := make(map[int]int)
+	for range times {
+		got[<-codes]++
+	}
+	return got
+}
+
+// TestMessagesOfOneUserLeaveRoomToOthers lets the messages of one user take long at the replica that has the stream: some
+// are refused, and those of another user are taken all the while.
+func TestMessagesOfOneUserLeaveRoomToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		first := true
+		all := fleet(t, &replicatest.Hub{}, 2, func(w *world) {
+			verify, home := w.config.Verify, first
+			first = false
+			w.config.Verify = func(ctx context.Context, token string) (auth.Principal, error) {
+				if home && token == "alice-again" {
+					<-slow
+				}
+				return verify(ctx, token)
+			}
+		})
+		_, alices := all[0].openSSE(t, "alice")
+		_, bobs := all[0].openSSE(t, "bob")
+		answers := make(chan map[int]int)
+		go func() { answers <- all[1].together(t, 300, posted(alices, pingBody).as("alice-again")) }()
+		<-time.After(time.Second)
+		if got := all[1].do(t, posted(bobs, pingBody).as("bob")); got.Code != http.StatusAccepted {
+			t.Errorf("another user: got %d %s, want 202", got.Code, got.Body)
+		}
+		if got := <-answers; got[http.StatusServiceUnavailable] != 300 { // at once, or because they took too long
+			t.Errorf("got %v, want 503 for all", got)
+		}
+		close(slow)
+	})
+}
+
+// TestMessagesOnTheirWayAreBounded lets large messages get no verdict: of one user only so many bytes are on their way.
+func TestMessagesOnTheirWayAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, func(w *world) { w.config.Others = &faultyOthers{w.config.Others, loses("message 1")} })
+		_, address := a.openSSE(t, "alice")
+		large := posted(address, `{"jsonrpc":"2.0","method":"notifications/x","params":{"text":"`+strings.Repeat("x", 3<<20)+`"}}`)
+		if got := b.together(t, 4, large); got[http.StatusTooManyRequests] != 2 || got[http.StatusServiceUnavailable] != 2 {
+			t.Errorf("got %v, want two on their way and two refused with 429", got)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"encoding/binary"
+)
+
+// Kinds of word that the front doors of replicas send each other. Each names the form of its text, too.
+const (
+	kindMessage = "message 1" // a message of a session over HTTP+SSE, for the replica that has its stream
+	kindVerdict = "verdict 1" // what became of it
+	kindStream  = "stream 1"  // a connection of the sender gets a stream, on which the client may be told of changes
+	kindSilent  = "silent 1"  // the sender tells the client of a session no more
+	kindAsk     = "teller 1"  // who tells the client of a session?
+	kindUpdated = "updated 1" // resources that a session has subscribed to have changed, for who tells its client
+	kindWatch   = "watch 1"   // a session has subscribed to a resource at the sender, or has unsubscribed
+	kindKnown   = "known 1"   // what the client of a session was told of lists, and its subscriptions at the sender
+)
+
+// packed joins the parts of a word. The lengths stand before the parts, so that none passes for another.
+func packed(parts ...[]byte) []byte {
+	size := 0
+	for _, part := range parts {
+		size += binary.MaxVarintLen64 + len(part)
+	}
+	word := make([]byte, 0, size)
+	for _, part := range parts {
+		word = binary.AppendUvarint(word, uint64(len(part)))
+		word = append(word, part...)
+	}
+	return word
+}
+
+// unpacked takes a word apart that packed has joined. It is false for a text that has another number of parts; zero
+// parts stands for any. The parts are not copied.
+func unpacked(word []byte, parts int) ([][]byte, bool) {
+	found := make([][]byte, 0, parts)
+	for len(word) > 0 {
+		size, n := binary.Uvarint(word)
+		if n <= 0 || size > uint64(len(word[n:])) {
+			return nil, false
+		}
+		word = word[n:]
+		found, word = append(found, word[:size]), word[size:]
+	}
+	return found, parts == 0 || len(found) == parts
+}

@@ -145,21 +145,6 @@ func TestSharedSessionIsItsOwners(t *testing.T) {
 				t.Errorf("%s: got %d, want 404", other, got.Code)
 			}
 		}
-		stream := a.pipe(t, message{method: "GET", path: "/sse", token: "alice"})
-		buffer := make([]byte, 4096)
-		n, _ := stream.Read(buffer)
-		for !strings.Contains(string(buffer[:n]), "\n\n") || !strings.Contains(string(buffer[:n]), "sessionId=") {
-			more, err := stream.Read(buffer[n:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += more
-		}
-		_, path, _ := strings.Cut(string(buffer[:n]), "data: ")
-		path, _, _ = strings.Cut(path, "\n")
-		if got := b.do(t, message{method: "POST", path: path, token: "alice", body: pingBody}); got.Code != http.StatusNotFound {
-			t.Errorf("a session over HTTP+SSE: got %d, want 404", got.Code)
-		}
 		for range 2 {
 			<-time.After(20 * time.Minute) // less than a session may be idle
 			if got := b.do(t, inSession("POST", id, pingBody)); time.Since(opened) < 40*time.Minute && got.Code != http.StatusOK {

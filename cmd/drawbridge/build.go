@@ -167,6 +167,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Log:           p.newSessionLog(cfg.Sessions),
 		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
+		Generation:    p.sharing.generation(),
 		Once:          p.sharing.answers(),
 		Flights:       p.sharing.flight,
 		Logger:        p.log,

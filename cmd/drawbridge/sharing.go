@@ -61,6 +61,18 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}, nil
 }
 
+// generation returns what asks for the generation of what replicas share; nil: they share nothing. It is not known while Redis
+// does not answer: another may have begun.
+func (s *sharing) generation() func() (text string, known bool) {
+	if s.store == nil {
+		return nil
+	}
+	return func() (string, bool) {
+		text, known := s.store.Generation()
+		return text, known && s.store.Up() == nil
+	}
+}
+
 // judge adds to what /readyz shows how Redis is. A gateway that has never reached it is not ready, since it knows neither
 // of sessions nor of limits. Later faults do not change that: they meet all replicas at once, and none would be left.
 func (s *sharing) judge(view *admin.View) {

@@ -147,7 +147,7 @@ func TestRedisIsFull(t *testing.T) {
 	a, b := h.join(t), h.join(t)
 	begin(t, a, "s", "p1", true)
 	id := add(t, a, "s", "p1", "1", false)
-	a.does(t, "CONFIG", "SET", "maxmemory", "1")
+	h.server.Exec(t, "CONFIG", "SET", "maxmemory", "1")
 	if _, err := a.Append(t.Context(), of("s"), "q1", nil, true); !errors.Is(err, redis.ErrDown) {
 		t.Errorf("got %v, want ErrDown", err)
 	}
@@ -155,7 +155,9 @@ func TestRedisIsFull(t *testing.T) {
 	if is := fleeting(t, a, "p1"); len(is) != 2 || !is[1] {
 		t.Errorf("fleeting: got %v, want the second", is)
 	}
-	a.does(t, "CONFIG", "SET", "maxmemory", "0")
+	h.server.Exec(t, "CONFIG", "SET", "maxmemory", "0")
+	redistest.WaitUp(t, a.store)
+	redistest.WaitUp(t, b.store)
 	isLost(t, a, b, id)
 }
 

@@ -18,19 +18,23 @@ import (
 // besiege starts drawbridge with one issuer for the tenants acme and globex, and everything else of the config as given.
 func besiege(t testing.TB, sections string) *gateway {
 	t.Helper()
-	g := settle(t)
-	g.write(t, fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%s
-allowed_hosts: [127.0.0.1]
+	return besiegeAt(t, settle(t), sections)
+}
+
+// besiegeAt is besiege for a gateway or a fleet that has its addresses.
+func besiegeAt(t testing.TB, g *gateway, sections string) *gateway {
+	t.Helper()
+	for _, one := range g.members() {
+		one.write(t, one.head()+`allowed_hosts: [127.0.0.1]
 issuers:
   - {issuer: "https://issuer.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [acme, globex]}
   - {issuer: "https://other.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
 audit: {file: audit.jsonl}
 log: {level: debug}
-`, g.addr, strings.TrimPrefix(g.operator, "http://"), g.addr)+sections)
+`+sections)
+	}
 	g.run(t)
-	t.Cleanup(g.kill) // others look at how it stops
+	t.Cleanup(g.crash) // others look at how it stops
 	return g
 }
 
@@ -91,20 +95,22 @@ type auditLine struct {
 	Tenant, Issuer, Subject, Remote, Method, Server, Item, Outcome, Reason, Arguments string
 }
 
-// audited returns the records so far.
+// audited returns the records so far, one replica's after the other's.
 func (g *gateway) audited(t testing.TB) []auditLine {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(g.dir, "audit.jsonl"))
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
 	var lines []auditLine
-	for line := range bytes.Lines(data) {
-		var one auditLine
-		if err := json.Unmarshal(line, &one); err != nil {
-			t.Fatalf("audit line %q: %v", line, err)
+	for _, one := range g.members() {
+		data, err := os.ReadFile(filepath.Join(one.dir, "audit.jsonl"))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
 		}
-		lines = append(lines, one)
+		for line := range bytes.Lines(data) {
+			var record auditLine
+			if err := json.Unmarshal(line, &record); err != nil {
+				t.Fatalf("audit line %q: %v", line, err)
+			}
+			lines = append(lines, record)
+		}
 	}
 	return lines
 }
@@ -133,13 +139,19 @@ func (g *gateway) gauge(t testing.TB, name string) float64 {
 	return 0
 }
 
-// unhurt fails the test when the gateway ended or had to recover from a panic.
+// unhurt fails the test when the gateway, or one of a fleet, ended or had to recover from a panic.
 func (g *gateway) unhurt(t testing.TB) {
 	t.Helper()
+	for _, one := range g.replicas {
+		one.unhurt(t)
+	}
 	select {
 	case <-g.done:
 		t.Fatalf("drawbridge ended: %v", g.err)
 	default:
+	}
+	if g.replicas != nil {
+		return // nginx runs, and has no metrics
 	}
 	if strings.Contains(g.out.String(), "DATA RACE") { // when it was built to tell
 		t.Error("the gateway has a data race")

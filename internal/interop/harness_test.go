@@ -209,13 +209,17 @@ func listening(addr string) bool {
 // hmacSecret is the key of all tokens.
 const hmacSecret = "interop-4f2a9c81d7b3e650-interop-hmac"
 
-// gateway is a running drawbridge.
+// gateway is a running drawbridge, or a fleet of them, which to clients is the same.
 type gateway struct {
-	*process
+	*process // nginx, of a fleet
 	dir      string
 	url      string // of the MCP endpoint
-	addr     string
-	operator string // base address
+	addr     string // of clients
+	operator string // base address; none of a fleet
+
+	replicas []*gateway // of a fleet; none of one gateway
+	behind   *gateway   // the fleet that this is a replica of; none of one gateway
+	redis    string     // address of what the replicas share
 }
 
 // generous limits let a suite through that asks a hundred times in one second.
@@ -224,7 +228,12 @@ const generous = `{requests: {rate: 100000, burst: 100000}, calls: {rate: 100000
 // serve starts drawbridge with the given tenants and servers sections and waits until it is ready.
 func serve(t testing.TB, sections string) *gateway {
 	t.Helper()
-	g := settle(t)
+	return serveAt(t, settle(t), sections)
+}
+
+// serveAt is serve for a gateway or a fleet that has its addresses.
+func serveAt(t testing.TB, g *gateway, sections string) *gateway {
+	t.Helper()
 	g.configure(t, sections)
 	g.run(t)
 	return g
@@ -248,8 +257,16 @@ func settle(t testing.TB) *gateway {
 // enough: on a busy machine the first attempt to reach a server may take too long, and the second one is later.
 func (g *gateway) run(t testing.TB) {
 	t.Helper()
-	g.launch(t)
-	eventually(t, "all servers are up", func() bool { return !serverAway.MatchString(fetch(t, g.operator+"/readyz")) })
+	for _, one := range g.members() {
+		one.begin(t)
+	}
+	for _, one := range g.members() {
+		one.isReady(t)
+		eventually(t, "all servers are up", func() bool { return !serverAway.MatchString(fetch(t, one.operator+"/readyz")) })
+	}
+	if g.replicas != nil {
+		g.spread(t)
+	}
 }
 
 // serverAway matches what the operator's page says of a server that does not serve, or not yet.
@@ -258,8 +275,19 @@ var serverAway = regexp.MustCompile(`server [a-z0-9-]+ is (down|starting)`)
 // launch starts drawbridge with the config that was written, and waits until it is ready.
 func (g *gateway) launch(t testing.TB) {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), drawbridge(t), "serve", "-config", g.config())
-	g.process = start(t, cmd)
+	g.begin(t)
+	g.isReady(t)
+}
+
+// begin starts drawbridge with the config that was written.
+func (g *gateway) begin(t testing.TB) {
+	t.Helper()
+	g.process = start(t, exec.CommandContext(context.Background(), drawbridge(t), "serve", "-config", g.config()))
+}
+
+// isReady waits until a gateway that was started is ready.
+func (g *gateway) isReady(t testing.TB) {
+	t.Helper()
 	eventually(t, "the gateway is ready", func() bool {
 		select {
 		case <-g.done:
@@ -270,20 +298,27 @@ func (g *gateway) launch(t testing.TB) {
 	})
 }
 
-func (g *gateway) config() string { return filepath.Join(g.dir, "drawbridge.yaml") }
+func (g *gateway) config() string { return filepath.Join(g.members()[0].dir, "drawbridge.yaml") }
 
 // configure writes the config file; a running gateway reloads it.
 func (g *gateway) configure(t testing.TB, sections string) {
 	t.Helper()
-	text := fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%s
-allowed_hosts: [127.0.0.1, localhost]
+	for _, one := range g.members() {
+		one.write(t, one.head()+`allowed_hosts: [127.0.0.1, localhost]
 issuers:
   - {issuer: "https://issuer.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
 audit: {file: audit.jsonl}
-`, g.addr, strings.TrimPrefix(g.operator, "http://"), g.addr) + sections
-	g.write(t, text)
+`+sections)
+	}
+}
+
+// head begins the config of one gateway: where it listens, and what it shares with the others of its fleet.
+func (g *gateway) head() string {
+	addresses := fmt.Sprintf("listen: %s\noperator: %s\n", g.addr, strings.TrimPrefix(g.operator, "http://"))
+	if g.behind == nil {
+		return addresses + fmt.Sprintf("public_url: http://%s\n", g.addr)
+	}
+	return addresses + g.behind.shared()
 }
 
 // write replaces the config file at one stroke.

@@ -28,28 +28,39 @@ func progressThenEcho(w http.ResponseWriter, id json.RawMessage, e execution, pa
 
 func TestT16NothingCrosses(t *testing.T) {
 	t.Parallel()
+	for _, form := range forms {
+		for _, modern := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, modern upstream %t", form.name, modern), func(t *testing.T) {
+				t.Parallel()
+				callsOfMany(t, form.settle(t), modern)
+			})
+		}
+	}
+}
+
+// callsOfMany lets two people of each of two tenants call at the same time in every revision.
+func callsOfMany(t *testing.T, g *gateway, modern bool) {
+	t.Helper()
 	const perSpeaker = 100
-	for _, modern := range []bool{false, true} {
-		up := ambush(t, &hostile{tools: tool("echo"), modern: modern, answer: progressThenEcho})
-		g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
-		var all sync.WaitGroup
-		for _, tenant := range []string{"acme", "globex"} {
-			for _, subject := range []string{"alice", "bob"} {
-				for _, revision := range revisions() {
-					owner := who{tenant: tenant, subject: subject}
-					s := g.speak(t, g.mint(owner), revision)
-					all.Go(func() {
-						for i := range perSpeaker {
-							s.callAsMine(t, owner, i)
-						}
-					})
-				}
+	up := ambush(t, &hostile{tools: tool("echo"), modern: modern, answer: progressThenEcho})
+	besiegeAt(t, g, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
+	var all sync.WaitGroup
+	for _, tenant := range []string{"acme", "globex"} {
+		for _, subject := range []string{"alice", "bob"} {
+			for _, revision := range revisions() {
+				owner := who{tenant: tenant, subject: subject}
+				s := g.speak(t, g.mint(owner), revision)
+				all.Go(func() {
+					for i := range perSpeaker {
+						s.callAsMine(t, owner, i)
+					}
+				})
 			}
 		}
-		all.Wait()
-		g.unhurt(t)
-		rightOwners(t, g, 4*5*perSpeaker)
 	}
+	all.Wait()
+	g.unhurt(t)
+	rightOwners(t, g, 4*5*perSpeaker)
 }
 
 // callAsMine calls with an id and a progress token that all others use too, and arguments that nobody else has.

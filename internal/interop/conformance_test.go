@@ -62,29 +62,37 @@ var (
 
 func TestConformanceServer(t *testing.T) {
 	t.Parallel()
-	for name, l := range map[string]leg{
-		"legacy before legacy": {front: "2025-11-25", expected: "same-era.yml", passed: 82, least: legacyChecks},
-		"modern before modern": {front: modernRevision, modern: true, expected: "same-era.yml", passed: 165, least: modernChecks},
-		"legacy before modern": {front: "2025-11-25", modern: true, expected: "legacy-before-modern.yml", passed: 70, least: legacyChecks},
-		"modern before legacy": {front: modernRevision, expected: "modern-before-legacy.yml", passed: 160, least: modernChecks},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := serve(t, fmt.Sprintf(`tenants:
+	for _, form := range forms {
+		for name, l := range map[string]leg{
+			"legacy before legacy": {front: "2025-11-25", expected: "same-era.yml", passed: 82, least: legacyChecks},
+			"modern before modern": {front: modernRevision, modern: true, expected: "same-era.yml", passed: 165, least: modernChecks},
+			"legacy before modern": {front: "2025-11-25", modern: true, expected: "legacy-before-modern.yml", passed: 70, least: legacyChecks},
+			"modern before legacy": {front: modernRevision, expected: "modern-before-legacy.yml", passed: 160, least: modernChecks},
+		} {
+			t.Run(form.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				l.run(t, form.settle)
+			})
+		}
+	}
+}
+
+// run puts a gateway, or a fleet, before the Go SDK's server and lets the suite test it.
+func (l leg) run(t *testing.T, settle func(testing.TB) *gateway) {
+	t.Helper()
+	g := serveAt(t, settle(t), fmt.Sprintf(`tenants:
   acme: {servers: [go], rules: [{allow: ["*", "prompt:*", "resource:*"]}], limits: %s}
 servers:
   go: {url: %q, prefix: "", private_addresses: true}
 `, generous, goUpstream(t, l.modern)))
-			t.Cleanup(g.kill) // others look at how it stops
-			out, failures := t.TempDir(), expectedFailures(t, l.expected, "server")
-			err := suite(t, 2*patient, "server", "--url", tokenProxy(t, g)+"/mcp", "--requirements", l.front, "-o", out, "--expected-failures", filepath.Join("testdata", "conformance", l.expected))
-			if err != nil {
-				t.Error(err)
-			}
-			l.judge(t, readChecks(t, out, "server-"), failures)
-			g.unhurt(t)
-		})
+	t.Cleanup(g.crash) // others look at how it stops
+	out, failures := t.TempDir(), expectedFailures(t, l.expected, "server")
+	err := suite(t, 2*patient, "server", "--url", tokenProxy(t, g)+"/mcp", "--requirements", l.front, "-o", out, "--expected-failures", filepath.Join("testdata", "conformance", l.expected))
+	if err != nil {
+		t.Error(err)
 	}
+	l.judge(t, readChecks(t, out, "server-"), failures)
+	g.unhurt(t)
 }
 
 // judge counts the checks that passed. The suite itself fails for a scenario that fails and for an expected failure

@@ -29,6 +29,16 @@ type crosser struct {
 // hears progress and log lines; all of it names its caller, and all of it must come to this caller and no other.
 func TestTrap09_NothingOfACallCrosses(t *testing.T) {
 	t.Parallel()
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			t.Parallel()
+			crossings(t, form.settle(t))
+		})
+	}
+}
+
+func crossings(t *testing.T, g *gateway) {
+	t.Helper()
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +46,7 @@ func TestTrap09_NothingOfACallCrosses(t *testing.T) {
 	legacy, modern, old := newAsker(false), newAsker(true), newAsker(false)
 	servers := fmt.Sprintf("  web: %s\n  new: %s\n  old: {url: %q, type: sse, private_addresses: true}\n  kid: {command: %q, env: {%s: asker}, max_children: 12}\n",
 		private(abrupt(t, http.HandlerFunc(legacy.web))), private(abrupt(t, http.HandlerFunc(modern.web))), abrupt(t, http.HandlerFunc(old.sse)), binary, childRole)
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, servers))
+	besiegeAt(t, g, twoTenants(`{allow: ["*"]}`, servers))
 	names := []string{"web", "new", "old", "kid"}
 	people := []who{{tenant: "acme", subject: "alice"}, {tenant: "globex", subject: "bob"}}
 	spoken := []string{"2025-11-25", modernRevision}

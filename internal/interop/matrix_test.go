@@ -116,11 +116,26 @@ func TestMatrixDriversAreRight(t *testing.T) {
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	upstreams := matrixUpstreams(t)
+	results := tryMatrix(t, settle(t), upstreams)
+	if len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) { // else some were skipped
+		keepCompat(t, "matrix", results.tables(upstreams))
+	}
+}
+
+// TestMatrixOfAFleet tries the same with several replicas, which must not make a difference.
+func TestMatrixOfAFleet(t *testing.T) {
+	t.Parallel()
+	tryMatrix(t, settleFleet(t), matrixUpstreams(t))
+}
+
+// tryMatrix tries the cells that the command line asks for.
+func tryMatrix(t *testing.T, g *gateway, upstreams []matrixUpstream) *matrixResults {
+	t.Helper()
 	var servers strings.Builder
 	for _, up := range upstreams {
 		fmt.Fprintf(&servers, "  %s: %s\n", up.name, up.entry)
 	}
-	g := besiege(t, twoTenants(`{allow: ["*", "prompt:*", "resource:*"]}`, servers.String()))
+	besiegeAt(t, g, twoTenants(`{allow: ["*", "prompt:*", "resource:*"]}`, servers.String()))
 	node(t) // without it the table would be half empty
 	results := &matrixResults{verdicts: make(map[cell]string)}
 	t.Run("cells", func(t *testing.T) {
@@ -140,9 +155,7 @@ func TestMatrix(t *testing.T) {
 		}
 	})
 	g.unhurt(t)
-	if len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) { // else some were skipped
-		keepCompat(t, "matrix", results.tables(upstreams))
-	}
+	return results
 }
 
 // matrixResults are what came of the cells.

@@ -130,9 +130,10 @@ func secrets(t *testing.T) map[string]string {
 	}
 	coordinate := base64.RawURLEncoding.EncodeToString
 	return map[string]string{
-		"gateway.key":  hex.EncodeToString(random) + "\n",
-		"session.keys": base64.StdEncoding.EncodeToString(random) + "\n",
-		"robot.pem":    string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+		"gateway.key":    hex.EncodeToString(random) + "\n",
+		"session.keys":   base64.StdEncoding.EncodeToString(random) + "\n",
+		"redis.password": hex.EncodeToString(random) + "\n",
+		"robot.pem":      string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
 		"partner.json": fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","use":"sig","x":%q,"y":%q}]}`,
 			coordinate(point[1:33]), coordinate(point[33:])),
 	}
@@ -141,14 +142,14 @@ func secrets(t *testing.T) map[string]string {
 func TestExampleConfigsAreGood(t *testing.T) {
 	program, dir := drawbridge(t), copied(t)
 	withPrograms(t, "npx")
-	mounted := filepath.Join(dir, "secrets", "gateway.key")
+	mounted := strings.NewReplacer(
+		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/", filepath.Join(dir, "secrets")+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
 	if err != nil || len(configs) != 6 {
 		t.Fatalf("found %q, %v; want 5 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
-		text := read(t, config)
-		write(t, config, strings.ReplaceAll(text, "/run/secrets/drawbridge.key", mounted))
+		write(t, config, mounted.Replace(read(t, config)))
 		out, code := run(t.Context(), t, dir, program, "validate", "-strict", "-config", config)
 		if code != 0 || !strings.Contains(out, "ok (") {
 			t.Errorf("%s: exit %d: %s", filepath.Base(config), code, out)
@@ -189,7 +190,7 @@ func TestT4NothingStartsWithoutAKey(t *testing.T) {
 	program := drawbridge(t)
 	for config, key := range map[string]string{
 		"drawbridge.container.yaml": "/run/secrets/drawbridge.key",
-		"compose/drawbridge.yaml":   "/run/secrets/drawbridge.key",
+		"compose/drawbridge.yaml":   "/run/secrets/gateway.key",
 	} {
 		out, code := run(t.Context(), t, ".", program, "serve", "-config", config)
 		place := regexp.MustCompile(regexp.QuoteMeta(config) + `:\d+:\d+: .*` + regexp.QuoteMeta(key))

@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"go/version"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -123,44 +122,5 @@ func TestBuildContextIsAnAllowList(t *testing.T) {
 		case strings.HasPrefix(line, "!deploy") && line != "!deploy/drawbridge.container.yaml":
 			t.Errorf("%q lets more of deploy in than the image needs", line)
 		}
-	}
-}
-
-func TestComposeServicesHaveFewRights(t *testing.T) {
-	_, rest, _ := strings.Cut(read(t, "../docker-compose.yml"), "\nservices:\n")
-	services, _, _ := strings.Cut(rest, "\nnetworks:\n")
-	starts := regexp.MustCompile(`(?m)^  ([a-z]+):.*$`).FindAllStringSubmatchIndex(services, -1)
-	if len(starts) != 3 {
-		t.Fatalf("found %d services, want gateway, upstream and prometheus", len(starts))
-	}
-	for i, start := range starts {
-		end := len(services)
-		if i+1 < len(starts) {
-			end = starts[i+1][0]
-		}
-		name, text := services[start[2]:start[3]], services[start[0]:end]
-		for _, line := range []string{"read_only: true", "cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`, "mem_limit:"} {
-			if !strings.Contains(text, line) {
-				t.Errorf("service %s lacks %s", name, line)
-			}
-		}
-		for _, ports := range regexp.MustCompile(`ports: (.*)`).FindAllStringSubmatch(text, -1) {
-			if !regexp.MustCompile(`^\["127\.0\.0\.1:\d+:\d+"\]`).MatchString(ports[1]) {
-				t.Errorf("service %s publishes %s, want one port on loopback", name, ports[1])
-			}
-			if name == "gateway" && !strings.HasPrefix(ports[1], `["127.0.0.1:8080:8080"]`) {
-				t.Errorf("the gateway publishes %s; the operator's port must stay inside", ports[1])
-			}
-		}
-	}
-}
-
-func TestComposeFileIsValid(t *testing.T) {
-	compose, err := exec.LookPath("docker-compose")
-	if err != nil {
-		t.Skip("skipped: no docker-compose (version 2) here; its config command checks the file without an engine")
-	}
-	if out, code := run(t.Context(), t, "..", compose, "config", "-q"); code != 0 {
-		t.Errorf("docker-compose config: exit %d: %s", code, out)
 	}
 }

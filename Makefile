@@ -8,10 +8,10 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege scoreboard compat openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## what the tests need beside Go: npm packages and programs; says what it could not get
 	@.ci/setup
@@ -50,6 +50,9 @@ bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and i
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
 	go run ./internal/bench scale -out deploy/BENCHMARKS.md
+
+bench-replicas: ## one, two and three replicas behind nginx that share Redis, and what is asked of Redis, in eight minutes
+	go run ./internal/bench replicas -out deploy/BENCHMARKS.md
 
 bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes
 	go run ./internal/bench peers -out deploy/BENCHMARKS.md

@@ -29,14 +29,14 @@ func runCalls(ctx context.Context, args []string, out io.Writer) error {
 	number := flags.Int("rounds", 5, "rounds; the median counts")
 	streams := flags.Int("streams", 10_000, "idle event streams to open for the measure of memory; 0 for none")
 	flags.Usage = func() {
-		_, _ = fmt.Fprintln(flags.Output(), "bench [flags], bench scale [flags] or bench peers [flags]: each has its own -h")
+		_, _ = fmt.Fprintln(flags.Output(), "bench [flags], or bench scale, peers or replicas [flags]: each has its own -h")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("there is no command %q: it is scale or peers, or none", flags.Arg(0))
+		return fmt.Errorf("there is no command %q: it is scale, peers or replicas, or none", flags.Arg(0))
 	}
 	if *took <= 0 || *number <= 0 {
 		return errors.New("-time and -rounds must be more than 0")

@@ -13,6 +13,10 @@
 //
 //	go run ./internal/bench peers
 //
+// Its command replicas shows what several replicas that share Redis cost:
+//
+//	go run ./internal/bench replicas
+//
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for the parts, and page.go for the
 // report, of which each command writes a section.
 package main
@@ -56,6 +60,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return servePeerStdio(os.Stdin, out)
 		case "scale":
 			return runScale(ctx, args[1:], out)
+		case "replicas":
+			return runReplicas(ctx, args[1:], out)
 		}
 	}
 	return runCalls(ctx, args, out)

@@ -18,12 +18,13 @@ import (
 
 // Sections of the page, one for each command, in the order in which they stand there.
 const (
-	sectionCalls = "bench"
-	sectionPeers = "bench-peers"
-	sectionScale = "bench-scale"
+	sectionCalls    = "bench"
+	sectionPeers    = "bench-peers"
+	sectionScale    = "bench-scale"
+	sectionReplicas = "bench-replicas"
 )
 
-var sections = []string{sectionCalls, sectionPeers, sectionScale}
+var sections = []string{sectionCalls, sectionPeers, sectionScale, sectionReplicas}
 
 // head stands above all sections, whichever of them are there.
 const head = `# What the gateway costs

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// runReplicas is the command replicas: it shows what several replicas that share Redis cost, beside one gateway that
+// shares nothing.
+func runReplicas(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bench replicas", flag.ContinueOnError)
+	page := flags.String("out", "", "the page whose section to write; the standard output when empty")
+	took := flags.Duration("time", 1500*time.Millisecond, "how long each number of replicas is loaded in each round")
+	number := flags.Int("rounds", 5, "rounds; the median counts")
+	times := flags.Int("times", 300, "how often each kind of request is made while round trips to Redis are counted")
+	watched := flags.Duration("idle", time.Minute, "how long idle streams are watched")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || *took <= 0 || *number < 1 || *times < 10 || *watched < time.Second {
+		return errors.New("replicas takes no arguments, a time and rounds above 0, 10 times, and a second of idle streams")
+	}
+	begun := time.Now()
+	from := origin(ctx, begun, append([]string{"replicas"}, args...))
+	lab, err := newReplicasLab(ctx)
+	if err != nil {
+		return err
+	}
+	defer lab.close()
+	found := &sharing{plan: plan{took: *took, rounds: *number}, times: *times, watched: *watched}
+	if err := found.measure(ctx, lab, out); err != nil {
+		return err
+	}
+	from += fmt.Sprintf(" It took %v.", time.Since(begun).Round(time.Second))
+	if *page == "" {
+		_, err = io.WriteString(out, found.section(from, nginxVersion(ctx)))
+		return err
+	}
+	return writeSection(*page, sectionReplicas, found.section(from, nginxVersion(ctx)))
+}
+
+// sharing is what the command measures, and how.
+type sharing struct {
+	plan    plan
+	times   int           // that each kind of request is made
+	watched time.Duration // that idle streams are
+
+	loads  []*fleetLoad
+	trips  []tripFigure
+	alone  float64 // round trips a minute of a replica of three that has nothing to do
+	stream []tripFigure
+}
+
+// fleetLoad is what one fleet showed under load in one revision, round after round.
+type fleetLoad struct {
+	fleet    *fleet
+	revision string
+	cpu      []float64 // µs a call of all replicas together
+	redis    []float64 // µs a call
+	nginx    []float64 // µs a call
+	latency  []float64 // µs: the median of calls one at a time
+	rate     []float64 // calls a second
+}
+
+// Callers at a time: many, so that what each costs is as under load, and one, so that no call waits for another.
+const fleetCallers = 16
+
+func (s *sharing) measure(ctx context.Context, l *replicasLab, progress io.Writer) error {
+	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+		var loads []*fleetLoad
+		for _, f := range l.fleets {
+			loads = append(loads, &fleetLoad{fleet: f, revision: f.target(l, "echo__echo", era).revision})
+		}
+		for round := range s.plan.rounds {
+			for _, load := range turned(loads, round) {
+				if err := s.load(ctx, l, load, era, progress); err != nil {
+					return fmt.Errorf("%s: %w", load.fleet.name, err)
+				}
+			}
+		}
+		s.loads = append(s.loads, loads...)
+	}
+	if err := s.countTrips(ctx, l, progress); err != nil {
+		return err
+	}
+	return s.watchStreams(ctx, l, progress)
+}
+
+// load loads one fleet for a round, with many callers and then with one.
+func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era, progress io.Writer) error {
+	f := load.fleet
+	t := f.target(l, "echo__echo", era)
+	before, err := f.costs()
+	if err != nil {
+		return err
+	}
+	many, err := t.load(ctx, fleetCallers, s.plan.took)
+	if err != nil {
+		return err
+	}
+	after, err := f.costs()
+	if err != nil {
+		return err
+	}
+	one, err := t.load(ctx, 1, s.plan.took/2)
+	if err != nil {
+		return err
+	}
+	calls := float64(many.calls)
+	load.cpu = append(load.cpu, micros(many.cpu)/calls)
+	load.redis = append(load.redis, micros(after.redis-before.redis)/calls)
+	load.nginx = append(load.nginx, micros(after.nginx-before.nginx)/calls)
+	load.rate = append(load.rate, many.perSecond())
+	load.latency = append(load.latency, micros(one.median()))
+	_, _ = fmt.Fprintf(progress, "%s, %s: %.0f µs of CPU a call, %.0f calls/s, median of one at a time %v\n",
+		t.revision, f.name, micros(many.cpu)/calls, many.perSecond(), one.median())
+	return nil
+}

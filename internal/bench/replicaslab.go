@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// replicasLab has fleets of several sizes before one upstream, all running.
+type replicasLab struct {
+	*scaleLab
+
+	fleets []*fleet // the first shares nothing
+}
+
+// fleet is replicas of one gateway behind nginx, which gives each request to the next of them in turn. They share a Redis
+// of their own, or are one gateway that shares nothing.
+type fleet struct {
+	name     string
+	replicas []part
+	nginx    part
+	redis    part     // the zero part: none
+	counter  *counter // of what Redis does; nil without it
+	token    string   // for its address
+}
+
+// fleetConfig is the config of each replica; the last line says what it shares.
+const fleetConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[3]s
+trusted_proxies: [127.0.0.1/32]
+issuers:
+  - {issuer: "https://bench.test/", hmac_secret_file: ../secret, algorithms: [HS256], tenant: bench}
+tenants:
+  bench:
+    servers: [echo, kinds]
+    rules: [{allow: ["*"]}, {deny: ["*__delete_*"]}]
+    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
+servers:
+  echo: {url: "http://%[4]s/mcp", private_addresses: true}
+  kinds: {url: "http://%[4]s/kinds", private_addresses: true}
+audit: {file: audit.jsonl, sync: interval}
+log: {level: info, format: json}
+%[5]s`
+
+const fleetShares = `redis: {url: "redis://%s"}
+sessions: {keys_file: ../session.keys}
+`
+
+// fleetNginx gives requests to all replicas in turn, without affinity. With one worker the turns are exact.
+const fleetNginx = `daemon off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+error_log %[1]s/nginx.err;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  client_body_temp_path %[1]s/body;
+  proxy_temp_path %[1]s/proxy;
+  fastcgi_temp_path %[1]s/fastcgi;
+  uwsgi_temp_path %[1]s/uwsgi;
+  scgi_temp_path %[1]s/scgi;
+  keepalive_requests 1000000000;
+  upstream fleet { %[3]s keepalive 128; keepalive_requests 1000000000; }
+  server {
+    listen %[2]s;
+    location / {
+      proxy_pass http://fleet;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_buffering off;
+      proxy_read_timeout 10m;
+      proxy_next_upstream off;
+    }
+  }
+}
+`
+
+func newReplicasLab(ctx context.Context) (*replicasLab, error) {
+	scale, err := newScaleLab(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &replicasLab{scaleLab: scale}
+	if err := l.beginFleets(ctx); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// beginFleets starts one gateway that shares nothing, and fleets of one, two and three replicas.
+func (l *replicasLab) beginFleets(ctx context.Context) error {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	if err := os.WriteFile(filepath.Join(l.dir, "session.keys"), []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name   string
+		size   int
+		shares bool
+	}{{"1, shares nothing", 1, false}, {"1", 1, true}, {"2", 2, true}, {"3", 3, true}} {
+		started, err := l.startFleet(ctx, f.name, f.size, f.shares)
+		if err != nil {
+			return fmt.Errorf("fleet of %s: %w", f.name, err)
+		}
+		l.fleets = append(l.fleets, started)
+	}
+	return nil
+}
+
+func (l *replicasLab) startFleet(ctx context.Context, name string, size int, shares bool) (*fleet, error) {
+	f := &fleet{name: name}
+	addrs, err := freeAddrs(2 + 2*size)
+	if err != nil {
+		return nil, err
+	}
+	public, store := addrs[0], addrs[1]
+	shared := ""
+	if shares {
+		shared = fmt.Sprintf(fleetShares, store)
+		_, port, _ := strings.Cut(store, ":")
+		if f.redis, err = l.startWith(ctx, nil, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", l.dir); err != nil {
+			return nil, err
+		}
+		if f.counter, err = newCounter(ctx, store); err != nil {
+			return nil, err
+		}
+	}
+	folder := filepath.Join(l.dir, fmt.Sprintf("fleet%d", len(l.fleets)))
+	var servers strings.Builder
+	for n := range size {
+		listen, operator := addrs[2+2*n], addrs[3+2*n]
+		dir := fmt.Sprintf("%s-%d", folder, n)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+		config := filepath.Join(dir, "drawbridge.yaml")
+		if err := os.WriteFile(config, fmt.Appendf(nil, fleetConfig, listen, operator, public, l.upstream, shared), 0o600); err != nil {
+			return nil, err
+		}
+		if f.token, err = l.sign(ctx, config); err != nil {
+			return nil, err
+		}
+		one, err := l.startWith(ctx, nil, listen, l.program, "serve", "-config", config, "-drain-delay", "0s")
+		if err != nil {
+			return nil, err
+		}
+		f.replicas = append(f.replicas, one)
+		_, _ = fmt.Fprintf(&servers, "server %s max_fails=0; ", listen) // a Builder has no errors
+		if err := within(ctx, startTime, "the replica is ready", func() bool { return l.answersOK(ctx, "http://"+operator+"/readyz") }); err != nil {
+			return nil, err
+		}
+	}
+	return f, l.startFleetNginx(ctx, f, folder, public, servers.String())
+}
+
+func (l *replicasLab) startFleetNginx(ctx context.Context, f *fleet, folder, public, servers string) error {
+	binary, err := exec.LookPath("nginx")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	config := filepath.Join(folder, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, fleetNginx, folder, public, servers), 0o600); err != nil {
+		return err
+	}
+	if f.nginx, err = l.startWith(ctx, nil, public, binary, "-p", folder, "-c", config); err != nil {
+		return err
+	}
+	// It listens before its worker runs, which counts.
+	root := f.nginx.pids[0]
+	return within(ctx, 10*time.Second, "nginx has its worker", func() bool {
+		f.nginx.pids, err = processTree(root)
+		return err == nil && len(f.nginx.pids) == 2
+	})
+}
+
+func (l *replicasLab) answersOK(ctx context.Context, url string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := l.client.Do(r)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }() // only the status counts
+	_, _ = io.Copy(io.Discard, response.Body)    // as above
+	return response.StatusCode == http.StatusOK
+}
+
+// close ends all fleets and what is behind them.
+func (l *replicasLab) close() {
+	for _, f := range l.fleets {
+		f.counter.close()
+	}
+	l.scaleLab.close()
+}
+
+// target returns how to call a tool of a fleet. The processor time of all replicas counts.
+func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
+	t := l.target(f.name, f.nginx, tool, era)
+	t.token, t.pids = f.token, nil
+	for _, one := range f.replicas {
+		t.pids = append(t.pids, one.pids...)
+	}
+	return t
+}
+
+// costs is the processor time of what is beside the replicas, so far.
+type costs struct{ redis, nginx time.Duration }
+
+func (f *fleet) costs() (c costs, err error) {
+	if c.redis, err = busy(f.redis.pids); err != nil {
+		return c, err
+	}
+	c.nginx, err = busy(f.nginx.pids)
+	return c, err
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tally is what a Redis server has done since its start.
+type tally struct {
+	reads    int64            // times it read from a connection: a round trip each, however many commands came together
+	commands map[string]int64 // by name; those that scripts run count too
+}
+
+// counter asks a Redis server for tallies, on one connection.
+type counter struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func newCounter(ctx context.Context, addr string) (*counter, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &counter{conn: conn, in: bufio.NewReader(conn)}, nil
+}
+
+// tally asks what the server has done. The question itself is one read.
+// https://redis.io/docs/latest/commands/info/
+func (c *counter) tally() (tally, error) {
+	if _, err := io.WriteString(c.conn, "INFO stats commandstats\r\n"); err != nil {
+		return tally{}, err
+	}
+	head, err := c.in.ReadString('\n')
+	if err != nil {
+		return tally{}, err
+	}
+	size, err := strconv.Atoi(strings.Trim(head, "$\r\n"))
+	if err != nil {
+		return tally{}, fmt.Errorf("redis said %q", head)
+	}
+	body := make([]byte, size+len("\r\n"))
+	if _, err := io.ReadFull(c.in, body); err != nil {
+		return tally{}, err
+	}
+	return readTally(string(body))
+}
+
+func (c *counter) close() {
+	if c != nil {
+		_ = c.conn.Close() // nothing is asked any more
+	}
+}
+
+// readTally finds the figures in what INFO says.
+func readTally(text string) (tally, error) {
+	t := tally{reads: -1, commands: make(map[string]int64)}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		command, found := strings.CutPrefix(name, "cmdstat_")
+		switch {
+		case name == "total_reads_processed":
+			reads, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return t, err
+			}
+			t.reads = reads
+		case found:
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.ParseInt(calls, 10, 64)
+			if err != nil {
+				return t, err
+			}
+			t.commands[command] = n
+		}
+	}
+	if t.reads < 0 {
+		return t, fmt.Errorf("redis does not tell its reads; version 7 does: %.200q", text)
+	}
+	return t, nil
+}
+
+// since returns what was done after an earlier tally, without the asking.
+func (t tally) since(before tally) tally {
+	const own = 1 // the later question
+	d := tally{reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64)}
+	for name, n := range t.commands {
+		if n > before.commands[name] && name != "info" {
+			d.commands[name] = n - before.commands[name]
+		}
+	}
+	return d
+}
+
+// common lists the commands that were run at least every second time, the most frequent first.
+func (t tally) common(times int) string {
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(t.commands)), func(name string) bool { return 2*t.commands[name] < int64(times) })
+	slices.SortFunc(names, func(a, b string) int {
+		if d := t.commands[b] - t.commands[a]; d != 0 {
+			return int(d)
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("`%s` %s", name, number(float64(t.commands[name])/float64(times)))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// section writes all that was measured.
+func (s *sharing) section(from, nginx string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `## Several replicas
+
+%s
+
+Replicas of one gateway share a Redis server and stand behind %s, which gives each request to the next of them in turn,
+whatever session it belongs to. Beside them stands one gateway that shares nothing, behind nginx too. All of them ran at
+the same time and were loaded in turn, in %d rounds of %v: by %d callers at a time for the processor time, which is that
+of all replicas together, divided by the calls, and then by one caller for the latency. Everything shares the processors of
+one machine, so more replicas cannot make more calls a second here. What counts is what a call costs, because that is
+what each further machine adds.
+
+| revision | replicas | CPU a call, µs | ÷ one that shares nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs |
+|---|---|---|---|---|---|---|---|
+`, from, nginx, s.plan.rounds, s.plan.took, fleetCallers)
+	var nothing *fleetLoad
+	for _, l := range s.loads {
+		if l.fleet.redis.addr == "" {
+			nothing = l
+		}
+		redis, added := "–", "–"
+		if l != nothing {
+			redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, nothing.latency)).String()
+		}
+		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s |\n", l.revision, l.fleet.name, spreadOf(l.cpu), ratioOf(l.cpu, nothing.cpu),
+			redis, spreadOf(l.nginx), spreadOf(l.latency), added)
+	}
+	s.describeTrips(&b)
+	return b.String()
+}
+
+// describeTrips writes what is asked of Redis.
+func (s *sharing) describeTrips(b *strings.Builder) {
+	fmt.Fprintf(b, `
+### Round trips to Redis
+
+Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what Redis read
+at once, by its own count (`+"`total_reads_processed`"+`), less what the replicas do in the same time by themselves: each of three
+makes %s a minute when nobody asks it anything, for its lease, for word from the others and to see that Redis is well. Under
+load several requests share a round trip, so there are fewer. The commands are those of `+"`INFO commandstats`"+`, with those
+that scripts run.
+
+| request | round trips, 1 replica | 3 replicas | commands a request, 3 replicas |
+|---|---|---|---|
+`, s.times, warming, number(s.alone))
+	for _, t := range s.trips {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", t.what, number(t.one), number(t.three), t.commands)
+	}
+	fmt.Fprintf(b, `
+Of %d event streams, open for %v at three replicas, on which nothing happens but heartbeats, each takes:
+
+| stream | round trips a minute |
+|---|---|
+`, idleStreams, s.watched)
+	for _, t := range s.stream {
+		fmt.Fprintf(b, "| %s | %s |\n", t.what, number(t.three))
+	}
+}
+
+// lessOf subtracts what two showed in each round.
+func lessOf(of, by []float64) []float64 {
+	each := make([]float64, 0, len(of))
+	for i, value := range of {
+		if i < len(by) {
+			each = append(each, value-by[i])
+		}
+	}
+	return each
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// tripFigure is how many round trips to Redis one thing took, on average, of what a fleet had to do meanwhile without it.
+type tripFigure struct {
+	what     string
+	one      float64 // with one replica
+	three    float64 // with three
+	commands string  // with three
+}
+
+// deed is a kind of request, made again and again, one at a time.
+type deed struct {
+	what  string
+	begin func(ctx context.Context, l *replicasLab, f *fleet) (again func(ctx context.Context) error, end func(), err error)
+}
+
+func deeds() []deed {
+	return []deed{
+		{"call, 2026-07-28", calling("echo__echo", mcp.Modern)},
+		{"call, 2025-11-25, answered as JSON", calling("echo__echo", mcp.Legacy)},
+		{"call, 2025-11-25, answered as a stream of four events", calling("kinds__stream", mcp.Legacy)},
+		{"call, 2025-11-25, in which its client is asked", calling("kinds__ask", mcp.Legacy)},
+		{"`tools/list`, 2026-07-28", listing2026},
+		{"`tools/list`, 2025-11-25", listing2025},
+		{"a session opened and ended", openingAndEnding},
+	}
+}
+
+// calling returns what calls a tool on one connection.
+func calling(tool string, era mcp.Era) func(context.Context, *replicasLab, *fleet) (func(context.Context) error, func(), error) {
+	return func(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+		t := f.target(l, tool, era)
+		call := (*caller).plain
+		switch tool {
+		case "kinds__stream":
+			t.meta, call = `"progressToken":"p"`, (*caller).whole
+		case "kinds__ask":
+			t.capabilities, call = `{"elicitation":{}}`, (*caller).whole
+		}
+		c, err := t.connect(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(context.Context) error { return call(c) }, c.close, nil
+	}
+}
+
+func listing2026(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+	ask := asks("http://"+f.nginx.addr+"/mcp", mcp.MethodToolsList, "", f.token)
+	return func(ctx context.Context) error {
+		_, err := l.send(ctx, 0, ask)
+		return err
+	}, func() {}, nil
+}
+
+func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+	t := f.target(l, "echo__echo", mcp.Legacy)
+	c, err := t.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	request := t.post(listing, "", c.session)
+	return func(context.Context) error { return c.say(request, http.StatusOK) }, c.close, nil
+}
+
+// openingAndEnding opens a session and ends it, so that there are never many.
+func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+	url := "http://" + f.nginx.addr + "/mcp"
+	ask := asks(url, mcp.MethodInitialize, "", f.token)
+	return func(ctx context.Context) error {
+		answered, err := l.send(ctx, 0, ask)
+		if err != nil {
+			return err
+		}
+		return l.endSessions(ctx, url, f.token, []http.Header{answered})
+	}, func() {}, nil
+}
+
+// countTrips counts the round trips of each kind of request, with one replica and with three.
+func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Writer) error {
+	one, three := l.fleets[1], l.fleets[len(l.fleets)-1]
+	for _, d := range deeds() {
+		figure := tripFigure{what: d.what}
+		few, err := s.tripsOf(ctx, l, one, d)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.what, err)
+		}
+		many, err := s.tripsOf(ctx, l, three, d)
+		if err != nil {
+			return fmt.Errorf("%s, three replicas: %w", d.what, err)
+		}
+		figure.one, figure.three = few.each, many.each
+		figure.commands = many.done.common(s.times)
+		s.trips = append(s.trips, figure)
+		_, _ = fmt.Fprintf(progress, "%s: %.2f round trips with one replica, %.2f with three (%s)\n", d.what, figure.one, figure.three, figure.commands)
+	}
+	return nil
+}
+
+// counted is what was counted of one kind.
+type counted struct {
+	each float64 // round trips
+	done tally
+}
+
+// warming is how often each kind of request is made before it is counted, so that every replica knows its session.
+const warming = 12
+
+// tripsOf makes one kind of request, and takes off what the fleet does in the same time by itself.
+func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) (counted, error) {
+	again, end, err := d.begin(ctx, l, f)
+	if err != nil {
+		return counted{}, err
+	}
+	defer end()
+	for range warming {
+		if err := again(ctx); err != nil {
+			return counted{}, err
+		}
+	}
+	quiet, err := rateOf(ctx, f, 2*time.Second)
+	if err != nil {
+		return counted{}, err
+	}
+	before, err := f.counter.tally()
+	if err != nil {
+		return counted{}, err
+	}
+	began := time.Now()
+	for range s.times {
+		if err := again(ctx); err != nil {
+			return counted{}, err
+		}
+	}
+	took := time.Since(began)
+	after, err := f.counter.tally()
+	if err != nil {
+		return counted{}, err
+	}
+	done := after.since(before)
+	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}, nil
+}
+
+// rateOf returns how many round trips a second a fleet makes when nobody asks it anything.
+func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, error) {
+	before, err := f.counter.tally()
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := waits(ctx, watched); err != nil {
+		return 0, err
+	}
+	after, err := f.counter.tally()
+	return float64(after.since(before).reads) / time.Since(began).Seconds(), err
+}
+
+func waits(ctx context.Context, long time.Duration) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// idleStreams is how many streams of a kind are open while they are watched.
+const idleStreams = 200
+
+// watchStreams counts the round trips of three replicas by themselves, and of streams on which nothing happens.
+func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.Writer) error {
+	three := l.fleets[len(l.fleets)-1]
+	quiet, err := rateOf(ctx, three, s.watched)
+	if err != nil {
+		return err
+	}
+	s.alone = 60 * quiet / float64(len(three.replicas))
+	for _, k := range idleKinds() {
+		rate, err := withStreams(ctx, l, three, k, s.watched)
+		if err != nil {
+			return fmt.Errorf("idle streams, %s: %w", k.name, err)
+		}
+		each := 60 * max(0, rate-quiet) / idleStreams
+		s.stream = append(s.stream, tripFigure{what: k.name, three: each})
+		_, _ = fmt.Fprintf(progress, "idle stream, %s: %.2f round trips a minute; a replica by itself %.0f\n", k.name, each, s.alone)
+	}
+	return nil
+}
+
+// withStreams returns how many round trips a second a fleet makes with idle streams.
+func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind, watched time.Duration) (float64, error) {
+	c := &crowd{lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era)}
+	defer c.close()
+	for range idleStreams {
+		opened, err := k.open(ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		stream := &idleStream{caller: opened}
+		c.streams = append(c.streams, stream)
+		c.readers.Go(stream.read)
+	}
+	rate, err := rateOf(ctx, f, watched)
+	for _, stream := range c.streams {
+		if stream.ended.Load() {
+			err = errors.Join(err, errors.New("a stream ended"))
+			break
+		}
+	}
+	return rate, err
+}

@@ -55,6 +55,7 @@ log: {level: info, format: json}
 
 const fleetShares = `redis: {url: "redis://%s"}
 sessions: {keys_file: ../session.keys}
+replicas: %d
 `
 
 // fleetNginx gives requests to all replicas in turn, without affinity. With one worker the turns are exact.
@@ -131,7 +132,7 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 	public, store := addrs[0], addrs[1]
 	shared := ""
 	if shares {
-		shared = fmt.Sprintf(fleetShares, store)
+		shared = fmt.Sprintf(fleetShares, store, size)
 		_, port, _ := strings.Cut(store, ":")
 		if f.redis, err = l.startWith(ctx, nil, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", l.dir); err != nil {
 			return nil, err

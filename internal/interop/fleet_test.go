@@ -72,7 +72,8 @@ func (g *gateway) shared() string {
 trusted_proxies: [127.0.0.1/32]
 redis: {url: "redis://%s"}
 sessions: {keys_file: %q}
-`, g.addr, g.redis, g.keys())
+replicas: %d
+`, g.addr, g.redis, g.keys(), fleetSize)
 }
 
 // crash ends the gateway, or all of a fleet, at once.

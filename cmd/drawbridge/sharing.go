@@ -73,8 +73,9 @@ func (s *sharing) generation() func() (text string, known bool) {
 	}
 }
 
-// judge adds to what /readyz shows how Redis is. A gateway that has never reached it is not ready, since it knows neither
-// of sessions nor of limits. Later faults do not change that: they meet all replicas at once, and none would be left.
+// judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or of which the others do not know
+// yet, is not ready, since it knows neither of sessions nor of limits. Later faults do not change that: they meet all
+// replicas at once, and none would be left.
 func (s *sharing) judge(view *admin.View) {
 	if s.store == nil {
 		return
@@ -82,6 +83,8 @@ func (s *sharing) judge(view *admin.View) {
 	err := s.store.Up()
 	view.Redis = string(s.store.State())
 	switch {
+	case err == nil && !s.mail.Joined():
+		view.Problems = append(view.Problems, "word of the other replicas does not come here yet")
 	case err == nil:
 	case !s.store.Reached():
 		view.Problems = append(view.Problems, err.Error())

@@ -48,6 +48,7 @@ type Mail struct {
 	handlers map[string]Handler
 	returns  []func()
 	alive    atomic.Pointer[map[ID]bool]
+	joined   atomic.Bool // the mailbox was read once
 	lost     atomic.Bool // the mailbox is not there any more
 
 	sequence atomic.Uint64
@@ -134,11 +135,15 @@ func purpose(to, from ID, kind, tenant, receipt string) string {
 func mailbox(id ID) string { return redis.CommonKey("mail", "{"+string(id)+"}") }
 func room(id ID) string    { return redis.CommonKey("mail", "{"+string(id)+"}", "room") }
 
-// Tell implements Others.
+// Joined tells whether word of others comes here. Until then this replica must serve nobody: what is told to all others
+// would be told to all but this one, and an answer for it would find no mailbox.
+func (m *Mail) Joined() bool { return m.joined.Load() }
+
+// Tell implements Others. It asks who is there first: a replica that has begun since the last beat may serve already.
 func (m *Mail) Tell(ctx context.Context, w Word) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	if err := m.config.Store.Up(); err != nil {
+	if err := m.look(ctx); err != nil {
 		return err
 	}
 	var told errgroup.Group
@@ -219,7 +224,7 @@ func (m *Mail) beat(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		m.beatOnce(ctx)
+		_ = m.beatOnce(ctx) // the next one comes
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -228,15 +233,31 @@ func (m *Mail) beat(ctx context.Context) {
 	}
 }
 
-func (m *Mail) beatOnce(ctx context.Context) {
+// beatOnce says that this replica lives, and keeps its mailbox.
+func (m *Mail) beatOnce(ctx context.Context) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	kept, err := m.config.Store.Do(ctx, redis.Command{Name: "PEXPIRE", Key: mailbox(m.id), Args: []string{millis(mailboxTTL)}})
+	if err != nil {
+		return err
+	}
+	if n, err := kept.Int(); err != nil || n == 0 {
+		m.lost.Store(true)
+	}
+	return nil
+}
+
+// look says that this replica lives, and learns who else does. After an error nobody is forgotten, because nothing is known.
+func (m *Mail) look(ctx context.Context) error {
 	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1)})
 	if err != nil {
-		return // nobody is forgotten because nothing is known
+		return err
 	}
 	ids, err := reply.List()
 	if err != nil {
 		m.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
-		return
+		return err
 	}
 	alive := make(map[ID]bool, len(ids))
 	for _, one := range ids {
@@ -245,13 +266,7 @@ func (m *Mail) beatOnce(ctx context.Context) {
 		}
 	}
 	m.alive.Store(&alive)
-	kept, err := m.config.Store.Do(ctx, redis.Command{Name: "PEXPIRE", Key: mailbox(m.id), Args: []string{millis(mailboxTTL)}})
-	if err != nil {
-		return
-	}
-	if n, err := kept.Int(); err != nil || n == 0 {
-		m.lost.Store(true)
-	}
+	return nil
 }
 
 // errLost says that the mailbox is not there any more: it was removed, or has expired.
@@ -299,7 +314,10 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 	if *after, err = reply.Text(); err != nil {
 		return err
 	}
-	m.beatOnce(ctx)
+	if err := m.beatOnce(ctx); err != nil {
+		return err
+	}
+	m.joined.Store(true)
 	for _, f := range m.returns {
 		f()
 	}

@@ -65,6 +65,33 @@ func TestWordComesInOrder(t *testing.T) {
 	}
 }
 
+// TestReplicaThatJustJoinedWasNotTold: others learnt of a replica with their next beat, and it served in between.
+func TestReplicaThatJustJoinedWasNotTold(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a := post(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
+	for range 5 {
+		heard := make(chan struct{}, 1)
+		b := post(t, server, ring, func(replica.ID, replica.Word) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+		if !b.Joined() {
+			t.Fatal("word comes to a replica that has not joined")
+		}
+		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-heard:
+		default:
+			t.Fatal("the others were told, and the replica that joined last was not")
+		}
+	}
+}
+
 func TestTellReachesAllBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()

@@ -45,7 +45,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	store := redis.New(redis.Config{
 		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
 		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword,
-		Logger: log,
+		Patience: r.Patience, Logger: log,
 		Called: func(outcome redis.Outcome, took time.Duration) { m.RedisCall(string(outcome), took) },
 		Opened: func(state redis.State) { m.RedisStopped(string(state)) },
 	})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Redis is what the file says under redis. The zero Redis is none: there is one replica.
@@ -25,6 +26,9 @@ type Redis struct {
 	PasswordFile         string // password_file; "": no password
 	SentinelUser         string // sentinel_user
 	SentinelPasswordFile string // sentinel_password_file; "": no password
+
+	// Patience is how long a call waits for its answer; zero: 100 ms.
+	Patience time.Duration // patience
 
 	CAFile            string // ca_file; "": the authorities of the system
 	CertificateFile   string // certificate_file, of the gateway; "": none
@@ -105,6 +109,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"password_file":          func(n *node) { to.PasswordFile = secret(n) },
 		"sentinel_user":          func(n *node) { to.SentinelUser = r.text(n) },
 		"sentinel_password_file": func(n *node) { to.SentinelPasswordFile = secret(n) },
+		"patience":               func(n *node) { to.Patience = r.patience(n) },
 		"ca_file":                func(n *node) { to.CAFile = file(n) },
 		"certificate_file":       func(n *node) { to.CertificateFile = file(n) },
 		"certificate_key_file":   func(n *node) { to.CertificateSecret = file(n) },
@@ -122,6 +127,22 @@ func (r *reader) warnRedis() {
 	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
 		r.warn(codeNoReplicas, at, nil, "replicas is not set: while Redis does not answer, each replica allows all of every limit, as if it were alone; write how many there are at most")
 	}
+}
+
+// Bounds of redis.patience: less is missed by a pause of a busy machine, and more would hold up every request while Redis
+// hangs.
+const (
+	leastPatience = 10 * time.Millisecond
+	mostPatience  = 10 * time.Second
+)
+
+// patience reads how long a call waits.
+func (r *reader) patience(n *node) time.Duration {
+	d := r.duration(n)
+	if d != 0 && (d < leastPatience || d > mostPatience) {
+		r.fault(n, "patience is %v to %v", leastPatience, mostPatience)
+	}
+	return d
 }
 
 // checkRedis reports keys that do not go together. It is called if each of them is right.

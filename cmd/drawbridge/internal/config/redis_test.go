@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,6 +33,21 @@ servers:
 		}
 	}
 	return Load(filepath.Join(dir, "drawbridge.yaml"), testEnvironment)
+}
+
+func TestRedisPatienceHasBounds(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"10ms": 10 * time.Millisecond, "250ms": 250 * time.Millisecond, "10s": 10 * time.Second} {
+		cfg, err := redisConfig(t, `{url: "redis://cache", patience: `+text+`}`)
+		if err != nil || cfg.Redis.Patience != want {
+			t.Errorf("%s: got %+v, %v; want %v", text, cfg, err, want)
+		}
+	}
+	for _, text := range []string{"9ms", "11s", "0s", "soon"} {
+		if cfg, err := redisConfig(t, `{url: "redis://cache", patience: `+text+`}`); err == nil {
+			t.Errorf("%s: got %v, want a problem", text, cfg.Redis.Patience)
+		}
+	}
 }
 
 func TestRedisAddresses(t *testing.T) {

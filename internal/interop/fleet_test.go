@@ -66,11 +66,12 @@ func (g *gateway) members() []*gateway {
 	return []*gateway{g}
 }
 
-// shared is the part of the config that is the same for all of a fleet.
+// shared is the part of the config that is the same for all of a fleet. Its patience with Redis is that of a machine on
+// which other tests run at the same time.
 func (g *gateway) shared() string {
 	return fmt.Sprintf(`public_url: http://%s
 trusted_proxies: [127.0.0.1/32]
-redis: {url: "redis://%s"}
+redis: {url: "redis://%s", patience: 10s}
 sessions: {keys_file: %q}
 replicas: %d
 `, g.addr, g.redis, g.keys(), fleetSize)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-var crossingFlag = flag.Int("crossing", 10_000, "how many calls of two tenants are interleaved")
+var crossingFlag = flag.Int("crossing", 10_000, "how many calls of two tenants are interleaved, a fifth of them at a fleet")
 
 // crosser is one of those who call at the same time.
 type crosser struct {
@@ -50,7 +50,11 @@ func crossings(t *testing.T, g *gateway) {
 	names := []string{"web", "new", "old", "kid"}
 	people := []who{{tenant: "acme", subject: "alice"}, {tenant: "globex", subject: "bob"}}
 	spoken := []string{"2025-11-25", modernRevision}
-	perCrosser := *crossingFlag / (len(names) * len(people) * len(spoken))
+	calls := *crossingFlag
+	if g.replicas != nil {
+		calls /= 5
+	}
+	perCrosser := calls / (len(names) * len(people) * len(spoken))
 	started := time.Now()
 	var all sync.WaitGroup
 	for _, server := range names {

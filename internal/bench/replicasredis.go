@@ -99,7 +99,8 @@ func (t tally) since(before tally) tally {
 	return d
 }
 
-// common lists the commands that were run at least every second time, the most frequent first.
+// common lists the commands that were run at least every second time, the most frequent first. A bar between a command
+// and its part would end the cell of a table.
 func (t tally) common(times int) string {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(t.commands)), func(name string) bool { return 2*t.commands[name] < int64(times) })
 	slices.SortFunc(names, func(a, b string) int {
@@ -109,7 +110,7 @@ func (t tally) common(times int) string {
 		return strings.Compare(a, b)
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("`%s` %s", name, number(float64(t.commands[name])/float64(times)))
+		names[i] = fmt.Sprintf("`%s` %s", strings.ReplaceAll(name, "|", " "), number(float64(t.commands[name])/float64(times)))
 	}
 	return strings.Join(names, ", ")
 }

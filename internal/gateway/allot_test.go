@@ -23,6 +23,31 @@ func (d *doling) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
+// dripping gives out one place more each time that it is asked.
+type dripping struct{ here int }
+
+func (d *dripping) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
+
+func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
+	d.here++
+	return true
+}
+
+// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more places once, and a burst of one user's calls was
+// refused although nearly all places of the tenant were free.
+func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
+	b.config.Allot = &dripping{here: 1}
+	for n := range 50 {
+		if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); err != nil {
+			t.Fatalf("call %d of 50 at once: %v", n+1, err)
+		}
+	}
+	if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err, errUserPlaces) {
+		t.Errorf("one over half of the places: %v", err)
+	}
+}
+
 // TestPlacesAreTakenOfWhatIsHere shows that a caller is refused only when this replica cannot have more places, and that
 // one user then has half of what is here.
 func TestPlacesAreTakenOfWhatIsHere(t *testing.T) {

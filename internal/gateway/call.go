@@ -241,13 +241,15 @@ func (g *Gateway) limited(next Handler) Handler {
 
 // takePlace takes one of the limit places of a kind that the user's tenant has at all replicas together. So that one user
 // cannot take them all, a user has at most half of those that this replica may give out. If that is too few, takePlace has
-// it ask for more, once. The errors are those of take.
+// it ask for more, until it has enough or gets no more: one step may not be enough for a user, or for all who wait for it.
+// The errors are those of take.
 func (g *Gateway) takePlace(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
 	places := g.placesOf(kind)
 	here := g.config.Allot.Here(kind, user.TenantID, limit)
 	err := take(places, user, limit, here)
-	if err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
-		err = take(places, user, limit, g.config.Allot.Here(kind, user.TenantID, limit))
+	for err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
+		here = g.config.Allot.Here(kind, user.TenantID, limit)
+		err = take(places, user, limit, here)
 	}
 	return err
 }

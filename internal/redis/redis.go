@@ -62,7 +62,8 @@ const (
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
-	relinkAfter     = 2 * time.Second // a link that is not well for so long is replaced
+	relinkAfter     = 2 * time.Second  // a link that is not well for so long is replaced
+	alarmAfter      = 10 * time.Second // of not being used: until then a failover may end it, and nobody has to act
 )
 
 // Store is a connection to the server. It is safe for concurrent use.
@@ -78,9 +79,11 @@ type Store struct {
 	onGeneration []func()
 
 	// Of the goroutine of Run.
-	memory memory
-	told   bool // what onChange was told last
-	said   State
+	memory  memory
+	told    bool // what onChange was told last
+	said    State
+	since   time.Time // when the log said that the server is not used; zero: it is, or that was not said
+	alarmed bool      // the log has said that this lasts
 }
 
 // New returns a Store that is not connected: Run connects it. Until then every call fails with ErrDown.
@@ -197,7 +200,7 @@ func (s *Store) judge(ctx context.Context, err error) {
 		}
 		s.trip(err)
 	}
-	if s.Up() != nil {
+	if s.Up() != nil && (err != nil || s.told) { // one that is well at the first look is no news
 		s.tell(ctx)
 	}
 	if err == nil && s.Up() != nil && s.breaker.prove() {
@@ -206,17 +209,25 @@ func (s *Store) judge(ctx context.Context, err error) {
 	}
 }
 
-// tell says whether the server is up, to the log and to whoever wants to know, if it was not said before.
+// tell says whether the server is up, to the log and to whoever wants to know, if it was not said before. That somebody
+// must act it says only when it lasts: replicas and Redis start in any order, and a failover takes seconds.
 func (s *Store) tell(ctx context.Context) {
 	state := s.State()
+	s.alarm(ctx)
 	if state == s.said {
 		return
 	}
 	s.said = state
-	if err := s.Up(); err != nil {
-		s.config.Logger.ErrorContext(ctx, "redis is not used now", slog.String("state", string(state)), slog.Any("error", err))
-	} else {
+	switch err := s.Up(); {
+	case err == nil:
+		s.since, s.alarmed = time.Time{}, false
 		s.config.Logger.InfoContext(ctx, "redis is used")
+	case state == StateStarting:
+		s.mark()
+		s.config.Logger.InfoContext(ctx, "redis was not reached yet", slog.Any("error", err))
+	default:
+		s.mark()
+		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)), slog.Any("error", err))
 	}
 	if up := state == StateUp; up != s.told {
 		s.told = up
@@ -224,6 +235,24 @@ func (s *Store) tell(ctx context.Context) {
 			f(up)
 		}
 	}
+}
+
+// mark notes when the log said first that the server is not used.
+func (s *Store) mark() {
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+}
+
+// alarm has the log say, once, that the server has not been used for alarmAfter.
+func (s *Store) alarm(ctx context.Context) {
+	err := s.Up()
+	if err == nil || s.alarmed || s.since.IsZero() || time.Since(s.since) < alarmAfter {
+		return
+	}
+	s.alarmed = true
+	s.config.Logger.ErrorContext(ctx, "redis is still not used: docs/replicas.md says what each state means",
+		slog.String("state", string(s.State())), slog.Time("since", s.since), slog.Any("error", err))
 }
 
 // trip stops calls.

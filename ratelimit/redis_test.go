@@ -21,7 +21,7 @@ func (w *world) do(t testing.TB, name, key string, args ...string) redis.Reply {
 	var reply redis.Reply
 	var err error
 	w.away(func() {
-		reply, err = w.store.Do(context.Background(), redis.Command{Name: name, Key: key, Args: args})
+		reply, err = w.admin.Do(context.Background(), redis.Command{Name: name, Key: key, Args: args})
 	})
 	if err != nil {
 		t.Fatalf("%s %s: %v", name, key, err)
@@ -255,9 +255,7 @@ func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
 			server := redistest.Start(t)
 			store := server.Store(t)
 			for i := 0; i < len(args); i += 2 {
-				if _, err := store.Do(t.Context(), redis.Command{Name: "CONFIG", Key: "SET", Args: []string{args[i][2:], args[i+1]}}); err != nil {
-					t.Fatal(err)
-				}
+				server.Exec(t, "CONFIG", "SET", args[i][2:], args[i+1])
 			}
 			var local atomic.Int64
 			l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replicas: 2, Local: func() { local.Add(1) }})

@@ -14,7 +14,8 @@ import (
 type world struct {
 	server *redistest.Server
 	store  *redis.Store
-	mu     sync.Mutex // held during a trip
+	admin  *redis.Store // of a user that may do everything
+	mu     sync.Mutex   // held during a trip
 	trips  chan func()
 	over   chan struct{} // a value for each trip that is over
 }
@@ -22,7 +23,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{server: redistest.Start(t), trips: make(chan func()), over: make(chan struct{})}
-	w.store = w.server.Store(t)
+	w.store, w.admin = w.server.Store(t), w.server.Admin(t)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for f := range w.trips {

@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,20 +90,6 @@ func TestClusterNamedAsOneServer(t *testing.T) {
 	}
 }
 
-// rule returns the ACL rule that the operator's page gives.
-func rule(t *testing.T) []string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "replicas.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^user drawbridge on (.*)$`).FindSubmatch(page)
-	if found == nil {
-		t.Fatal("docs/replicas.md has no rule")
-	}
-	return strings.Fields(strings.ReplaceAll(string(found[1]), ">PASSWORD", ">first"))
-}
-
 // TestPageHasEveryState looks for the states in the operator's page.
 func TestPageHasEveryState(t *testing.T) {
 	t.Parallel()
@@ -123,7 +108,7 @@ func TestPageHasEveryState(t *testing.T) {
 func TestUserOfPage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.Exec(t, append([]string{"ACL", "SETUSER", "drawbridge", "on"}, rule(t)...)...)
+	server.Exec(t, append([]string{"ACL", "SETUSER", "drawbridge", "on", ">first"}, redistest.Rule(t)...)...)
 	var password atomic.Pointer[string]
 	first, second := "first", "second"
 	password.Store(&first)

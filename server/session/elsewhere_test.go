@@ -26,7 +26,7 @@ func begin(t *testing.T, l session.Log, in, stream string, lasting bool) {
 // does runs a command that no replica runs.
 func (r *resident) does(t *testing.T, name, key string, args ...string) redis.Reply {
 	t.Helper()
-	reply, err := r.store.Do(t.Context(), redis.Command{Name: name, Key: key, Args: args})
+	reply, err := r.admin.Do(t.Context(), redis.Command{Name: name, Key: key, Args: args})
 	if err != nil {
 		t.Fatalf("%s %s: %v", name, key, err)
 	}

@@ -33,6 +33,7 @@ type resident struct {
 	*session.Redis
 
 	store  *redis.Store
+	admin  *redis.Store // of a user that may do everything
 	member *replicatest.Member
 }
 
@@ -45,7 +46,7 @@ func (h *house) join(t *testing.T, change ...func(*session.RedisConfig)) *reside
 // joinBy is join for a replica that has its own way to the server.
 func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*session.RedisConfig)) *resident {
 	t.Helper()
-	r := &resident{store: store, member: h.hub.Join()}
+	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}
 	cfg := session.RedisConfig{Store: r.store, Seal: h.ring, Others: r.member, Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) }}
 	for _, f := range change {
 		f(&cfg)

@@ -22,9 +22,9 @@ type Watched struct {
 // StartWatched starts them, with further arguments for master and replica, and returns when the replica has a copy.
 func StartWatched(t testing.TB, args ...string) *Watched {
 	t.Helper()
-	w := &Watched{Master: Start(t, args...)}
+	w := &Watched{Master: startOpen(t, args...)}
 	host, port := split(t, w.Master.Address)
-	w.Replica = Start(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	w.Replica = startOpen(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...)
 	Wait(t, func() error {
 		if info := w.Replica.Exec(t, "INFO", "replication"); !strings.Contains(info, "master_link_status:up") {
 			return errors.New("the replica has no copy")

@@ -15,7 +15,7 @@ func TestProxy(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t).Address)
 	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{p.Address}, Patience: redistest.Patience}))
-	get := redis.Command{Name: "GET", Key: "x"}
+	get := redis.Command{Name: "GET", Key: redis.CommonKey("x")}
 	for name, fault := range map[string]func(){"a delay": func() { p.Delay(time.Hour) }, "a black hole": p.BlackHole, "a cut": p.Cut} {
 		if _, err := store.Do(t.Context(), get); err != nil {
 			t.Fatalf("before %s: %v", name, err)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,16 +29,47 @@ type Server struct {
 	Dir     string // of its files
 	program *exec.Cmd
 	args    []string
-	config  string // a file, instead of the usual arguments; empty: none
+	config  string   // a file, instead of the usual arguments; empty: none
+	admin   []string // what redis-cli needs to be the user that may do everything; empty: nothing
 }
 
 // Start starts a server that keeps nothing on disk, and ends it with the test. args are further ones of its command line,
 // such as "--requirepass", "x". A machine without redis-server passes the test over, unless CI is true.
+//
+// Whoever connects has the rights that the operator's page gives to the gateway, and no others, so that no test passes
+// with a command that an operator has not allowed. Where args are about users, they alone say who has which rights.
 func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := newServer(t, args...)
+	if !slices.Contains(args, "--requirepass") && !slices.Contains(args, "--aclfile") {
+		s.args = append(slices.Concat([]string{"--user", "default", "on", "nopass"}, Rule(t), []string{"--user", "admin", "on", ">admin", "~*", "&*", "+@all"}), args...)
+		s.admin = []string{"--user", "admin", "--pass", "admin", "--no-auth-warning"}
+	}
+	s.Begin(t)
+	return s
+}
+
+// startOpen starts a server at which everybody may do everything, as a replica and a sentinel must.
+func startOpen(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args...)
 	s.Begin(t)
 	return s
+}
+
+// Rule returns the rights that the operator's page gives to the user of the gateway, without a password.
+func Rule(t testing.TB) []string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	page, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", "replicas.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^user drawbridge on >PASSWORD (.*)$`).FindSubmatch(page)
+	if found == nil {
+		t.Fatal("docs/replicas.md has no rule")
+	}
+	return strings.Fields(string(found[1]))
 }
 
 // newServer returns a server that does not run yet.
@@ -125,7 +158,7 @@ func (s *Server) signal(t testing.TB, number syscall.Signal) {
 func (s *Server) Exec(t testing.TB, command ...string) string {
 	t.Helper()
 	host, port := split(t, s.Address)
-	output, err := exec.CommandContext(t.Context(), "redis-cli", append([]string{"-e", "-h", host, "-p", port}, command...)...).CombinedOutput() //nolint:gosec // a test says which
+	output, err := exec.CommandContext(t.Context(), "redis-cli", slices.Concat([]string{"-e", "-h", host, "-p", port}, s.admin, command)...).CombinedOutput() //nolint:gosec // a test says which
 	if err != nil {
 		t.Fatalf("%v: %v: %s", command, err, output)
 	}
@@ -136,6 +169,16 @@ func (s *Server) Exec(t testing.TB, command ...string) string {
 func (s *Server) Store(t testing.TB) *redis.Store {
 	t.Helper()
 	return Run(t, redis.New(redis.Config{Addresses: []string{s.Address}, Patience: Patience}))
+}
+
+// Admin is Store for a user that may do everything.
+func (s *Server) Admin(t testing.TB) *redis.Store {
+	t.Helper()
+	cfg := redis.Config{Addresses: []string{s.Address}, Patience: Patience}
+	if s.admin != nil {
+		cfg.User, cfg.Password = "admin", func() (string, error) { return "admin", nil }
+	}
+	return Run(t, redis.New(cfg))
 }
 
 // Run runs a Store until the test ends, and returns when it is up.

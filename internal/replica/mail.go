@@ -278,7 +278,11 @@ func (m *Mail) read(ctx context.Context) {
 	after := first
 	for ctx.Err() == nil {
 		err := m.readUntilFault(ctx, &after)
-		if ctx.Err() == nil && !errors.Is(err, redis.ErrDown) {
+		switch {
+		case ctx.Err() != nil, errors.Is(err, redis.ErrDown): // the log says so already
+		case errors.Is(err, errLost):
+			m.config.Logger.WarnContext(ctx, "word of other replicas was lost: redis has removed it; this one looks again at what it holds")
+		default:
 			m.config.Logger.WarnContext(ctx, "word of other replicas cannot be read", slog.Any("error", err))
 		}
 		select {

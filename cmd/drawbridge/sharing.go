@@ -34,21 +34,17 @@ type sharing struct {
 
 // newSharing returns what the config says, not running yet. An error is about a file that the config names.
 func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metrics.Metrics) (sharing, error) {
-	r := cfg.Redis
-	if len(r.Addresses) == 0 {
+	if len(cfg.Redis.Addresses) == 0 {
 		return sharing{others: replica.NewAlone()}, nil
 	}
-	secure, err := r.TLS()
+	settings, err := redisConfig(cfg.Redis)
 	if err != nil {
 		return sharing{}, fmt.Errorf("redis: %w", err)
 	}
-	store := redis.New(redis.Config{
-		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
-		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword,
-		Patience: r.Patience, Logger: log,
-		Called: func(outcome redis.Outcome, took time.Duration) { m.RedisCall(string(outcome), took) },
-		Opened: func(state redis.State) { m.RedisStopped(string(state)) },
-	})
+	settings.Logger = log
+	settings.Called = func(outcome redis.Outcome, took time.Duration) { m.RedisCall(string(outcome), took) }
+	settings.Opened = func(state redis.State) { m.RedisStopped(string(state)) }
+	store := redis.New(settings)
 	m.RedisState(func() map[string]bool {
 		states, now := make(map[string]bool), store.State()
 		for _, state := range redis.States() {
@@ -59,6 +55,15 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log})
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
 	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}, nil
+}
+
+// redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.
+func redisConfig(r config.Redis) (redis.Config, error) {
+	secure, err := r.TLS()
+	return redis.Config{
+		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
+		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword, Patience: r.Patience,
+	}, err
 }
 
 // generation returns what asks for the generation of what replicas share; nil: they share nothing. It is not known while Redis

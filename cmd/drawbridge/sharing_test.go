@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -32,6 +35,7 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { _ = s.store.Run(ctx) })
+	over.Go(func() { _ = s.mail.Run(ctx) })
 	t.Cleanup(func() { stop(); over.Wait() })
 	shows := func(state, problem, warning string) {
 		t.Helper()
@@ -73,4 +77,21 @@ func inState(registry *prometheus.Registry, state string) error {
 		return nil
 	}
 	return errors.New("there is no gauge")
+}
+
+// TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose user it does not know.
+func TestOnlineDidNotTryRedis(t *testing.T) {
+	t.Parallel()
+	at := config.Redis{Addresses: []string{redistest.Start(t).Address}, Patience: redistest.Patience}
+	unknown := at
+	unknown.User, unknown.PasswordFile = "nobody", filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(unknown.PasswordFile, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, r := range map[string]config.Redis{"is up and takes writes": at, "check redis.user and the file that redis.password_file names": unknown} {
+		got := tryOnline(t.Context(), &config.Config{Redis: r}, registry.New())
+		if len(got) != 1 || got[0].Name != "redis" || got[0].OK != (r.User == "") || !strings.Contains(got[0].Message, want) {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
 }

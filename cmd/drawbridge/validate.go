@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -101,7 +102,7 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
-	online := flags.Bool("online", false, "also connect to the servers and fetch the issuers' key sets")
+	online := flags.Bool("online", false, "also connect to the servers and Redis, and fetch the issuers' key sets")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -188,11 +189,14 @@ func (f *findings) json(string) string {
 
 // tryOnline connects to all servers and key sets at once and waits for the answers, so that a slow one does not add its
 // time to that of the others. What the servers offer goes into the catalogue. The checks come in the order of the
-// config, issuers first.
+// config, Redis and issuers first.
 func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
+	if len(cfg.Redis.Addresses) > 0 {
+		tries = append(tries, func() check { return tryRedis(limited, cfg.Redis) })
+	}
 	for _, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
 			tries = append(tries, func() check { return tryKeySet(limited, iss) })
@@ -222,6 +226,38 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks
+}
+
+// redisTimeout is how long -online waits for Redis, which has several tries within that.
+const redisTimeout = 5 * time.Second
+
+// tryRedis connects to Redis as a replica does, and writes what shows that writes are taken: a key that ends by itself.
+func tryRedis(ctx context.Context, r config.Redis) check {
+	c := check{Name: "redis"}
+	settings, err := redisConfig(r)
+	if err != nil {
+		c.Message = err.Error()
+		return c
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // so that the reason is not that it is stopped
+	store, up := redis.New(settings), make(chan struct{})
+	var first sync.Once
+	store.OnChange(func(bool) { first.Do(func() { close(up) }) }) // the first change is that it is up
+	var over sync.WaitGroup
+	over.Go(func() { _ = store.Run(running) }) // it ends with its context, without an error
+	defer func() { stop(); over.Wait() }()
+	late := time.NewTimer(redisTimeout)
+	defer late.Stop()
+	select {
+	case <-up:
+		c.OK, c.Message = true, "is up and takes writes"
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	if err := store.Up(); err != nil {
+		c.OK, c.Message = false, err.Error()
+	}
+	return c
 }
 
 // tryServer connects to one server, reads its lists into the catalogue and disconnects.

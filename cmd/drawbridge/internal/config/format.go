@@ -115,7 +115,7 @@ func (r *reader) sealKeys(n *node) [][]byte {
 // open what another has sealed.
 func (r *reader) checkReplicas(cfg *Config, n *node) {
 	if cfg.Sessions.KeysFile == "" {
-		r.fault(n, "several replicas need a common sessions.keys_file")
+		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it with: openssl rand -base64 32 > session.keys")
 	}
 }
 

@@ -145,8 +145,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	mounted := strings.NewReplacer(
 		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/", filepath.Join(dir, "secrets")+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(configs) != 6 {
-		t.Fatalf("found %q, %v; want 5 examples and the one of the compose file", configs, err)
+	if err != nil || len(configs) != 7 {
+		t.Fatalf("found %q, %v; want 6 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		write(t, config, mounted.Replace(read(t, config)))

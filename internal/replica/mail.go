@@ -50,6 +50,7 @@ type Mail struct {
 	alive    atomic.Pointer[map[ID]bool]
 	joined   atomic.Bool // the mailbox was read once
 	lost     atomic.Bool // the mailbox is not there any more
+	clock    atomic.Pointer[clock]
 
 	sequence atomic.Uint64
 	mu       sync.Mutex // guards waiting
@@ -207,8 +208,8 @@ func (m *Mail) Run(ctx context.Context) error {
 	return nil
 }
 
-// beating is a script that says that a replica lives, and returns all that do, by the clock of the server. A beat that lies
-// in the future was written by somebody else, or before the clock was set.
+// beating is a script that says that a replica lives, and returns what the clock of the server shows, in milliseconds, and
+// all replicas that live by it. A beat that lies in the future was written by somebody else, or before the clock was set.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
@@ -217,7 +218,9 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return redis.call('ZRANGE', KEYS[1], 0, ARGV[3])`)
+local all = redis.call('ZRANGE', KEYS[1], 0, ARGV[3])
+table.insert(all, 1, string.format('%.0f', now))
+return all`)
 
 // beat says that this replica lives, until ctx ends.
 func (m *Mail) beat(ctx context.Context) {
@@ -250,11 +253,15 @@ func (m *Mail) beatOnce(ctx context.Context) error {
 
 // look says that this replica lives, and learns who else does. After an error nobody is forgotten, because nothing is known.
 func (m *Mail) look(ctx context.Context) error {
+	asked := time.Now()
 	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1)})
 	if err != nil {
 		return err
 	}
 	ids, err := reply.List()
+	if err == nil {
+		ids, err = m.set(ids, asked)
+	}
 	if err != nil {
 		m.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
 		return err
@@ -331,7 +338,7 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 			return err
 		}
 		for _, e := range entries {
-			m.take(ctx, e.Fields)
+			m.take(ctx, e.ID, e.Fields)
 			*after = e.ID
 		}
 		if m.lost.Load() {
@@ -373,8 +380,8 @@ func (*Mail) taken(last string, entries []redis.Entry) []string {
 	return args
 }
 
-// take hands one word to its handler, unless somebody else than a replica has put it there.
-func (m *Mail) take(ctx context.Context, fields map[string]string) {
+// take hands one word to its handler, unless somebody else than a replica has put it there. id is that of its entry.
+func (m *Mail) take(ctx context.Context, id string, fields map[string]string) {
 	w := Word{Kind: fields["k"], Tenant: fields["t"]}
 	if w.Kind == "" {
 		return // it shows that the mailbox is there
@@ -386,7 +393,7 @@ func (m *Mail) take(ctx context.Context, fields map[string]string) {
 		m.config.Logger.WarnContext(ctx, "word of another replica is not understood", slog.String("kind", strconv.Quote(w.Kind)))
 		return
 	}
-	w.Data = data
+	w.Data, w.Age = data, m.clock.Load().since(id)
 	h(ctx, from, w)
 	if receipt != "" {
 		_ = m.Send(ctx, from, Word{Kind: kindHeard, Data: []byte(receipt)}) // who does not hear of it waits in vain

@@ -18,6 +18,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"time"
 )
 
 // ID names a process from its start to its end: 16 hexadecimal digits. It may stand in what clients see.
@@ -35,6 +36,8 @@ type Word struct {
 	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
 	Tenant string // whose it is; word of a tenant never counts as that of another
 	Data   []byte // shared: do not modify
+	// Age is how long ago the word was sent, set by who delivers it. Zero: just now, or nobody knows.
+	Age time.Duration
 }
 
 // ErrGone says that there is no such replica, or no longer.

@@ -4,6 +4,7 @@ package replicatest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -110,7 +111,9 @@ func (m *Member) Tell(ctx context.Context, w replica.Word) error {
 func (m *Member) put(from replica.ID, w replica.Word, heard chan<- struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	sent := time.Now()
 	m.queue = append(m.queue, func() {
+		w.Age = time.Since(sent)
 		if h := m.handlers[w.Kind]; h != nil {
 			h(context.Background(), from, w)
 		}

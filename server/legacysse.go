@@ -95,6 +95,8 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 		s.passing.pass(x, r, home, id, m, raw)
 	case !m.IsRequest():
 		x.acknowledge(s.notified(x.context(), l, m))
+	case s.sessions.shared && l.copies.has(m.ID, raw):
+		x.writeStatus(http.StatusAccepted)
 	default:
 		if refused := s.takeRequest(x, l, m); refused != nil {
 			x.refuse(m.ID, refused)

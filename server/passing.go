@@ -18,7 +18,10 @@ import (
 
 // Bounds of messages that one replica passes to another.
 const (
-	passingTime = 2 * time.Second // until it is known what became of one
+	passingTime = 2 * time.Second // until it is known what became of one that was sent
+	// beginTime is how long after it was sent a message may begin at the home of its session. It is so much shorter than
+	// passingTime that whoever sent it hears that it was taken before it tells the client to try again.
+	beginTime = passingTime - 500*time.Millisecond
 	// maxPassing is how many bytes of messages may be on their way from this replica at once, as a part of what the
 	// greatest bodies need. Who receives them reads them all into memory before it can judge any.
 	maxPassing = 32 << 20
@@ -43,6 +46,11 @@ const (
 // The home judges by its own config, as if the message had come there. The client is told 202 only when the home has
 // taken the message into its memory. Word alone could be lost with a Redis that fails over, and the client would wait for
 // ever.
+//
+// A client that was refused tries again, and must not find that both messages run. So the home begins none later than
+// beginTime after the mailbox took it. If the verdict is lost nevertheless, or comes too late because Redis is slow just
+// then, the same message with the same id is known as a copy: see copies. Then only a client that makes another request of
+// it, with a new id, has it run twice.
 type passing struct {
 	server   *Server
 	bytes    *share.Budget // of messages that are on their way to others
@@ -101,9 +109,7 @@ func (p *passing) pass(x *exchange, r *http.Request, home replica.ID, session st
 	defer p.bytes.Give(user, int64(len(word)))
 	heard := p.await(x.id)
 	defer p.forget(x.id)
-	ctx, stop := context.WithTimeout(x.context(), passingTime)
-	defer stop()
-	err := p.server.config.Others.Send(ctx, home, replica.Word{Kind: kindMessage, Tenant: x.caller.Tenant.ID, Data: word})
+	err := p.server.config.Others.Send(x.context(), home, replica.Word{Kind: kindMessage, Tenant: x.caller.Tenant.ID, Data: word})
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		x.refuse(m.ID, p.missing(x.context()))
@@ -112,6 +118,8 @@ func (p *passing) pass(x *exchange, r *http.Request, home replica.ID, session st
 		x.refuse(m.ID, errReplicas)
 		return
 	}
+	ctx, stop := context.WithTimeout(x.context(), passingTime) // since it was sent, from which the home counts, too
+	defer stop()
 	select {
 	case verdict := <-heard:
 		x.deliver(m, verdict)
@@ -189,9 +197,9 @@ func (p *passing) receive(ctx context.Context, from replica.ID, w replica.Word) 
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	go func() { // at most maxTaking, and none waits for longer than passingTime
+	go func() { // at most maxTaking, and none waits for longer than beginTime
 		defer p.taking.Add(-1)
-		ctx, stop := context.WithTimeout(ctx, passingTime)
+		ctx, stop := context.WithTimeout(ctx, beginTime-w.Age)
 		defer stop()
 		x := p.exchange(ctx, parts)
 		id, refused := p.take(x, string(parts[0]), string(parts[2]), parts[4])
@@ -250,13 +258,28 @@ func (p *passing) take(x *exchange, session, token string, body []byte) (id mcp.
 	if refused != nil {
 		return id, refused
 	}
+	if x.context().Err() != nil { // the client may have been told already to try again
+		return id, errReplicas
+	}
 	if id == "" {
 		return "", s.notified(x.context(), l, m)
 	}
-	if refused = s.takeRequest(x, l, m); refused == errToken { // revoked just now: as admit would say it
-		refused = errSession
+	return id, s.takePassed(x, l, m, body)
+}
+
+// takePassed takes a request that came by way of another replica, unless it is a copy of one.
+func (s *Server) takePassed(x *exchange, l *live, m *mcp.Message, body []byte) *refusal {
+	if l.copies.add(m.ID, body) {
+		return nil
 	}
-	return id, refused
+	refused := s.takeRequest(x, l, m)
+	if refused != nil {
+		l.copies.remove(m.ID, body)
+	}
+	if refused == errToken { // revoked just now: as admit would say it
+		return errSession
+	}
+	return refused
 }
 
 // userOf returns whose a session over HTTP+SSE is that lives here.

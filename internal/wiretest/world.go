@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 )
@@ -24,6 +25,12 @@ type World struct {
 	Actions map[string]func() // by name
 	Vars    map[string]string // by name
 	Capture []*regexp.Regexp  // the first group is captured under the name of the pattern's first named group, numbered
+
+	// Show and Mean translate what arrives into what the script says, and what the script says into what is sent. Nil: they
+	// are the same.
+	Show, Mean func(text string) string
+
+	Pause time.Duration // before each step; zero: the clock stands still but for steps that wait
 
 	server    *http.Server
 	client    *http.Client
@@ -85,6 +92,9 @@ func (w *World) parse(ctx context.Context, text string) (*http.Request, error) {
 	}
 	for name, value := range w.Vars {
 		text = strings.ReplaceAll(text, "${"+name+"}", value)
+	}
+	if w.Mean != nil {
+		text = w.Mean(text)
 	}
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(strings.TrimSpace(head), "\n")
@@ -190,6 +200,9 @@ func (w *World) arrived() []txtar.File {
 		x.mu.Unlock()
 		if text == "" {
 			continue
+		}
+		if w.Show != nil {
+			text = w.Show(text)
 		}
 		text = w.mask(text)
 		if !strings.HasSuffix(text, "\n") {

@@ -48,6 +48,12 @@ func keyLines(t *testing.T, fills ...byte) (text string, ids []string) {
 // startKeyed starts a replica; more is what its config has besides.
 func startKeyed(t *testing.T, more string) *recorder {
 	t.Helper()
+	return startReplica(t, func(listen, operator string) string { return fmt.Sprintf(keyed, listen, operator, more) })
+}
+
+// startReplica starts a replica with one key and that config, and waits until it is ready.
+func startReplica(t *testing.T, config func(listen, operator string) string) *recorder {
+	t.Helper()
 	r := &recorder{directory: t.TempDir()}
 	var ports [2]string
 	for i := range ports {
@@ -60,7 +66,7 @@ func startKeyed(t *testing.T, more string) *recorder {
 	text, _ := keyLines(t, 1)
 	r.save(t, "keys", text)
 	r.save(t, "secret", "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
-	r.save(t, "drawbridge.yaml", fmt.Sprintf(keyed, ports[0], ports[1], more))
+	r.save(t, "drawbridge.yaml", config(ports[0], ports[1]))
 	r.url, r.operator = "http://"+ports[0]+"/mcp", ports[1]
 	r.token = r.signFor(t, "acme")
 	r.start(t, func(r *recorder) { r.process.Dir = r.directory })

@@ -106,7 +106,7 @@ func (p plan) measureKinds(ctx context.Context, all []kind, progress io.Writer) 
 // whole calls the tool and takes an answer of any form: in one piece or as an event stream, on which the server may ask
 // something first.
 func (c *caller) whole() error {
-	if _, err := c.conn.Write(c.request); err != nil {
+	if err := c.ask(); err != nil {
 		return err
 	}
 	response, err := http.ReadResponse(c.in, nil)

@@ -119,6 +119,7 @@ type caller struct {
 	in      *bufio.Reader
 	session string // "" in the modern era
 	request []byte
+	id      []byte // its digits in request
 	body    []byte
 	traffic *atomic.Int64 // bytes that were sent and received
 	aside   *caller       // a second connection of the session, for answers to questions; nil before the first
@@ -164,7 +165,28 @@ func (t *target) connect(ctx context.Context) (*caller, error) {
 		}
 	}
 	c.request = t.post(t.callBody(), "tools/call", c.session)
+	at := bytes.Index(c.request, []byte(idMember+firstID)) + len(idMember)
+	c.id = c.request[at : at+len(firstID)]
 	return c, nil
+}
+
+// The ids of calls are higher than firstID, and have as many digits.
+const (
+	idMember = `"id":`
+	firstID  = "100000000"
+)
+
+// ask sends the call under an id that no call of the session had: none may be used again.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic#requests
+func (c *caller) ask() error {
+	for i := len(c.id) - 1; i >= 0; i-- {
+		if c.id[i]++; c.id[i] <= '9' {
+			break
+		}
+		c.id[i] = '0'
+	}
+	_, err := c.conn.Write(c.request)
+	return err
 }
 
 func (c *caller) close() {
@@ -189,7 +211,7 @@ func (t *target) callBody() string {
 	if meta != "" {
 		params += `,"_meta":{` + meta + `}`
 	}
-	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
+	return `{"jsonrpc":"2.0",` + idMember + firstID + `,"method":"tools/call","params":{` + params + `}}`
 }
 
 func (t *target) openSession(c *caller) (string, error) {
@@ -254,7 +276,7 @@ func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
 
 // plain calls the tool and takes an answer in one piece.
 func (c *caller) plain() error {
-	if _, err := c.conn.Write(c.request); err != nil {
+	if err := c.ask(); err != nil {
 		return err
 	}
 	return c.readAnswer()

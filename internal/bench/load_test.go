@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -72,6 +73,35 @@ func TestEveryKindIsAnswered(t *testing.T) {
 		}
 		if got := c.traffic.Load(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
 			t.Errorf("two answers of 64 KiB took %d bytes", got)
+		}
+	}
+}
+
+// TestCallsOfASessionHaveIDsOfTheirOwn: replicas that share Redis refuse an id that is given back just now.
+func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
+	var ids []int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ ID int64 }
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		ids = append(ids, request.ID)
+		respond(w, []byte(message))
+	}))
+	defer server.Close()
+	c, err := (&target{addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern}).connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for i := range 12 {
+		if err := []func(*caller) error{(*caller).plain, (*caller).whole}[i%2](c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, id := range ids {
+		if want := int64(100_000_001 + i); id != want {
+			t.Errorf("call %d has the id %d, want %d", i, id, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -94,11 +93,34 @@ func Outcomes() []Outcome {
 
 // Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
-	replies, err := s.DoAll(ctx, c)
+	if err := s.admit(); err != nil {
+		return Reply{}, err
+	}
+	reply, err := s.one(ctx, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+		return client.Do(ctx, c.build(client))
+	})
+	if err != nil {
+		return Reply{}, s.failed(ctx, err)
+	}
+	return reply, nil
+}
+
+// build returns the command as the library wants it.
+func (c *Command) build(client rueidis.Client) rueidis.Completed {
+	return client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...).Build()
+}
+
+// one makes a call with one answer past the breaker.
+func (s *Store) one(ctx context.Context, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
+	var a answer // of the goroutine, until that is over
+	_, err := s.ask(ctx, s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
+		a = answerOf(call(ctx, client))
+		return a.err
+	})
 	if err != nil {
 		return Reply{}, err
 	}
-	return replies[0], nil
+	return a.Reply, nil
 }
 
 // DoAll runs several commands in one round trip, or in a cluster one to each node. They are not done together: others may
@@ -145,12 +167,13 @@ func answerOf(r rueidis.RedisResult) answer {
 // each runs commands past the breaker, and returns the answer to each, and the first error. If the server has said that
 // error, there are answers all the same.
 func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) {
-	return ask(ctx, s, s.config.Patience, func(ctx context.Context, client rueidis.Client) ([]answer, error) {
+	var answers []answer // of the goroutine, until that is over
+	over, err := s.ask(ctx, s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
 		built := make([]rueidis.Completed, len(commands))
-		for i, c := range commands {
-			built[i] = client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...).Build()
+		for i := range commands {
+			built[i] = commands[i].build(client)
 		}
-		answers := make([]answer, len(built))
+		answers = make([]answer, len(built))
 		var first error
 		for i, result := range client.DoMulti(ctx, built...) {
 			answers[i] = answerOf(result)
@@ -158,58 +181,20 @@ func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) 
 				first = answers[i].err
 			}
 		}
-		return answers, first
+		return first
 	})
-}
-
-// ask makes a call on a goroutine of its own, and waits for it at most that long. The goroutine ends soon after, since it
-// has the same time, and with the link at the latest. The library never sees the caller's context: a caller that gives up
-// would otherwise end a connection that others use, or are waiting for.
-func ask[T any](ctx context.Context, s *Store, wait time.Duration, call func(context.Context, rueidis.Client) (T, error)) (T, error) {
-	var none T
-	l := s.link.Load()
-	if l == nil {
-		return none, errNotYet
+	if !over {
+		return nil, err
 	}
-	if ctx.Err() != nil {
-		return none, context.Cause(ctx)
-	}
-	began := time.Now()
-	type outcome struct {
-		value T
-		err   error
-	}
-	came := make(chan outcome, 1)
-	go func() {
-		patient, stop := context.WithTimeout(context.WithoutCancel(ctx), wait)
-		defer stop()
-		value, err := call(patient, l.client)
-		came <- outcome{value, err}
-	}()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	var o outcome
-	select {
-	case o = <-came:
-	case <-timer.C:
-		o.err = errLate
-	case <-ctx.Done():
-		s.config.Called(OutcomeAbandoned, -1)
-		return none, context.Cause(ctx)
-	}
-	took := time.Since(began)
-	if wait > s.config.Patience || o.err != nil {
-		took = -1 // it may have waited for something to come, or was not answered
-	}
-	s.config.Called(outcomeOf(o.err), took)
-	return o.value, o.err
+	return answers, err
 }
 
 // outcomeOf says how a call came out that its caller waited for.
 func outcomeOf(err error) Outcome {
-	switch state, _ := stateOf(err); {
-	case err == nil || rueidis.IsRedisNil(err):
+	if err == nil || rueidis.IsRedisNil(err) {
 		return OutcomeDone
+	}
+	switch state, _ := stateOf(err); {
 	case word(err) != "":
 		return OutcomeRefused
 	case state == StateSlow:
@@ -253,9 +238,8 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 
 // run is Run past the breaker.
 func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	return ask(ctx, s, s.config.Patience, func(ctx context.Context, client rueidis.Client) (Reply, error) {
-		a := answerOf(p.lua.Exec(ctx, client, keys, args))
-		return a.Reply, a.err
+	return s.one(ctx, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+		return p.lua.Exec(ctx, client, keys, args)
 	})
 }
 
@@ -265,13 +249,15 @@ func (s *Store) ReadStream(ctx context.Context, key, after string, count int) ([
 	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	found, err := ask(ctx, s, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) ([]rueidis.XRangeEntry, error) {
+	var found []rueidis.XRangeEntry // of the goroutine, until that is over
+	_, err := s.ask(ctx, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
 		read := client.B().Arbitrary("XREAD").Args("COUNT", strconv.Itoa(count), "BLOCK", millis(streamWait), "STREAMS").Keys(key).Args(after).Blocking()
 		streams, err := client.Do(ctx, read).AsXRead()
 		if rueidis.IsRedisNil(err) {
-			err = nil
+			return nil
 		}
-		return streams[key], err
+		found = streams[key]
+		return err
 	})
 	if err != nil {
 		return nil, s.failed(ctx, err)

@@ -17,11 +17,11 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Addresses: []string{"127.0.0.1:1"}})
-		s.link.Store(&link{})
+		s.link.Store(&link{life: t.Context()})
 		s.breaker.close()
 		hang := make(chan struct{})
 		defer close(hang)
-		library := func(context.Context, rueidis.Client) (int, error) { <-hang; return 0, nil }
+		library := func(context.Context, rueidis.Client) error { <-hang; return nil }
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer stop()
 		for _, test := range []struct {
@@ -30,7 +30,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 			took time.Duration
 		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, 100 * time.Millisecond}} {
 			began := time.Now()
-			if _, err := ask(test.ctx, s, s.config.Patience, library); !errors.Is(err, test.want) {
+			if _, err := s.ask(test.ctx, s.config.Patience, library); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if took := time.Since(began); took != test.took {

@@ -18,7 +18,9 @@ import (
 type link struct {
 	client rueidis.Client
 	made   time.Time
-	end    context.CancelFunc // ends all connections, and attempts to connect
+	life   context.Context                 //nolint:containedctx // of all connections, and of attempts to connect
+	end    context.CancelFunc              // ends life
+	shared atomic.Pointer[context.Context] // of the calls that began last; see patient
 }
 
 // close ends the connections first, so that the library has nothing to wait for.
@@ -45,7 +47,7 @@ func (s *Store) newLink(ctx context.Context) (*link, error) {
 		}
 		return nil, err
 	}
-	return &link{client, time.Now(), end}, nil
+	return &link{client: client, made: time.Now(), life: life, end: end}, nil
 }
 
 // options returns what the library needs to know. It never repeats a command by itself: whoever asked does not know

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -73,6 +74,7 @@ type Store struct {
 	breaker    breaker
 	generation atomic.Pointer[string] // nil: not known yet
 	wake       chan struct{}          // tells Run that the breaker has opened
+	turns      sync.Pool              // of *turn
 
 	// Set before Run.
 	onChange     []func(up bool)

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// turn is one call, on a goroutine of its own. A turn that is over is used again: what it is made of would otherwise be
+// most of what a call allocates.
+type turn struct {
+	call  func(context.Context, rueidis.Client) error
+	came  chan error // has room for the outcome, so that the goroutine ends though nobody waits any more
+	timer *time.Timer
+}
+
+// run makes the call.
+func (t *turn) run(l *link, wait time.Duration) { t.came <- t.call(l.patient(wait), l.client) }
+
+// newTurn returns a turn whose timer runs.
+func (s *Store) newTurn(call func(context.Context, rueidis.Client) error, wait time.Duration) *turn {
+	t, again := s.turns.Get().(*turn)
+	if !again {
+		t = &turn{came: make(chan error, 1), timer: time.NewTimer(wait)}
+	} else {
+		t.timer.Reset(wait)
+	}
+	t.call = call
+	return t
+}
+
+// leave keeps a turn that is over for the next call.
+func (s *Store) leave(t *turn) {
+	t.call = nil
+	s.turns.Put(t)
+}
+
+// ask makes a call on a goroutine of its own, and waits for it at most that long. If over is false, the goroutine may
+// still run, and what it writes must not be read. It ends soon after, since it has little more time, and with the link at
+// the latest. The library never sees the caller's context: a caller that gives up would otherwise end a connection that
+// others use, or are waiting for.
+func (s *Store) ask(ctx context.Context, wait time.Duration, call func(context.Context, rueidis.Client) error) (over bool, err error) {
+	l := s.link.Load()
+	if l == nil {
+		return false, errNotYet
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	began := time.Now()
+	t := s.newTurn(call, wait)
+	go t.run(l, wait)
+	select {
+	case err = <-t.came:
+		over = true
+		s.leave(t)
+	case <-t.timer.C:
+		err = errLate
+	case <-ctx.Done():
+		t.timer.Stop()
+		s.config.Called(OutcomeAbandoned, -1)
+		return false, context.Cause(ctx)
+	}
+	took := time.Since(began)
+	if wait > s.config.Patience || err != nil {
+		took = -1 // it may have waited for something to come, or was not answered
+	}
+	s.config.Called(outcomeOf(err), took)
+	return over, err
+}
+
+// patient returns a context that ends when that time is over, or up to half as much later: calls that begin at about the
+// same time share it. It ends with the link at the latest.
+func (l *link) patient(wait time.Duration) context.Context {
+	least := time.Now().Add(wait)
+	if shared := l.shared.Load(); shared != nil {
+		if end, _ := (*shared).Deadline(); !end.Before(least) && end.Before(least.Add(wait)) {
+			return *shared
+		}
+	}
+	ctx, end := context.WithDeadline(l.life, least.Add(wait/2))
+	context.AfterFunc(ctx, end) // not before its time: nobody knows which call is the last
+	l.shared.Store(&ctx)
+	return ctx
+}

@@ -35,9 +35,10 @@ type call struct {
 	kept    bool   // the call still has the place that its first round took
 
 	visits   bool       // another replica has sent the call here
-	home     replica.ID // the only other replica that can go on with the call; "": it runs here. Set by resumed or resolved
 	answered bool       // home has answered, and has the call on record; set by homed
 	stays    bool       // only this process can go on with what the result asks for; set by the source
+	asking   bool       // set by conformed: the result asks for input
+	home     replica.ID // the only other replica that can go on with the call; "": it runs here. Set by resumed or resolved
 
 	// Set by resolved.
 	item     *registry.Item
@@ -48,22 +49,20 @@ type call struct {
 	task     *task              // that the call is about, nil for none
 	away     string             // a server that may have the item, but was not reached yet; item is nil then. "" for none
 
-	charged *registry.Tool      // whose buckets limited has taken from; nil for none
-	buckets [3]ratelimit.Bucket // asked by limited; here, because a slice of their own would be an allocation
-	place   place               // taken by limited, and with it by portioned one at the server
-	life    lifetime.Context    // of the use; begun by timed
-	begun   begun               // by which Judge ends the call; set by revocable
-	means   argumentMeans       // used by check
-	relay   relay               // of notifications; used by sanitized
-	told    registry.Call       // what the source gets to know; set by use
-	open    mcp.RawJSON         // set by invoke: the requestState under which the source keeps the call open; nil: it does not
-	spent   time.Duration       // how much of the item's time all rounds together have used; set by timed
-	asking  bool                // set by conformed: the result asks for input
-	outcome string              // one word for the records, set by the stage that decides it; "" is an ordinary result
-	judging int                 // work of judge so far; see maxJudging
-	leftOut int                 // how many resources judge left out of the result
-	repairs atomic.Int64        // how much sanitized changed; notifications may come from another goroutine
-	logs    logs                // how many log messages sanitized let pass
+	charged *registry.Tool   // whose buckets limited has taken from; nil for none
+	place   place            // taken by limited, and with it by portioned one at the server
+	life    lifetime.Context // of the use; begun by timed
+	begun   begun            // by which Judge ends the call; set by revocable
+	means   argumentMeans    // used by check
+	relay   relay            // of notifications; used by sanitized
+	told    registry.Call    // what the source gets to know; set by use
+	open    mcp.RawJSON      // set by invoke: the requestState under which the source keeps the call open; nil: it does not
+	spent   time.Duration    // how much of the item's time all rounds together have used; set by timed
+	outcome string           // one word for the records, set by the stage that decides it; "" is an ordinary result
+	judging int              // work of judge so far; see maxJudging
+	leftOut int              // how many resources judge left out of the result
+	repairs atomic.Int64     // how much sanitized changed; notifications may come from another goroutine
+	logs    logs             // how many log messages sanitized let pass
 
 	// As registry.Call.Hold; set by revocable.
 	hold func(end func()) (release func())
@@ -231,12 +230,27 @@ func (g *Gateway) limited(next Handler) Handler {
 		all, own := tenant.calls, ratelimit.Bucket{Key: c.caller.key(), Limit: tenant.userCalls, Group: tenant.ID}
 		all.Sharer = own.Key
 		c.charged = g.foreseen(c)
-		buckets := g.toolBuckets(append(c.buckets[:0], all, own), c.charged, &c.caller)
-		if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
+		if err := g.charge(ctx, c, c.charged, all, own); err != nil {
 			return mcp.Object{}, limitError{err, []rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}, {codeToolLimit, "tools"}}}
 		}
 		return next(ctx, c)
 	}
+}
+
+// charge takes what a call costs from those buckets and from those of the tool, nil for none.
+func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool, buckets ...ratelimit.Bucket) error {
+	room, again := g.buckets.Get().(*[4]ratelimit.Bucket)
+	if !again {
+		room = new([4]ratelimit.Bucket)
+	}
+	defer func() {
+		*room = [4]ratelimit.Bucket{} // whose names are those of a caller
+		g.buckets.Put(room)
+	}()
+	if all := g.toolBuckets(append(room[:0], buckets...), tool, &c.caller); len(all) > 0 {
+		return g.config.Limiter.Take(ctx, all...)
+	}
+	return nil
 }
 
 // takePlace takes one of the limit places of a kind that the user's tenant has at all replicas together. So that one user
@@ -296,10 +310,8 @@ func (g *Gateway) resolved(next Handler) Handler {
 			return mcp.Object{}, &stateError{stateMismatch}
 		}
 		if c.tool != c.charged && !c.prepaid {
-			if buckets := g.toolBuckets(c.buckets[:0], c.tool, &c.caller); len(buckets) > 0 {
-				if err := g.config.Limiter.Take(ctx, buckets...); err != nil {
-					return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
-				}
+			if err := g.charge(ctx, c, c.tool); err != nil {
+				return mcp.Object{}, limitError{err, []rate{{codeToolLimit, "tools"}}}
 			}
 		}
 		return next(ctx, c)

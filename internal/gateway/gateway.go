@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -103,6 +104,7 @@ type Gateway struct {
 	errands       errands
 	guests        guests
 	self          replica.ID // "" where there are no other replicas
+	buckets       sync.Pool  // of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
 	rendered      *rendered
 	grants        grants
 	ongoing       ongoing
@@ -167,6 +169,7 @@ func (g *Gateway) meetOthers() {
 		return
 	}
 	g.self = g.config.Others.Self()
+	g.grants.compared = true
 	g.config.Others.Handle(kindErrand, g.receive)
 	g.config.Others.Handle(kindReturn, g.errands.receive)
 }

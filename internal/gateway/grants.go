@@ -8,6 +8,8 @@ import (
 
 // grants are those of all tenants, by what they are made of. What they hold is held by the tenants as well.
 type grants struct {
+	compared bool // there are other replicas, so what is seen here may be compared with what is seen there; set by New
+
 	mu        sync.Mutex          // guards the fields below
 	catalogue *registry.Catalogue // that they are of; another one begins them anew
 	known     map[grantKey]*grant
@@ -25,7 +27,7 @@ func (k *grants) of(s *sight, allowed bitset) *grant {
 	if known := k.find(key); known != nil {
 		return known
 	}
-	made := newGrant(s.view, allowed)
+	made := newGrant(s.view, allowed, k.compared)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.catalogue != s.catalogue {

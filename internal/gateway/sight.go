@@ -71,13 +71,14 @@ func (g *Gateway) grantOf(c Caller) *grant {
 	}
 	allowed := c.Tenant.allowed(s.view, c.rules)
 	if s.count.Add(1) > maxGrants {
-		return newGrant(s.view, allowed)
+		return newGrant(s.view, allowed, g.grants.compared)
 	}
 	kept, _ := s.grants.LoadOrStore(c.rules, g.grants.of(s, allowed))
 	return kept.(*grant)
 }
 
-func newGrant(view *registry.View, allowed bitset) *grant {
+// newGrant returns the grant of what is allowed. Its digests have Content only if that is compared.
+func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	made := &grant{}
 	n := 0
 	next := func() bool { n++; return allowed.has(n - 1) }
@@ -114,11 +115,13 @@ func newGrant(view *registry.View, allowed bitset) *grant {
 		Tools:     digest(view.Announced, all),
 		Prompts:   digest(view.Announced, made.lists[listedPrompts].items),
 		Resources: digest(view.Announced, made.lists[listedResources].items, made.lists[listedTemplates].items),
-		Content: [3]string{
+	}
+	if compared {
+		made.digests.Content = [3]string{
 			digest(unannounced, all)[:contentDigits],
 			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
 			digest(unannounced, made.lists[listedResources].items, made.lists[listedTemplates].items)[:contentDigits],
-		},
+		}
 	}
 	return made
 }
@@ -225,7 +228,7 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 type Digests struct {
 	Tools, Prompts, Resources string // Resources: with their templates
 	// Content are digests of the same lists, in this order, that leave out what servers announced: replicas that offer a
-	// caller the same have the same.
+	// caller the same have the same. They are empty where there are no other replicas.
 	Content [3]string
 }
 

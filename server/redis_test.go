@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,10 +48,10 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 		mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: logger})
 		mails[i] = mail
 		log := session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
-		w := newWorld(t, append(slices.Clone(change), func(w *world) {
-			w.config.Seal, w.config.Shared = ring, true
+		w := newWorld(t, append([]func(*world){func(w *world) {
+			w.store, w.config.Seal, w.config.Shared = store, ring, true
 			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{mail, trips}
-		})...)
+		}}, change...)...)
 		w.asking()
 		for _, run := range []func(context.Context) error{log.Run, mail.Run, w.Run} {
 			ctx, stop := context.WithCancel(context.Background())

@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -41,6 +42,8 @@ type world struct {
 	started   int                       // calls of slow tools
 	cancelled int                       // of those, how many ended with their context
 	revoked   func(auth.Principal) bool // whose tokens are not accepted any more; nil: nobody's
+	store     *redis.Store              // that replicas share; nil: none
+	limiter   ratelimit.Limiter         // nil: one in memory
 }
 
 // judge refuses tokens that have expired, and those that were revoked.
@@ -160,8 +163,11 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		w.log = session.NewMemory(session.MemoryConfig{})
 		w.config.Log = w.log
 	}
+	if w.limiter == nil {
+		w.limiter = ratelimit.NewMemory(0)
+	}
 	w.gateway = gateway.New(gateway.Config{
-		Registry: w.registry, Limiter: ratelimit.NewMemory(0), Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
+		Registry: w.registry, Limiter: w.limiter, Requests: ratelimit.NewMemory(0), Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
 		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
 		Others: w.config.Others, Verify: w.config.Verify,
 	})

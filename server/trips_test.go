@@ -1,0 +1,190 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/server/once"
+)
+
+// monitor counts what clients ask of a server for its tenants, by command and kind of key, and words to replicas. What
+// scripts do is part of one question, and what replicas ask by themselves is for no tenant.
+// https://redis.io/docs/latest/commands/monitor/
+type monitor struct {
+	conn net.Conn
+
+	mu    sync.Mutex // guards the fields below
+	asked map[string]int
+	marks map[string]bool
+}
+
+func watch(t *testing.T, server *redistest.Server) *monitor {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &monitor{conn: conn, asked: make(map[string]int), marks: make(map[string]bool)}
+	lines := bufio.NewReader(conn)
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	if said, _ := lines.ReadString('\n'); err != nil || said != "+OK\r\n" {
+		t.Fatalf("MONITOR: %q, %v", said, err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			m.note(line)
+		}
+	}()
+	t.Cleanup(func() { _ = conn.Close(); <-over })
+	return m
+}
+
+var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
+
+// note counts a line of MONITOR. Word of one replica to another is a script with nine arguments on a mailbox.
+func (m *monitor) note(line string) {
+	if strings.Contains(line, " lua] ") {
+		return
+	}
+	var words []string
+	for _, found := range quoted.FindAllStringSubmatch(line, -1) {
+		words = append(words, found[1])
+	}
+	name, key := strings.ToLower(words[0]), 1
+	if name == "evalsha" {
+		key = 3
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case name == "echo":
+		m.marks[words[1]] = true
+	case len(words) <= key: // of a connection
+	case strings.HasPrefix(words[key], "db1:mail:") && name == "evalsha" && len(words) == key+2+9:
+		m.asked["word"]++
+	case strings.HasPrefix(words[key], "db1:{"):
+		kind, _, _ := strings.Cut(strings.SplitN(words[key], "}:", 2)[1], ":")
+		m.asked[name+" "+kind]++
+	}
+}
+
+// since returns what was asked in all since it was called last, when all of that has come.
+func (m *monitor) since(t *testing.T, server *redistest.Server, mark string) map[string]int {
+	t.Helper()
+	server.Exec(t, "ECHO", mark)
+	eventually(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.marks[mark]
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.asked)
+}
+
+func (m *monitor) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.asked)
+}
+
+// sharingAll has a replica share all that it can.
+func sharingAll(t *testing.T) func(*world) {
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(func() { stop(); running.Wait() })
+	return func(w *world) {
+		w.limiter = ratelimit.NewRedis(ratelimit.RedisConfig{Store: w.store, Replicas: 3})
+		answers := once.NewRedis(once.RedisConfig{Store: w.store, Seal: w.config.Seal, Others: w.config.Others})
+		w.config.Once, w.config.Flights = answers, once.NewFlights(w.store)
+		running.Go(func() { _ = answers.Run(ctx) })
+		running.Go(func() { _ = w.config.Flights.Run(ctx) })
+	}
+}
+
+// TestTripsOfEachKind counts what each kind of request asks of Redis, with three replicas. A limit is taken in one trip
+// (rate), a call of a session claims its id beside that and gives it back (flight), a stream begins and takes its events one
+// after the other (session), and nothing else is asked: what is more would cost each call its time.
+func TestTripsOfEachKind(t *testing.T) {
+	t.Parallel()
+	server, w, _ := onRedis(t, 3, sharingAll(t))
+	m := watch(t, server)
+	base := w[0].serve(t)
+	id := w[0].openAsking(t, mcp.Revision2511)
+	looks := 0
+	eventually(t, func() bool { // each knows the session, and that nothing was missed since it joined
+		m.forget()
+		for _, one := range w {
+			wantStatus(t, "a ping", one.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		}
+		looks++
+		return looks > 1 && len(m.since(t, server, fmt.Sprint("looks ", looks))) == 0
+	})
+	n := 0
+	inFlight := func(tool string) message {
+		n++
+		return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"text":"x"},"_meta":{"progressToken":1}}}`, 100+n, tool))
+	}
+	ask := func(answering *world) {
+		stream := call(t.Context(), t, base, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":%d`, 200+n), 1)))
+		n++
+		question := questionID.FindStringSubmatch(stream.until(t, `"id":"q`))
+		wantStatus(t, "the answer", answering.do(t, answerTo(question[1], id)), http.StatusAccepted)
+		stream.until(t, `"result"`)
+	}
+	var opened string
+	for i, test := range []struct {
+		what string
+		do   func()
+		want map[string]int
+	}{
+		{"a call, 2026-07-28", func() { w[0].do(t, modernCall("echo")) }, map[string]int{"evalsha rate": 1}},
+		{"a call of an unknown tool", func() { w[0].do(t, modernCall("nothing")) }, map[string]int{"evalsha rate": 1}},
+		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{"set flight": 1, "evalsha rate": 1, "evalsha flight": 1}},
+		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"set flight": 1, "evalsha rate": 1, "evalsha flight": 1, "evalsha session": 5}},
+		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
+		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3, "word": 2}},
+		{"tools/list", func() { w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`)) }, map[string]int{}},
+		{"a call with a key", func() { w[0].do(t, keyedCall("echo", "k")) }, map[string]int{"evalsha rate": 1, "evalsha once": 2}},
+		{"the same at another", func() { w[1].do(t, keyedCall("echo", "k")) }, map[string]int{"evalsha once": 1}},
+		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{}},
+		{"its first use", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
+		{"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{"hgetall session": 1}},
+		{"its second use there", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
+		{"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) }, map[string]int{"hgetall session": 1, "evalsha session": 1, "word": 4}},
+		{"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
+	} {
+		m.since(t, server, fmt.Sprint("before ", i))
+		m.forget()
+		test.do()
+		got, try := map[string]int{}, 0
+		eventually(t, func() bool { // what is beside the path comes a little later
+			try++
+			got = m.since(t, server, fmt.Sprint("after ", i, " ", try))
+			return cmp.Equal(got, test.want) || try > 50
+		})
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.what, diff)
+		}
+	}
+}

@@ -19,7 +19,7 @@ func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 	took := flags.Duration("time", 1500*time.Millisecond, "how long each number of replicas is loaded in each round")
 	number := flags.Int("rounds", 5, "rounds; the median counts")
 	times := flags.Int("times", 300, "how often each kind of request is made while round trips to Redis are counted")
-	watched := flags.Duration("idle", time.Minute, "how long idle streams are watched")
+	watched := flags.Duration("idle", 40*time.Second, "how long idle streams are watched")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 %[5]s`
 
-const fleetShares = `redis: {url: "redis://%s"}
+// fleetShares has more patience than the default, because all parts of the lab wait for the same processors.
+const fleetShares = `redis: {url: "redis://%s", patience: 1s}
 sessions: {keys_file: ../session.keys}
 replicas: %d
 `

@@ -57,16 +57,26 @@ return ARGV[2]`)
 // look writes the pulse, which shows that writes work, and finds out whether the server still has what it was given.
 func (s *Store) look(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
-	answers, err := s.each(ctx, []Command{
+	commands := []Command{
 		{Name: "SET", Key: s.memory.pulseKey, Args: []string{strconv.FormatInt(pulse.Milliseconds(), 10), "PX", millis(pulseTTL), "GET"}},
 		{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}},
-	})
+	}
+	kept := s.kept.Load()
+	if kept != nil {
+		commands = append(commands, Command{Name: "PEXPIRE", Key: kept.key, Args: []string{millis(kept.life)}})
+	}
+	answers, err := s.each(ctx, commands)
 	if answers == nil {
 		return err
 	}
 	for _, a := range answers {
 		if _, all := stateOf(a.err); a.err != nil && (all || word(a.err) != "WRONGTYPE") {
 			return a.err
+		}
+	}
+	if kept != nil {
+		if n, err := answers[2].Int(); err == nil && n == 0 {
+			kept.gone()
 		}
 	}
 	known, _ := s.Generation()
@@ -91,6 +101,22 @@ func (s *Store) look(ctx context.Context) error {
 	s.memory.lost, s.memory.last = false, pulse
 	s.enter(ctx, text)
 	return nil
+}
+
+// kept is a key whose life is renewed.
+type kept struct {
+	key  string
+	life time.Duration
+	gone func()
+}
+
+// Keep has Run renew the life of a key about once a second, in the trip in which it looks whether the server is well, until
+// stop is called. It calls gone when the key is not there, on its own goroutine, so gone must return at once. There is one
+// such key at a time.
+func (s *Store) Keep(key string, life time.Duration, gone func()) (stop func()) {
+	k := &kept{key, life, gone}
+	s.kept.Store(k)
+	return func() { s.kept.CompareAndSwap(k, nil) }
 }
 
 // text returns what the server has answered with; "" if that is nothing, or an error.

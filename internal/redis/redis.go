@@ -75,6 +75,7 @@ type Store struct {
 	generation atomic.Pointer[string] // nil: not known yet
 	wake       chan struct{}          // tells Run that the breaker has opened
 	turns      sync.Pool              // of *turn
+	kept       atomic.Pointer[kept]   // see Keep; nil: nothing
 
 	// Set before Run.
 	onChange     []func(up bool)

@@ -265,3 +265,28 @@ func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 		return nil
 	})
 }
+
+// TestKeyIsKept has a key outlive its own time, and be missed when it is gone.
+func TestKeyIsKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := server.Store(t)
+	server.Exec(t, "SET", "k", "v", "PX", "600000")
+	gone := make(chan struct{}, 100)
+	stop := store.Keep("k", time.Hour, func() { gone <- struct{}{} })
+	redistest.Wait(t, func() error {
+		if left := server.Exec(t, "PTTL", "k"); len(left) < len("3000000") {
+			return fmt.Errorf("it has %s ms left", left)
+		}
+		return nil
+	})
+	if len(gone) > 0 {
+		t.Error("it is missed although it is there")
+	}
+	server.Exec(t, "DEL", "k")
+	<-gone
+	stop()
+	if store.Up() != nil {
+		t.Errorf("the store is %v", store.Up())
+	}
+}

@@ -19,7 +19,7 @@ import (
 const (
 	beat       = time.Second      // how often a replica says that it lives
 	life       = 5 * time.Second  // after the last beat
-	mailboxTTL = 10 * time.Second // after the last beat
+	mailboxTTL = 10 * time.Second // after the server was last found well
 	batch      = 512              // words that are read at a time
 	patience   = 2 * time.Second  // of Tell
 	most       = 1000             // replicas that are known at most
@@ -204,6 +204,7 @@ func (m *Mail) Run(ctx context.Context) error {
 	var beating sync.WaitGroup
 	beating.Go(func() { m.beat(ctx) })
 	defer beating.Wait()
+	defer m.config.Store.Keep(mailbox(m.id), mailboxTTL, func() { m.lost.Store(true) })()
 	m.read(ctx)
 	return nil
 }
@@ -227,28 +228,13 @@ func (m *Mail) beat(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		_ = m.beatOnce(ctx) // the next one comes
+		_ = m.look(ctx) // the next one comes
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// beatOnce says that this replica lives, and keeps its mailbox.
-func (m *Mail) beatOnce(ctx context.Context) error {
-	if err := m.look(ctx); err != nil {
-		return err
-	}
-	kept, err := m.config.Store.Do(ctx, redis.Command{Name: "PEXPIRE", Key: mailbox(m.id), Args: []string{millis(mailboxTTL)}})
-	if err != nil {
-		return err
-	}
-	if n, err := kept.Int(); err != nil || n == 0 {
-		m.lost.Store(true)
-	}
-	return nil
 }
 
 // look says that this replica lives, and learns who else does. After an error nobody is forgotten, because nothing is known.
@@ -325,7 +311,7 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 	if *after, err = reply.Text(); err != nil {
 		return err
 	}
-	if err := m.beatOnce(ctx); err != nil {
+	if err := m.look(ctx); err != nil {
 		return err
 	}
 	m.joined.Store(true)

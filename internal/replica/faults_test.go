@@ -3,6 +3,7 @@ package replica_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -49,6 +50,23 @@ func TestMailboxThatWasLostIsMadeAgain(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestReplicaThatWasOutOfSightIsToldSo removes a replica from those that are known, as happens to one that stands still for
+// a few seconds. Others told it nothing meanwhile, and it took what it knew for certain.
+func TestReplicaThatWasOutOfSightIsToldSo(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var returns atomic.Int64
+	m := post(t, server, ring, func(replica.ID, replica.Word) {}, func() { returns.Add(1) })
+	before := returns.Load()
+	server.Exec(t, "ZREM", "db1:replicas", string(m.Self()))
+	redistest.Wait(t, func() error {
+		if returns.Load() == before {
+			return errors.New("it has not noticed that others did not know of it")
+		}
+		return nil
+	})
 }
 
 // TestTenantThatFillsMailboxLeavesRoom has a reader that hangs. The mailbox grew without a bound on bytes, and dropped the

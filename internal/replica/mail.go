@@ -49,8 +49,8 @@ type Mail struct {
 	returns  []func()
 	alive    atomic.Pointer[map[ID]bool]
 	joined   atomic.Bool // the mailbox was read once
-	lost     atomic.Bool // the mailbox is not there any more
 	clock    atomic.Pointer[clock]
+	missed   atomic.Bool // others may have said what did not come here: the mailbox was gone, or this replica was not known
 
 	sequence atomic.Uint64
 	mu       sync.Mutex // guards waiting
@@ -204,23 +204,26 @@ func (m *Mail) Run(ctx context.Context) error {
 	var beating sync.WaitGroup
 	beating.Go(func() { m.beat(ctx) })
 	defer beating.Wait()
-	defer m.config.Store.Keep(mailbox(m.id), mailboxTTL, func() { m.lost.Store(true) })()
+	defer m.config.Store.Keep(mailbox(m.id), mailboxTTL, func() { m.missed.Store(true) })()
 	m.read(ctx)
 	return nil
 }
 
-// beating is a script that says that a replica lives, and returns what the clock of the server shows, in milliseconds, and
-// all replicas that live by it. A beat that lies in the future was written by somebody else, or before the clock was set.
+// beating is a script that says that a replica lives. It returns what the clock of the server shows, in milliseconds, 1 if
+// the replica was known before, or 0, and all replicas that live by that clock. A beat that lies in the future was written by
+// somebody else, or before the clock was set.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
+local known = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local all = redis.call('ZRANGE', KEYS[1], 0, ARGV[3])
 table.insert(all, 1, string.format('%.0f', now))
+table.insert(all, 2, known)
 return all`)
 
 // beat says that this replica lives, until ctx ends.
@@ -238,19 +241,25 @@ func (m *Mail) beat(ctx context.Context) {
 }
 
 // look says that this replica lives, and learns who else does. After an error nobody is forgotten, because nothing is known.
+// If the others did not know that this one lives, because it stood still for too long or somebody removed it, they have
+// told it nothing meanwhile, and no call fails for that: so it is noted here.
 func (m *Mail) look(ctx context.Context) error {
 	asked := time.Now()
 	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1)})
 	if err != nil {
 		return err
 	}
-	ids, err := reply.List()
+	found, err := reply.List()
 	if err == nil {
-		ids, err = m.set(ids, asked)
+		found, err = m.set(found, asked)
 	}
+	known, ids, err := living(found, err)
 	if err != nil {
 		m.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
 		return err
+	}
+	if !known {
+		m.missed.Store(true)
 	}
 	alive := make(map[ID]bool, len(ids))
 	for _, one := range ids {
@@ -262,8 +271,21 @@ func (m *Mail) look(ctx context.Context) error {
 	return nil
 }
 
-// errLost says that the mailbox is not there any more: it was removed, or has expired.
-var errLost = errors.New("the mailbox is gone")
+// living reads what is left of the answer of beating, unless there is an error.
+func living(found []redis.Reply, err error) (known bool, ids []redis.Reply, _ error) {
+	switch {
+	case err != nil:
+		return false, nil, err
+	case len(found) == 0:
+		return false, nil, errors.New("it does not say whether this replica was known")
+	}
+	n, err := found[0].Int()
+	return n == 1, found[1:], err
+}
+
+// errMissed says that word of others may have been lost without a fault: the mailbox was removed or has expired, or the
+// others did not know of this replica.
+var errMissed = errors.New("the mailbox was gone, or this replica was not known")
 
 // read makes the mailbox, and hands out what comes, until ctx ends. After a fault it goes on after the last word that it
 // has handed out, if the mailbox still has what follows.
@@ -273,8 +295,8 @@ func (m *Mail) read(ctx context.Context) {
 		err := m.readUntilFault(ctx, &after)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, redis.ErrDown): // the log says so already
-		case errors.Is(err, errLost):
-			m.config.Logger.WarnContext(ctx, "word of other replicas was lost: redis has removed it; this one looks again at what it holds")
+		case errors.Is(err, errMissed):
+			m.config.Logger.WarnContext(ctx, "word of other replicas may be lost: redis has removed it, or others did not know of this one, which looks again at what it holds")
 		default:
 			m.config.Logger.WarnContext(ctx, "word of other replicas cannot be read", slog.Any("error", err))
 		}
@@ -302,7 +324,6 @@ return ARGV[1]`)
 // readUntilFault makes the mailbox if it is not there, and hands out what comes after an id, which it sets, until that
 // fails.
 func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
-	m.lost.Store(false)
 	keys := []string{mailbox(m.id), room(m.id)}
 	reply, err := opening.Run(ctx, m.config.Store, keys, []string{*after, millis(mailboxTTL)})
 	if err != nil {
@@ -314,6 +335,7 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 	if err := m.look(ctx); err != nil {
 		return err
 	}
+	m.missed.Store(false) // what was missed until now is what returns are told of
 	m.joined.Store(true)
 	for _, f := range m.returns {
 		f()
@@ -327,8 +349,8 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 			m.take(ctx, e.ID, e.Fields)
 			*after = e.ID
 		}
-		if m.lost.Load() {
-			return errLost
+		if m.missed.Load() {
+			return errMissed
 		}
 		if len(entries) == 0 {
 			continue

@@ -14,12 +14,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// post opens a Mail that runs until the test ends. heard gets what comes.
-func post(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word)) *replica.Mail {
+// post opens a Mail that runs until the test ends. heard gets what comes, and returned is called by OnReturn.
+func post(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word), returned ...func()) *replica.Mail {
 	t.Helper()
 	m := replica.NewMail(replica.MailConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
 	m.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) { heard(from, w) })
 	read := make(chan struct{}, 1)
+	for _, f := range returned {
+		m.OnReturn(f)
+	}
 	m.OnReturn(func() {
 		select {
 		case read <- struct{}{}:

@@ -278,6 +278,25 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 	}
 }
 
+// TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. Each left a claim that was to be taken back, for
+// twenty minutes and of nobody's share.
+func TestRequestsWithoutRedisLeaveNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join(t)
+	l.server.Stop()
+	redistest.WaitDown(t, a.store)
+	before := a.Claims()
+	for i := range 100 {
+		if _, err := repeat(t, a, request(byte(i), 1)); !errors.Is(err, redis.ErrDown) {
+			t.Fatalf("got %v, want ErrDown", err)
+		}
+	}
+	if got := a.Claims(); got != before {
+		t.Errorf("%d claims are remembered, want %d", got, before)
+	}
+}
+
 // recordKey is where the record of a request stands whose name begins with these two digits.
 func recordKey(n string) string { return redis.Key("acme", "once", n+strings.Repeat("0", 62)) }
 

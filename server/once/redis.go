@@ -88,6 +88,9 @@ func NewRedis(cfg RedisConfig) *Redis {
 
 // Begin implements Store.
 func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
+	if err := s.config.Store.Up(); err != nil {
+		return nil, nil, err // a claim that was not made needs no end: while Redis is away none would be forgotten
+	}
 	s.sweep(time.Now())
 	if err := s.room.take(r.User, claimCost); err != nil {
 		return nil, nil, err

@@ -306,6 +306,7 @@ func (p *passing) admit(x *exchange, session, token string) (*live, *refusal) {
 		}
 		return nil, errSession
 	}
+	x.token = token
 	if x.caller, err = s.admission.Resolve(x.principal); err != nil || x.isOutdated() {
 		return nil, errSession
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
@@ -175,6 +176,24 @@ func TestHomeJudgesForItself(t *testing.T) {
 		}
 		if got := stream.text(); got != "" {
 			t.Errorf("got %q on the stream, want nothing", got)
+		}
+	})
+}
+
+// TestMessageOfAnotherReplicaHasItsToken makes a call through another replica. Its home had lost the token then, so that a
+// third replica, which keeps the task or the parked call that it is about, could not check it, and refused it.
+func TestMessageOfAnotherReplicaHasItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		tokens := make(chan string, 1)
+		a.behind(&fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+			tokens <- r.Token
+			return mcp.Object{}, nil
+		}})
+		_, address := a.openSSE(t, "alice")
+		wantStatus(t, "the call", b.do(t, posted(address, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)), http.StatusAccepted)
+		if got := <-tokens; got != "alice" {
+			t.Errorf("the desk got the token %q, want that of the client", got)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -28,12 +29,14 @@ import (
 const (
 	answerPatience = 2 * time.Second // for the home to say what became of an answer
 	answersPart    = 4               // answers of the greatest size that are on their way at once
+	maxSaying      = 256             // outcomes that are on their way to other replicas at once
 	receiptSize    = 8
 )
 
 // answering are the answers that are on their way to their homes. It is safe for concurrent use.
 type answering struct {
-	room *share.Budget // of bytes
+	room   *share.Budget // of bytes
+	saying atomic.Int64  // outcomes that are on their way to others
 
 	mu      sync.Mutex // guards the fields below
 	newest  uint64     // receipt
@@ -144,8 +147,22 @@ func (s *Server) hearAnswer(ctx context.Context, from replica.ID, w replica.Word
 	if l, _ := s.meant(w); l != nil {
 		o = l.takeWord(rest[receiptSize:])
 	}
-	said := replica.Word{Kind: wordTaken, Tenant: w.Tenant, Data: slices.Concat(rest[:receiptSize], []byte{byte(o)})}
-	_ = s.config.Others.Send(ctx, from, said) // who hears nothing tells its client to try again
+	s.sayTaken(ctx, from, replica.Word{Kind: wordTaken, Tenant: w.Tenant, Data: slices.Concat(rest[:receiptSize], []byte{byte(o)})})
+}
+
+// sayTaken tells another replica what became of an answer, and does not wait for that, since all other word waits behind
+// the handler. Beyond maxSaying it says nothing. Who hears nothing tells its client to try again.
+func (s *Server) sayTaken(ctx context.Context, to replica.ID, said replica.Word) {
+	if s.answers.saying.Add(1) > maxSaying {
+		s.answers.saying.Add(-1)
+		return
+	}
+	go func() { // at most maxSaying, for answerPatience at most
+		defer s.answers.saying.Add(-1)
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
+		defer stop()
+		_ = s.config.Others.Send(ctx, to, said) // see above
+	}()
 }
 
 // takeWord takes an answer as another replica wrote it.

@@ -121,6 +121,36 @@ func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	})
 }
 
+// TestAnswerHoldsUpNoOtherWord answers a question whose home cannot say that it has the answer, because Redis hangs. All
+// other word for the home waited for that, such as that of the end of another session.
+func TestAnswerHoldsUpNoOtherWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		healed := make(chan struct{})
+		a, b := pair(t, func(w *world) {
+			w.config.Others = &faultyOthers{w.config.Others, func(word replica.Word) error {
+				if word.Kind == "session answer taken 1" {
+					<-healed
+				}
+				return nil
+			}}
+		})
+		id, other := a.openAsking(t, mcp.Revision2511), b.openAsking(t, mcp.Revision2511)
+		question, over := a.ask(t, id)
+		answered, ended := make(chan int, 1), make(chan int, 1)
+		go func() { answered <- b.do(t, answerTo(question, id)).Code }()
+		<-over
+		go func() { ended <- b.do(t, inSession("DELETE", other, "")).Code }()
+		synctest.Wait()
+		if len(ended) == 0 {
+			t.Error("the end of another session waits until the answer was acknowledged")
+		}
+		close(healed)
+		if got := []int{<-answered, <-ended}; got[0] != http.StatusAccepted || got[1] != http.StatusNoContent {
+			t.Errorf("got %d, want 202 and 204", got)
+		}
+	})
+}
+
 // TestAnswerWithoutMemoryAtItsHomeMayComeAgain sends an answer for which its user has no memory where the question waits.
 func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

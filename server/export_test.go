@@ -20,3 +20,14 @@ func HoldRoster(s *Server) (release func()) {
 	s.sessions.roster.mu.Lock()
 	return s.sessions.roster.mu.Unlock
 }
+
+// MarkTime is for how long the ends of shared sessions are remembered.
+const MarkTime = markTime
+
+// TenantsWithMarks returns of how many tenants a server remembers ends of shared sessions.
+func TenantsWithMarks(s *Server) int {
+	m := s.sessions.spread.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.tenants)
+}

@@ -68,13 +68,10 @@ func (m *marks) has(tenantID string, key sessionKey) bool {
 
 // mine returns the sessions that this replica ended within markTime, and forgets all that ended before.
 func (m *marks) mine(now time.Time) (ended []session.Key) {
+	m.tidy(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for tenantID, of := range m.tenants {
-		of.forget(now, maxMarks)
-		if len(of.order) == 0 {
-			delete(m.tenants, tenantID)
-		}
+	for _, of := range m.tenants {
 		for _, one := range of.at {
 			if one.inLog != (session.Key{}) {
 				ended = append(ended, one.inLog)
@@ -82,6 +79,18 @@ func (m *marks) mine(now time.Time) (ended []session.Key) {
 		}
 	}
 	return ended
+}
+
+// tidy forgets the ends that are too old, of all tenants.
+func (m *marks) tidy(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tenantID, of := range m.tenants {
+		of.forget(now, maxMarks)
+		if len(of.order) == 0 {
+			delete(m.tenants, tenantID)
+		}
+	}
 }
 
 // forget forgets ends that are too old, and the oldest until there are at most so many.

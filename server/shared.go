@@ -237,6 +237,7 @@ func (ss *sessions) tend(ctx context.Context) {
 			if now.Sub(kept) >= ss.idle/slack {
 				kept = now
 				ss.keepUse(ctx)
+				ss.spread.marks.tidy(now)
 			}
 		case <-ctx.Done():
 			return

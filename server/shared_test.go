@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -412,6 +413,26 @@ func TestEndedSessionDoesNotComeBackWithAFailover(t *testing.T) {
 		wait(t)
 		late := c.join(t)
 		wantStatus(t, "a replica that comes later", late.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestEndsAreForgottenInTime ends a session, and no other of its tenant after that. Its end was remembered until the next
+// fault of Redis, and so were thousands of every tenant.
+func TestEndsAreForgottenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := replicas(t)
+		wantStatus(t, "end", a.do(t, inSession("DELETE", a.openAsking(t, mcp.Revision2511), "")), http.StatusNoContent)
+		for _, w := range []*world{a, b} {
+			if got := server.TenantsWithMarks(w.Server); got != 1 {
+				t.Errorf("%d tenants have ends that are remembered, want 1", got)
+			}
+		}
+		time.Sleep(server.MarkTime + time.Hour)
+		for _, w := range []*world{a, b} {
+			if got := server.TenantsWithMarks(w.Server); got != 0 {
+				t.Errorf("later: %d tenants have ends that are remembered, want none", got)
+			}
+		}
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 // A question waits at its home, the replica that runs the request, and the id of the question names that replica. The
 // answer may come to any other, which then asks the home to take it:
 //
-//	client ──answer──▶ another replica ──wordAnswer──▶ home ──▶ the request goes on
-//	client ◀──202────── another replica ◀──wordTaken─── home
+//	client ──answer──▶ another replica ──kindAnswer──▶ home ──▶ the request goes on
+//	client ◀──202────── another replica ◀──kindTaken─── home
 //
 // The client is told 202 only when the home has taken the answer, or does not want it: it was answered before, or nobody
 // asked. If the home has no memory for it, or says nothing, the client is told so and may send it again. Without that
@@ -43,7 +43,7 @@ type answering struct {
 	waiting map[uint64]chan outcome
 }
 
-// outcome is what became of an answer, in wordTaken: one byte.
+// outcome is what became of an answer, in kindTaken: one byte.
 type outcome byte
 
 const (
@@ -117,7 +117,7 @@ func (s *Server) pass(ctx context.Context, l *live, home replica.ID, message []b
 	receipt, became := s.answers.begin()
 	defer s.answers.end(receipt)
 	rest := append(binary.BigEndian.AppendUint64(make([]byte, 0, receiptSize+len(message)), receipt), message...)
-	err := s.config.Others.Send(ctx, home, l.word(wordAnswer, rest...))
+	err := s.config.Others.Send(ctx, home, l.word(kindAnswer, rest...))
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		return nil // the request that asked is gone with it
@@ -147,7 +147,7 @@ func (s *Server) hearAnswer(ctx context.Context, from replica.ID, w replica.Word
 	if l, _ := s.meant(w); l != nil {
 		o = l.takeWord(rest[receiptSize:])
 	}
-	s.sayTaken(ctx, from, replica.Word{Kind: wordTaken, Tenant: w.Tenant, Data: slices.Concat(rest[:receiptSize], []byte{byte(o)})})
+	s.sayTaken(ctx, from, replica.Word{Kind: kindTaken, Tenant: w.Tenant, Data: slices.Concat(rest[:receiptSize], []byte{byte(o)})})
 }
 
 // sayTaken tells another replica what became of an answer, and does not wait for that, since all other word waits behind

@@ -35,7 +35,7 @@ func (s *Server) spreadLevel(ctx context.Context, l *live, name string) *mcp.Err
 	case err != nil:
 		return errReplicas.told
 	}
-	if s.config.Others.Tell(ctx, l.word(wordLevel, []byte(name)...)) != nil {
+	if s.config.Others.Tell(ctx, l.word(kindLevel, []byte(name)...)) != nil {
 		l.learn(map[string]string{factLevel: name})
 		return errReplicas.told
 	}

@@ -9,28 +9,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// Kinds of word about a session that lives on all replicas. Each kind names the version of its form; a replica that does
-// not know a kind drops the word. So a form is changed in two rollouts, as that of a ticket is (see ticketVersion): the
-// first knows both kinds and sends the old one, the second sends the new one.
-const (
-	wordEnded  = "session ended 1"        // no rest
-	wordCancel = "session cancel 1"       // rest: the id of the request
-	wordLevel  = "session level 1"        // rest: the name of the level
-	wordAnswer = "session answer 1"       // rest: a receipt, and the answer to a question
-	wordTaken  = "session answer taken 1" // not about a session: a receipt, and what became of the answer
-)
-
 // wordHead is how many bytes of word say which session it is about, and whose that is.
 const wordHead = keySize + sha256.Size
 
 // hear has the server take word of the other replicas.
 func (s *Server) hear() {
 	others := s.config.Others
-	others.Handle(wordEnded, s.hearEnd)
-	others.Handle(wordCancel, s.hearCancel)
-	others.Handle(wordLevel, s.hearLevel)
-	others.Handle(wordAnswer, s.hearAnswer)
-	others.Handle(wordTaken, s.hearTaken)
+	others.Handle(kindEnded, s.hearEnd)
+	others.Handle(kindCancel, s.hearCancel)
+	others.Handle(kindLevel, s.hearLevel)
+	others.Handle(kindAnswer, s.hearAnswer)
+	others.Handle(kindTaken, s.hearTaken)
 	if s.config.Shared {
 		others.OnReturn(s.sessions.doubt)
 	}
@@ -90,7 +79,7 @@ func (s *Server) hearEnd(_ context.Context, _ replica.ID, w replica.Word) {
 // heard of it: from then on the client may use the id of the request again. It costs the client a token for requests, as
 // every message does, and the others a look into a map.
 func (s *Server) cancelElsewhere(ctx context.Context, l *live, id mcp.ID) {
-	if err := s.config.Others.Tell(ctx, l.word(wordCancel, []byte(id)...)); err != nil {
+	if err := s.config.Others.Tell(ctx, l.word(kindCancel, []byte(id)...)); err != nil {
 		s.log.DebugContext(ctx, "cancellation not told", slog.Any("error", err)) // the answer is that to all cancellations: they may come too late
 	}
 }

@@ -173,7 +173,7 @@ func (ss *sessions) delete(ctx context.Context, l *live) *refusal {
 		ss.logger.WarnContext(ctx, "end of a session not marked", slog.Any("error", err))
 		return errReplicas
 	}
-	told := l.word(wordEnded)
+	told := l.word(kindEnded)
 	ss.spread.marks.add(l.user.TenantID, l.key, l.inLog(), time.Now()) // before it is dropped, see adopt
 	ss.drop(l, endClosed)
 	if err := ss.spread.others.Tell(ctx, told); err != nil {

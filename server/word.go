@@ -1,10 +1,10 @@
 package server
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
-// Kinds of word that the front doors of replicas send each other. Each names the form of its text, too.
+// Kinds of word that the front doors of replicas send each other. Each names the form of its text, too, and a replica that
+// does not know a kind drops the word. So a form is changed in two rollouts, as that of a ticket is (see ticketVersion): the
+// first knows both kinds and sends the old one, the second sends the new one.
 const (
 	kindMessage = "message 1" // a message of a session over HTTP+SSE, for the replica that has its stream
 	kindVerdict = "verdict 1" // what became of it
@@ -14,6 +14,13 @@ const (
 	kindUpdated = "updated 1" // resources that a session has subscribed to have changed, for who tells its client
 	kindWatch   = "watch 1"   // a session has subscribed to a resource at the sender, or has unsubscribed
 	kindKnown   = "known 1"   // what the client of a session was told of lists, and its subscriptions at the sender
+
+	// What live.word makes begins with wordHead, and then comes:
+	kindEnded  = "session ended 1"        // nothing
+	kindCancel = "session cancel 1"       // the id of the request
+	kindLevel  = "session level 1"        // the name of the level
+	kindAnswer = "session answer 1"       // a receipt, and the answer to a question
+	kindTaken  = "session answer taken 1" // without wordHead: a receipt, and what became of the answer
 )
 
 // packed joins the parts of a word. The lengths stand before the parts, so that none passes for another.

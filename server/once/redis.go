@@ -57,7 +57,7 @@ const (
 	missedFor   = 3 * time.Second     // for which a replica must not be there to count as gone
 	wantedFor   = 5 * time.Second / 2 // for which word that somebody waits counts
 	maxStale    = 1000
-	kindWaits   = "once1" // word that somebody waits for the answer of a claim; holds its name and the text of its record
+	kindWaits   = "waits 1" // word that somebody waits for the answer of a claim; holds its name and the text of its record
 )
 
 // The scripts change a key only if it holds what the caller believes, in one step.

@@ -45,8 +45,9 @@ type Config struct {
 	// session of Streamable HTTP then lives on all of them: the client may send its requests, cancellations and answers to
 	// questions to any. A replica looks into Log once when it first hears of a session, and not again for each message.
 	// SessionIdle counts from the last use at any replica, and may last a tenth longer, because Log is told of uses only
-	// now and then. The bounds on sessions count for each replica; what one evicts may come back. Sessions over HTTP+SSE,
-	// and subscriptions with their notices, stay on the replica that has them.
+	// now and then. The bounds on sessions count for each replica; what one evicts may come back. A session over HTTP+SSE
+	// lives where it was opened, and the others bring it what its client sends them. A subscription lives where it was asked
+	// for, and what changes is brought to the replica that has the client's stream.
 	Shared bool
 	// Generation names what replicas share, as it is now: another text means that it was lost, and sessions that were
 	// opened before are not found any more. known is false if it cannot be told at the moment. It is called for every
@@ -230,8 +231,8 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Router.ServeHTTP(w, r)
 }
 
-// Run ends sessions that nobody has used for too long, keeps what other replicas must know of them, judges again what callers have open when JudgeAgain asks for it,
-// and records the sums of refused strangers, until ctx ends.
+// Run ends sessions that nobody has used for too long, keeps what other replicas must know of them, judges again what
+// callers have open when JudgeAgain asks for it, and records the sums of refused strangers, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()

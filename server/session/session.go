@@ -70,12 +70,14 @@ type Log interface {
 	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)
 	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown if the session or the stream has
 	// ended. So if two append what each takes for the last event, exactly one of them succeeds: that decides, for
-	// example, which of two answers to one question counts. data is kept, and must not be modified.
+	// example, whether a client gets the answer to its call or hears that the replica of the call is gone. data is kept, and
+	// must not be modified.
 	Append(ctx context.Context, session Key, stream string, data []byte, last bool) (id string, err error)
 	// Read returns the events that are there now and follow the one with the id after; "" means from the beginning.
 	// more is closed when there may be others, which is when to read again; it is nil if the stream ends with these.
 	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone, even when nothing of
-	// the stream is left: to go on then would leave a gap that the client does not see. A stream that is read at least once within the age of events is kept.
+	// the stream is left: to go on then would leave a gap that the client does not see. A stream that is read at least once
+	// within the age of events is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more <-chan struct{}, err error)
 	// Next is Read for who follows the session, and so needs nothing to wait for: more tells whether others may follow.
 	Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
@@ -83,8 +85,8 @@ type Log interface {
 	// before that is then ErrUnknown. What is not there needs no dropping.
 	Drop(ctx context.Context, session Key, stream, through string)
 	// Follow has the follower stirred at each event of the session and at its end, until Unfollow. So a stream that waits
-	// costs no goroutine, as a reader of more does, and reads with Next. The error is ErrUnknown if the session has ended. What came before
-	// Follow returns stirs nobody: who follows reads afterwards.
+	// costs no goroutine, as a reader of more does, and reads with Next. The error is ErrUnknown if the session has ended.
+	// What came before Follow returns stirs nobody: who follows reads afterwards.
 	Follow(ctx context.Context, session Key, f Follower) error
 	// Unfollow ends what Follow began. The follower may be stirred once more by what happens at the same time.
 	Unfollow(session Key, f Follower)

@@ -119,7 +119,7 @@ func (s *Server) pass(ctx context.Context, l *live, home replica.ID, message []b
 	rest := append(binary.BigEndian.AppendUint64(make([]byte, 0, receiptSize+len(message)), receipt), message...)
 	err := s.config.Others.Send(ctx, home, l.word(kindAnswer, rest...))
 	switch {
-	case errors.Is(err, replica.ErrGone):
+	case errors.Is(err, replica.ErrGone) && !s.passing.isUnsure() && !s.config.Others.IsThere(home):
 		return nil // the request that asked is gone with it
 	case err != nil:
 		s.log.WarnContext(ctx, "answer to a question not passed on", slog.Any("error", err))

@@ -91,10 +91,16 @@ func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 // missing returns the refusal for a session whose home is not there. Shortly after a fault nobody can tell whether it
 // is, and then the client must not throw its session away.
 func (p *passing) missing(ctx context.Context) *refusal {
-	if at := p.returned.Load(); at != nil && time.Since(*at) < unsureTime {
+	if p.isUnsure() {
 		return errReplicas
 	}
 	return miss(ctx, lostRestart)
+}
+
+// isUnsure tells whether a replica that seems to be gone may be there all the same, since word may have been lost.
+func (p *passing) isUnsure() bool {
+	at := p.returned.Load()
+	return at != nil && time.Since(*at) < unsureTime
 }
 
 // pass brings a message to the home of its session, and answers with what became of it.

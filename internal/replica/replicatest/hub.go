@@ -48,6 +48,13 @@ func (h *Hub) Leave(m *Member) {
 	delete(h.members, m.id)
 }
 
+// Rejoin lets a replica be there again that had left, as if it had been cut off.
+func (h *Hub) Rejoin(m *Member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members[m.id] = m
+}
+
 // Self implements replica.Others.
 func (m *Member) Self() replica.ID { return m.id }
 

@@ -40,9 +40,11 @@ func watch(t *testing.T, server *redistest.Server) *monitor {
 	}
 	m := &monitor{conn: conn, asked: make(map[string]int), marks: make(map[string]bool)}
 	lines := bufio.NewReader(conn)
-	_, err = io.WriteString(conn, "MONITOR\r\n")
-	if said, _ := lines.ReadString('\n'); err != nil || said != "+OK\r\n" {
-		t.Fatalf("MONITOR: %q, %v", said, err)
+	for _, command := range []string{"AUTH admin admin", "MONITOR"} { // as redistest.Server.Admin does
+		_, err = io.WriteString(conn, command+"\r\n")
+		if said, _ := lines.ReadString('\n'); err != nil || said != "+OK\r\n" {
+			t.Fatalf("%s: %q, %v", command, said, err)
+		}
 	}
 	over := make(chan struct{})
 	go func() {

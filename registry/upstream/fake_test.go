@@ -146,7 +146,11 @@ func (f *fake) handle(m wire, line []byte) {
 	case "tools/list":
 		f.list(m)
 	case "tools/call":
-		go f.call(m, line)
+		held := make(chan struct{})
+		if m.Params.Name == "slow" { // here, since the cancellation may be read before the goroutine runs
+			f.locked(func() { f.held[string(m.ID)] = held })
+		}
+		go f.call(m, line, held)
 	case "ping":
 		f.reply(m.ID, `{}`)
 	case "notifications/cancelled":
@@ -196,7 +200,8 @@ func (f *fake) list(m wire) {
 	f.reply(m.ID, `{"tools":[`+strings.Join(out, ",")+`]`+next+`}`)
 }
 
-func (f *fake) call(m wire, line []byte) {
+// call answers a call; one of slow waits for the end of held first.
+func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 	number := func(name string) int {
 		n, _ := m.Params.Arguments[name].(float64)
 		return int(n)
@@ -210,10 +215,6 @@ func (f *fake) call(m wire, line []byte) {
 		}
 		f.text(m.ID, "done")
 	case "slow":
-		held := make(chan struct{})
-		f.mu.Lock()
-		f.held[string(m.ID)] = held
-		f.mu.Unlock()
 		<-held
 	case "env":
 		f.text(m.ID, dump())

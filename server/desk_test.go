@@ -3,8 +3,10 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,10 +57,10 @@ func (f *forms) use(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	return textResult(text), nil
 }
 
-func (f *forms) change(uri string) {
+func (f *forms) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.updated(uri)
+	f.updated("file:///a")
 }
 
 func newFormsWorld(t *testing.T) (*world, *forms) {
@@ -116,19 +118,59 @@ func TestUpdatesOfTheCatalogue(t *testing.T) {
 		t.Fatalf("got %s, want {}", got)
 	}
 	legacy := call(t.Context(), t, base, inSession("GET", id, ""))
-	forms.change("file:///a")
+	forms.change()
 	legacy.expect(t, "id: g", `"method":"notifications/resources/updated","params":{"uri":"file:///a"}`)
 
 	m := modernListen()
 	m.body = strings.Replace(m.body, `{"toolsListChanged":true}`, `{"resourceSubscriptions":["file:///a","file:///a/../b"]}`, 1)
 	modern := call(t.Context(), t, base, m)
 	modern.expect(t, `"notifications":{"resourceSubscriptions":["file:///a"]}`)
-	forms.change("file:///a")
+	forms.change()
 	modern.expect(t, `"method":"notifications/resources/updated","params":{"uri":"file:///a"`)
 
 	w.tenants[0].Servers = []string{"box"}
 	w.setTenants(t, w.tenants)
-	forms.change("file:///a")
+	forms.change()
 	w.EndStreams()
 	modern.expect(t, `"resultType":"complete"`, "")
+}
+
+// TestAChangeWasToldAfterTheRightToReadItHadEnded ends the right to read a resource while a stream is looking for what it
+// has to tell, and then changes the resource. The stream judged that change by what its caller was allowed before.
+func TestAChangeWasToldAfterTheRightToReadItHadEnded(t *testing.T) {
+	for _, era := range []string{"modern", "legacy"} {
+		t.Run(era, func(t *testing.T) {
+			w, forms := newFormsWorld(t)
+			without := slices.Clone(w.tenants)
+			without[0].Servers = []string{"box"}
+			var armed atomic.Bool
+			ended := make(chan struct{})
+			w.behind(&fakeDesk{lists: func(d gateway.Digests) gateway.Digests {
+				if armed.CompareAndSwap(true, false) {
+					w.setTenants(t, without)
+					forms.change()
+					close(ended)
+				}
+				return d
+			}})
+			m := modernListen()
+			m.body = strings.Replace(m.body, `"toolsListChanged":true`, `"resourceSubscriptions":["file:///a"]`, 1)
+			if era == "legacy" {
+				id := w.open(t, "alice", mcp.Revision2511) // whose streams begin with an event
+				w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
+				m = inSession("GET", id, "")
+			}
+			stream := call(t.Context(), t, w.serve(t), m)
+			stream.line(t) // it is open
+			armed.Store(true)
+			w.offer(t, "extra") // so that the stream looks
+			<-ended
+			w.EndStreams()
+			for line := stream.line(t); line != ""; line = stream.line(t) {
+				if strings.Contains(line, mcp.NotifyResourceUpdated) {
+					t.Errorf("the client was told: %s", line)
+				}
+			}
+		})
+	}
 }

@@ -189,10 +189,25 @@ func (f *feed) tell(ctx context.Context) bool {
 	for _, method := range f.session.claim(s.catalogue.Lists(caller), f.stream) {
 		open = f.put(ctx, listNotice(method), method, "") && open
 	}
+	return f.tellUpdates(ctx) && open
+}
+
+// tellUpdates puts notices of changed resources on the stream. It looks up what the caller may do after it has claimed
+// them: otherwise it would tell of a change that came after the right to read it had ended.
+func (f *feed) tellUpdates(ctx context.Context) (open bool) {
+	s := f.server
 	uris, more := f.session.claimUpdates(f.stream)
+	if len(uris) == 0 {
+		return true
+	}
 	if more {
 		f.flow.stir()
 	}
+	caller, ok := s.resolve(f.place.principal)
+	if !ok {
+		return false
+	}
+	open = true
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		if s.resources.Reads(caller, uri) {

@@ -222,7 +222,7 @@ func (sub *subscription) step(_ context.Context, out *stream) error {
 	if err := sub.tellLists(caller, out); err != nil {
 		return err
 	}
-	return sub.tellUpdates(caller, out)
+	return sub.tellUpdates(out)
 }
 
 // tellLists sends a notice of each list that changed.
@@ -238,14 +238,19 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
 	return nil
 }
 
-// tellUpdates sends a notice of each changed resource that the caller may still read.
-func (sub *subscription) tellUpdates(caller gateway.Caller, out *stream) error {
+// tellUpdates sends a notice of each changed resource that the caller may still read. It looks up what the caller may do
+// after it has taken the change: otherwise it would tell of a change that came after the right to read it had ended.
+func (sub *subscription) tellUpdates(out *stream) error {
 	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
 		notice := sub.notice(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
 		if err := out.to.room(len(notice.Data)); err != nil {
 			return err // before it is forgotten
 		}
 		sub.forgetUpdate(uri)
+		caller, ok := sub.server.resolve(sub.place.principal)
+		if !ok {
+			return errOver
+		}
 		if !sub.server.resources.Reads(caller, uri) {
 			continue
 		}

@@ -32,6 +32,13 @@ const (
 	flightRenew = 10 * time.Second
 )
 
+// Some clients give each request the same id. Then a request may come while the claim of the one before, whose answer the
+// client has, is being given back. So an id that is taken is claimed again after these pauses, 310 ms in all.
+const (
+	flightWait  = 10 * time.Millisecond  // doubled each time
+	flightWaits = 160 * time.Millisecond // the longest
+)
+
 var flightMillis = strconv.FormatInt(flightLife.Milliseconds(), 10)
 
 // NewFlights returns a Flights. Run makes it live.
@@ -61,9 +68,15 @@ func (f *Flights) Begin(ctx context.Context, tenant, session, id string) *Flight
 
 func (t *Flight) claim(ctx context.Context) {
 	defer close(t.asked)
-	reply, err := t.flights.store.Do(ctx, redis.Command{Name: "SET", Key: t.key, Args: []string{t.text, "NX", "PX", flightMillis}})
-	if t.taken = err == nil && reply.Nil(); t.taken {
-		return
+	for wait := flightWait; ; wait *= 2 {
+		reply, err := t.flights.store.Do(ctx, redis.Command{Name: "SET", Key: t.key, Args: []string{t.text, "NX", "PX", flightMillis}})
+		if t.taken = err == nil && reply.Nil(); !t.taken {
+			break
+		}
+		if wait > flightWaits {
+			return
+		}
+		<-time.After(wait)
 	}
 	t.flights.mu.Lock()
 	t.flights.open[t] = struct{}{}
@@ -71,7 +84,7 @@ func (t *Flight) claim(ctx context.Context) {
 }
 
 // Taken tells whether another request with that id is in flight. It waits for the answer of Redis, which is within the
-// patience of the Store.
+// patience of the Store, or a little later for an id that is taken.
 func (t *Flight) Taken() bool {
 	if t == nil {
 		return false
@@ -80,8 +93,7 @@ func (t *Flight) Taken() bool {
 	return t.taken
 }
 
-// Land frees the id. It is called once, when the request is answered, and waits for nothing: a client that used an id
-// again at once would be told that it is in use, but no id may be used twice in a session anyway.
+// Land frees the id. It is called once, when the request is answered, and waits for nothing.
 func (t *Flight) Land(ctx context.Context) {
 	if t == nil {
 		return

@@ -49,6 +49,20 @@ func TestAnIdIsInFlightOnce(t *testing.T) {
 }
 
 // TestRequestsRunWithoutRedis stops Redis: ids cannot be compared then, and calls go on.
+// TestAnIdUsedAgainAtOnceWasInUse gives every request the same id, as some clients do, each at the next replica.
+func TestAnIdUsedAgainAtOnceWasInUse(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	replicas := []*once.Flights{l.flights(t), l.flights(t)}
+	for i := range 300 {
+		flight := replicas[i%2].Begin(t.Context(), "acme", "s", "1")
+		if flight.Taken() {
+			t.Fatalf("request %d was refused", i)
+		}
+		flight.Land(t.Context())
+	}
+}
+
 func TestRequestsRunWithoutRedis(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

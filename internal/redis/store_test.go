@@ -271,11 +271,11 @@ func TestKeyIsKept(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := server.Store(t)
-	server.Exec(t, "SET", "k", "v", "PX", "600000")
+	server.Exec(t, "SET", "db1:k", "v", "PX", "600000")
 	gone := make(chan struct{}, 100)
-	stop := store.Keep("k", time.Hour, func() { gone <- struct{}{} })
+	stop := store.Keep("db1:k", time.Hour, func() { gone <- struct{}{} })
 	redistest.Wait(t, func() error {
-		if left := server.Exec(t, "PTTL", "k"); len(left) < len("3000000") {
+		if left := server.Exec(t, "PTTL", "db1:k"); len(left) < len("3000000") {
 			return fmt.Errorf("it has %s ms left", left)
 		}
 		return nil
@@ -283,7 +283,7 @@ func TestKeyIsKept(t *testing.T) {
 	if len(gone) > 0 {
 		t.Error("it is missed although it is there")
 	}
-	server.Exec(t, "DEL", "k")
+	server.Exec(t, "DEL", "db1:k")
 	<-gone
 	stop()
 	if store.Up() != nil {

@@ -2,10 +2,12 @@ package replica
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,23 +53,25 @@ type Mail struct {
 	joined   atomic.Bool // the mailbox was read once
 	clock    atomic.Pointer[clock]
 	missed   atomic.Bool // others may have said what did not come here: the mailbox was gone, or this replica was not known
+	replays  *replays    // of the goroutine that reads
+	thanking sync.WaitGroup
 
-	sequence atomic.Uint64
-	mu       sync.Mutex // guards waiting
-	waiting  map[string]chan struct{}
+	numbers atomic.Uint64 // of word, and of receipts
+	mu      sync.Mutex    // guards waiting
+	waiting map[string]chan struct{}
 }
 
 var _ Others = (*Mail)(nil)
 
 // NewMail returns a Mail with a new id. Run makes it live.
 func NewMail(cfg MailConfig) *Mail {
-	m := &Mail{config: cfg, id: NewID(), handlers: make(map[string]Handler), waiting: make(map[string]chan struct{})}
+	m := &Mail{config: cfg, id: NewID(), handlers: make(map[string]Handler), waiting: make(map[string]chan struct{}), replays: newReplays()}
 	m.alive.Store(&map[ID]bool{})
 	m.Handle(kindHeard, m.heard)
 	return m
 }
 
-// kindHeard is word that word of Tell was handled.
+// kindHeard is word that word of Tell was handled. It holds receipts, each followed by a space.
 const kindHeard = "heard"
 
 // Self implements Others.
@@ -103,9 +107,13 @@ redis.call('HINCRBY', KEYS[2], 'w:' .. tenant, 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 2`)
 
+// numberSize is how many bytes before the data of word are its number, see replays.
+const numberSize = 8
+
 // put puts word into a mailbox, if that is there. With a receipt, the receiver says when it has handled the word.
 func (m *Mail) put(ctx context.Context, to ID, w Word, receipt string) error {
-	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), w.Data)
+	numbered := append(binary.BigEndian.AppendUint64(make([]byte, 0, numberSize+len(w.Data)), m.numbers.Add(1)), w.Data...)
+	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), numbered)
 	reply, err := putting.Run(ctx, m.config.Store, []string{mailbox(to), room(to)}, []string{
 		strconv.Itoa(mailboxWords), strconv.Itoa(mailboxBytes), millis(mailboxTTL),
 		string(m.id), w.Kind, w.Tenant, receipt, string(sealed), strconv.Itoa(tenantPart),
@@ -176,7 +184,7 @@ func (m *Mail) tellOne(ctx context.Context, id ID, w Word) error {
 
 // await returns a new receipt, and a channel that is closed when it comes.
 func (m *Mail) await() (receipt string, heard chan struct{}) {
-	receipt, heard = strconv.FormatUint(m.sequence.Add(1), 10), make(chan struct{})
+	receipt, heard = strconv.FormatUint(m.numbers.Add(1), 10), make(chan struct{})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting[receipt] = heard
@@ -189,13 +197,15 @@ func (m *Mail) forget(receipt string) {
 	delete(m.waiting, receipt)
 }
 
-// heard takes a receipt.
+// heard takes receipts.
 func (m *Mail) heard(_ context.Context, _ ID, w Word) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if heard := m.waiting[string(w.Data)]; heard != nil {
-		close(heard)
-		delete(m.waiting, string(w.Data))
+	for receipt := range strings.FieldsSeq(string(w.Data)) {
+		if heard := m.waiting[receipt]; heard != nil {
+			close(heard)
+			delete(m.waiting, receipt)
+		}
 	}
 }
 
@@ -205,6 +215,7 @@ func (m *Mail) Run(ctx context.Context) error {
 	beating.Go(func() { m.beat(ctx) })
 	defer beating.Wait()
 	defer m.config.Store.Keep(mailbox(m.id), mailboxTTL, func() { m.missed.Store(true) })()
+	defer m.thanking.Wait()
 	m.read(ctx)
 	return nil
 }
@@ -345,10 +356,14 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 		if err != nil {
 			return err
 		}
+		receipts := make(map[ID][]byte)
 		for _, e := range entries {
-			m.take(ctx, e.ID, e.Fields)
+			if from, receipt := m.take(ctx, e.ID, e.Fields); receipt != "" {
+				receipts[from] = append(append(receipts[from], receipt...), ' ')
+			}
 			*after = e.ID
 		}
+		m.thank(ctx, receipts)
 		if m.missed.Load() {
 			return errMissed
 		}
@@ -388,22 +403,36 @@ func (*Mail) taken(last string, entries []redis.Entry) []string {
 	return args
 }
 
-// take hands one word to its handler, unless somebody else than a replica has put it there. id is that of its entry.
-func (m *Mail) take(ctx context.Context, id string, fields map[string]string) {
+// take hands one word to its handler, unless somebody else than a replica has put it there, or again. If the sender waits
+// until the word is handled, it returns who that is, and the receipt. id is that of its
+// entry.
+func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (from ID, receipt string) {
 	w := Word{Kind: fields["k"], Tenant: fields["t"]}
 	if w.Kind == "" {
-		return // it shows that the mailbox is there
+		return "", "" // it shows that the mailbox is there
 	}
-	from, receipt := ID(fields["f"]), fields["r"]
+	from, receipt = ID(fields["f"]), fields["r"]
 	data, err := m.config.Seal.OpenBytes(purpose(m.id, from, w.Kind, w.Tenant, receipt), []byte(fields["d"]))
 	h := m.handlers[w.Kind]
-	if err != nil || h == nil {
+	if err != nil || h == nil || len(data) < numberSize {
 		m.config.Logger.WarnContext(ctx, "word of another replica is not understood", slog.String("kind", strconv.Quote(w.Kind)))
-		return
+		return "", ""
 	}
-	w.Data, w.Age = data, m.clock.Load().since(id)
+	if !m.replays.isNew(from, binary.BigEndian.Uint64(data), m.IsThere) {
+		m.config.Logger.WarnContext(ctx, "word of another replica came again and is dropped", slog.String("kind", strconv.Quote(w.Kind)))
+		return "", ""
+	}
+	w.Data, w.Age = data[numberSize:], m.clock.Load().since(id)
 	h(ctx, from, w)
-	if receipt != "" {
-		_ = m.Send(ctx, from, Word{Kind: kindHeard, Data: []byte(receipt)}) // who does not hear of it waits in vain
+	return from, receipt
+}
+
+// thank says to each sender which of its word was handled: all that was read at a time in one word, and beside the reading.
+// A round trip for each would have all tenants wait for the one of which most is told.
+func (m *Mail) thank(ctx context.Context, receipts map[ID][]byte) {
+	for from, list := range receipts {
+		m.thanking.Go(func() {
+			_ = m.Send(ctx, from, Word{Kind: kindHeard, Data: list}) // who does not hear of it waits in vain
+		})
 	}
 }

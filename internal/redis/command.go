@@ -96,8 +96,9 @@ func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
 	if err := s.admit(); err != nil {
 		return Reply{}, err
 	}
-	reply, err := s.one(ctx, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
-		return client.Do(ctx, c.build(client))
+	size := bytesOf(c.Args)
+	reply, err := s.one(ctx, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+		return client.Do(ctx, c.build(client, isLarge(size)))
 	})
 	if err != nil {
 		return Reply{}, s.failed(ctx, err)
@@ -105,15 +106,19 @@ func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
 	return reply, nil
 }
 
-// build returns the command as the library wants it.
-func (c *Command) build(client rueidis.Client) rueidis.Completed {
-	return client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...).Build()
+// build returns the command as the library wants it. If it is apart, it goes on a connection of its own.
+func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
+	command := client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...)
+	if apart {
+		return command.Blocking()
+	}
+	return command.Build()
 }
 
-// one makes a call with one answer past the breaker.
-func (s *Store) one(ctx context.Context, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
+// one makes a call with one answer past the breaker, that carries so many bytes.
+func (s *Store) one(ctx context.Context, size int, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
 	var a answer // of the goroutine, until that is over
-	_, err := s.ask(ctx, s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
+	_, err := s.askSized(ctx, size, func(ctx context.Context, client rueidis.Client) error {
 		a = answerOf(call(ctx, client))
 		return a.err
 	})
@@ -167,11 +172,15 @@ func answerOf(r rueidis.RedisResult) answer {
 // each runs commands past the breaker, and returns the answer to each, and the first error. If the server has said that
 // error, there are answers all the same.
 func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) {
+	size := 0
+	for i := range commands {
+		size += bytesOf(commands[i].Args)
+	}
 	var answers []answer // of the goroutine, until that is over
-	over, err := s.ask(ctx, s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
+	over, err := s.askSized(ctx, size, func(ctx context.Context, client rueidis.Client) error {
 		built := make([]rueidis.Completed, len(commands))
 		for i := range commands {
-			built[i] = commands[i].build(client)
+			built[i] = commands[i].build(client, isLarge(size))
 		}
 		answers = make([]answer, len(built))
 		var first error
@@ -219,10 +228,13 @@ func (s *Store) failed(ctx context.Context, err error) error {
 
 // Script is a Lua script that the server runs as one step. It may touch only keys that are named to it, which in a cluster
 // all have the same tag; see Key.
-type Script struct{ lua *rueidis.Lua }
+type Script struct {
+	lua  *rueidis.Lua
+	text string
+}
 
 // NewScript returns a script. It is loaded when it is first run.
-func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text)} }
+func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text), text} }
 
 // Run runs the script in one round trip, but for the first time. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
@@ -238,7 +250,11 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 
 // run is Run past the breaker.
 func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	return s.one(ctx, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+	size := bytesOf(args)
+	return s.one(ctx, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+		if isLarge(size) {
+			return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
+		}
 		return p.lua.Exec(ctx, client, keys, args)
 	})
 }

@@ -76,6 +76,8 @@ func stateOf(err error) (state State, ok bool) {
 	switch state, known := fatal[said]; {
 	case errors.Is(err, errNotYet):
 		return StateStarting, true
+	case errors.Is(err, errLarge):
+		return StateSlow, false
 	case errors.Is(err, errLate), errors.Is(err, context.DeadlineExceeded):
 		return StateSlow, true
 	case known:

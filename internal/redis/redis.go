@@ -76,6 +76,7 @@ type Store struct {
 	wake       chan struct{}          // tells Run that the breaker has opened
 	turns      sync.Pool              // of *turn
 	kept       atomic.Pointer[kept]   // see Keep; nil: nothing
+	large      chan struct{}          // holds a value while a large call is made
 
 	// Set before Run.
 	onChange     []func(up bool)
@@ -103,7 +104,7 @@ func New(cfg Config) *Store {
 	if cfg.Opened == nil {
 		cfg.Opened = func(State) {}
 	}
-	return &Store{config: cfg, wake: make(chan struct{}, 1), memory: newMemory()}
+	return &Store{config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1), memory: newMemory()}
 }
 
 // OnChange calls f with true when calls begin to be made, and with false when they are not any more, in turn. Between the

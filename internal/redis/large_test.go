@@ -1,0 +1,88 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+// narrow starts a proxy before a server of which each connection takes so many bytes, and then no more.
+func narrow(t *testing.T, server string, most int64) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var pumps sync.WaitGroup
+	serve := func(client net.Conn) {
+		defer client.Close()
+		upstream, err := new(net.Dialer).DialContext(ctx, "tcp", server)
+		if err != nil {
+			return
+		}
+		defer upstream.Close()
+		defer context.AfterFunc(ctx, func() { _ = client.Close(); _ = upstream.Close() })()
+		pumps.Go(func() { _, _ = io.Copy(client, upstream) })
+		if n, _ := io.CopyN(upstream, client, most); n == most {
+			<-ctx.Done()
+		}
+	}
+	pumps.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			pumps.Go(func() { serve(client) })
+		}
+	})
+	t.Cleanup(func() { stop(); _ = listener.Close(); pumps.Wait() })
+	return listener.Addr().String()
+}
+
+// TestLargeValueMadeAllOthersLate: whoever sent large requests that one replica passes to another had both do without Redis.
+func TestLargeValueMadeAllOthersLate(t *testing.T) {
+	t.Parallel()
+	whole := strings.Repeat("x", 4<<20)
+	script := redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
+	for name, write := range map[string]func(context.Context, *redis.Store, string) error{
+		"command": func(ctx context.Context, s *redis.Store, value string) error {
+			_, err := s.Do(ctx, redis.Command{Name: "SET", Key: redis.CommonKey("x"), Args: []string{value}})
+			return err
+		},
+		"script": func(ctx context.Context, s *redis.Store, value string) error {
+			_, err := script.Run(ctx, s, []string{redis.CommonKey("x")}, []string{value})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			cfg, counts := counted(redis.Config{Addresses: []string{narrow(t, server.Address, 1<<20)}, Patience: redistest.Patience})
+			store := redistest.Run(t, redis.New(cfg))
+			if err := write(t.Context(), store, whole); !errors.Is(err, redis.ErrDown) {
+				t.Errorf("what never arrives whole: got %v, want ErrDown", err)
+			}
+			if err := write(t.Context(), store, "small"); err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+			if opened := counts.openings(); len(opened) != 0 {
+				t.Errorf("calls stopped: %v", opened)
+			}
+			if err := write(t.Context(), server.Store(t), whole); err != nil {
+				t.Errorf("a large value that arrives: %v", err)
+			}
+			if size := server.Exec(t, "STRLEN", redis.CommonKey("x")); size != "4194304" {
+				t.Errorf("the value has %s bytes", size)
+			}
+		})
+	}
+}

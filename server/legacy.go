@@ -59,6 +59,9 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 		l.begin()
 	case m.Method == mcp.NotifyCancelled:
 		id := mcp.ID(m.Params.Value("requestId"))
+		if id == "" || len(id) > mcp.MaxID {
+			return nil // no request has it, and all replicas would be told of it, however large it is
+		}
 		if !l.cancel(id) && l.shared {
 			s.cancelElsewhere(ctx, l, id)
 		}

@@ -45,6 +45,24 @@ func TestAnswerAtAnotherReplica(t *testing.T) {
 	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
 }
 
+// TestAllReplicasWereToldOfIdsThatNoRequestHas: a cancellation with an id of megabytes went to every replica.
+func TestAllReplicasWereToldOfIdsThatNoRequestHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		w := c.worlds[0]
+		session := w.openAsking(t, mcp.Revision2511)
+		for id, told := range map[string]int64{`,"requestId":"1"`: 1, `,"requestId":"` + strings.Repeat("x", mcp.MaxID) + `"`: 0, "": 0} {
+			trips := c.count(func() {
+				body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"r"` + id + `}}`
+				wantStatus(t, "cancel", w.do(t, inSession("POST", session, body)), http.StatusAccepted)
+			})
+			if trips != told {
+				t.Errorf("an id of %d bytes: got %d words, want %d", len(id), trips, told)
+			}
+		}
+	})
+}
+
 // TestStreamResumesAtAnotherReplica loses the connection to one replica while a question is open, and goes on at the
 // other.
 func TestStreamResumesAtAnotherReplica(t *testing.T) {

@@ -208,7 +208,7 @@ func TestKeysHadNamesAndNoEnd(t *testing.T) {
 func TestWithoutTheServerEachReplicaAllowsItsPart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience}))
+	store := server.Store(t)
 	var local atomic.Int64
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replicas: 3, Local: func() { local.Add(1) }})
 	b := ratelimit.Bucket{Key: "a", Group: "acme", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 20}}

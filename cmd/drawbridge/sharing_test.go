@@ -24,7 +24,7 @@ import (
 // TestGatewayIsReadyOnceRedisWasReached shows what /readyz says before that, then, and when Redis is gone again.
 func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	server.Stop()
 	registry := prometheus.NewRegistry()
 	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}}}

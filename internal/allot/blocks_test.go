@@ -164,7 +164,7 @@ func TestPlacesOfADeadReplicaComeBack(t *testing.T) {
 func TestSharesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience}))
+	store := server.Store(t)
 	a := join(t, store, "a", 3, 100)
 	for range 60 {
 		if !a.take(t.Context()) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -11,8 +12,11 @@ import (
 
 // What tells whether the server has forgotten. The generation is one random text for all replicas; it is replicated and
 // saved like all else, so it is lost where everything is. The pulse is one a replica, and holds when it was written: a
-// server that comes back with an old copy of its data has the generation, but an old pulse.
+// server that comes back with an old copy of its data has the generation, but an old pulse. In a cluster each node may
+// forget by itself, so a replica has a pulse in so many slots that every node with pulseGap slots in a row has one.
 const (
+	clusterPulses = 64
+	pulseGap      = 878
 	generationKey = version + "generation"
 	generationTTL = 30 * 24 * time.Hour
 	pulseTTL      = 24 * time.Hour
@@ -21,14 +25,22 @@ const (
 
 // memory is what the goroutine of Run knows of what the server keeps.
 type memory struct {
-	pulseKey string
-	began    time.Time
-	last     time.Duration // since began: the pulse that was surely written last; zero: none
-	lost     bool          // the server has forgotten, and the generation is not changed yet
+	pulseKeys []string
+	began     time.Time
+	last      time.Duration // since began: the pulse that was surely written last; zero: none
+	lost      bool          // the server has forgotten, and the generation is not changed yet
 }
 
-func newMemory() memory {
-	return memory{pulseKey: CommonKey("pulse", randomText()[:16]), began: time.Now()}
+func newMemory(cluster bool) memory {
+	name, m := randomText()[:16], memory{began: time.Now()}
+	if !cluster {
+		m.pulseKeys = []string{CommonKey("pulse", name)}
+		return m
+	}
+	for i := range clusterPulses {
+		m.pulseKeys = append(m.pulseKeys, CommonKey("pulse", fmt.Sprintf("{%02d}", i), name))
+	}
+	return m
 }
 
 // randomText returns 32 hexadecimal digits.
@@ -57,9 +69,9 @@ return ARGV[2]`)
 // look writes the pulse, which shows that writes work, and finds out whether the server still has what it was given.
 func (s *Store) look(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
-	commands := []Command{
-		{Name: "SET", Key: s.memory.pulseKey, Args: []string{strconv.FormatInt(pulse.Milliseconds(), 10), "PX", millis(pulseTTL), "GET"}},
-		{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}},
+	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}}}
+	for _, key := range s.memory.pulseKeys {
+		commands = append(commands, Command{Name: "SET", Key: key, Args: []string{millis(pulse), "PX", millis(pulseTTL), "GET"}})
 	}
 	kept := s.kept.Load()
 	if kept != nil {
@@ -74,21 +86,25 @@ func (s *Store) look(ctx context.Context) error {
 			return a.err
 		}
 	}
+	pulses := answers[1 : 1+len(s.memory.pulseKeys)]
 	if kept != nil {
-		if n, err := answers[2].Int(); err == nil && n == 0 {
+		if n, err := answers[1+len(pulses)].Int(); err == nil && n == 0 {
 			kept.gone()
 		}
 	}
-	known, _ := s.Generation()
-	if found, err := answers[0].text(); s.memory.forgotten(found, err) {
-		s.memory.lost = true
-	}
-	if answers[0].err != nil { // of another type: nothing was written
-		if err := s.clear(ctx, s.memory.pulseKey); err != nil {
+	for i, a := range pulses {
+		if found, err := a.text(); s.memory.forgotten(found, err) {
+			s.memory.lost = true
+		}
+		if a.err == nil {
+			continue
+		}
+		if err := s.clear(ctx, s.memory.pulseKeys[i]); err != nil { // of another type: nothing was written
 			return err
 		}
 	}
-	text, _ := answers[1].text() // whatever else is there is no generation
+	known, _ := s.Generation()
+	text, _ := answers[0].text() // whatever else is there is no generation
 	if !isGeneration(text) || s.memory.lost && text == known {
 		reply, err := renew.run(ctx, s, []string{generationKey}, []string{text, randomText(), millis(generationTTL)})
 		if err != nil {

@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,4 +98,38 @@ func TestForgotten(t *testing.T) {
 	if !hour.forgotten("", errors.New("another type")) {
 		t.Error("a value of another type is taken for a pulse")
 	}
+}
+
+// TestPulsesAreAtEveryNode looks how many slots in a row have no pulse. It is inside the package because nothing outside
+// it knows their keys.
+func TestPulsesAreAtEveryNode(t *testing.T) {
+	t.Parallel()
+	slots := []int{-1, 16384}
+	for _, key := range newMemory(true).pulseKeys {
+		_, tag, _ := strings.Cut(key, "{")
+		tag, _, _ = strings.Cut(tag, "}")
+		slots = append(slots, slotOf(tag))
+	}
+	slices.Sort(slots)
+	for i, n := range slots[1:] {
+		if gap := n - slots[i] - 1; gap >= pulseGap {
+			t.Errorf("%d slots in a row have no pulse, want fewer than %d", gap, pulseGap)
+		}
+	}
+}
+
+// slotOf returns the slot of a cluster that a tag stands for: its CRC16, as the specification of clusters says.
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model
+func slotOf(tag string) int {
+	sum := uint16(0)
+	for _, c := range []byte(tag) {
+		sum ^= uint16(c) << 8
+		for range 8 {
+			carry := sum&0x8000 != 0
+			if sum <<= 1; carry {
+				sum ^= 0x1021
+			}
+		}
+	}
+	return int(sum % 16384)
 }

@@ -13,8 +13,12 @@ const version = "db1:"
 const streamWait = time.Second
 
 // Key returns a key of what is kept for a tenant. All keys of a tenant are on the same node of a cluster, so one script
-// may use several of them. The parts must be free of colons, except for the last.
+// may use several of them; so are those of no tenant, "". A tenant has no braces in its name. The parts must be free of
+// colons, except for the last.
 func Key(tenant string, parts ...string) string {
+	if tenant == "" {
+		tenant = "-" // an empty tag is none: each key would have a slot of its own
+	}
 	return version + "{" + tenant + "}:" + strings.Join(parts, ":")
 }
 

@@ -49,7 +49,7 @@ func (l *lines) wait(t *testing.T, want ...string) {
 // act.
 func TestEveryStartWasLoggedAsAFault(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	well, late := new(lines), new(lines)
 	begin(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience, Logger: slog.New(well)}))
 	well.wait(t, "INFO redis is used")

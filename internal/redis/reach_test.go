@@ -52,7 +52,7 @@ func use(t *testing.T, store *redis.Store) {
 // TestCluster spreads tenants over three masters, and kills one.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	nodes := redistest.StartCluster(t)
+	nodes := redistest.StartCluster(t).Nodes
 	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{nodes[0].Address}, Cluster: true, Patience: redistest.Patience}))
 	use(t, store)
 	for _, n := range nodes {
@@ -75,7 +75,7 @@ func TestCluster(t *testing.T) {
 // TestClusterNamedAsOneServer has the error that says what to write.
 func TestClusterNamedAsOneServer(t *testing.T) {
 	t.Parallel()
-	nodes := redistest.StartCluster(t)
+	nodes := redistest.StartCluster(t).Nodes
 	for _, n := range nodes {
 		store := redis.New(redis.Config{Addresses: []string{n.Address}, Patience: redistest.Patience})
 		begin(t, store)
@@ -107,7 +107,7 @@ func TestPageHasEveryState(t *testing.T) {
 // TestUserOfPage gives a user the rule of the operator's page and nothing else. Its password changes while the Store runs.
 func TestUserOfPage(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	server.Exec(t, append([]string{"ACL", "SETUSER", "drawbridge", "on", ">first"}, redistest.Rule(t)...)...)
 	var password atomic.Pointer[string]
 	first, second := "first", "second"
@@ -173,7 +173,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	good := certificates(t, dir)
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	server.Exec(t, "CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
 	address := redistest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)

@@ -104,7 +104,7 @@ func New(cfg Config) *Store {
 	if cfg.Opened == nil {
 		cfg.Opened = func(State) {}
 	}
-	return &Store{config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1), memory: newMemory()}
+	return &Store{config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1), memory: newMemory(cfg.Cluster)}
 }
 
 // OnChange calls f with true when calls begin to be made, and with false when they are not any more, in turn. Between the

@@ -72,7 +72,7 @@ func waitState(t *testing.T, store *redis.Store, want redis.State) {
 
 func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	server.Stop()
 	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
 	store := redis.New(cfg)
@@ -117,7 +117,7 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			server := redistest.StartOne(t)
 			proxy := redistest.NewProxy(t, server.Address)
 			cfg, c := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: time.Second})
 			store := redistest.Run(t, redis.New(cfg))
@@ -151,7 +151,7 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 // set the deadline of the connection, and one that was cancelled while the library dialed failed all who waited for that.
 func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	proxy := redistest.NewProxy(t, server.Address)
 	cfg, c := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience})
 	store := redistest.Run(t, redis.New(cfg))
@@ -182,7 +182,7 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			server := redistest.StartOne(t)
 			patience := redistest.Patience
 			if want == redis.StateSlow {
 				patience = time.Second
@@ -206,7 +206,7 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 // TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway uses.
 func TestJunkFailsOneCallOnly(t *testing.T) {
 	t.Parallel()
-	cfg, c := counted(redis.Config{Addresses: []string{redistest.Start(t).Address}, Patience: redistest.Patience})
+	cfg, c := counted(redis.Config{Addresses: []string{redistest.StartOne(t).Address}, Patience: redistest.Patience})
 	store := redistest.Run(t, redis.New(cfg))
 	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
 	if _, err := store.Do(t.Context(), push); err != nil {
@@ -231,7 +231,7 @@ func TestJunkFailsOneCallOnly(t *testing.T) {
 // TestManyCallersAtOnceWhenServerIsWellAgain shows that nobody but the probe asks a server that was gone.
 func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.StartOne(t)
 	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
 	store := redis.New(cfg)
 	var ups, downs atomic.Int32

@@ -54,21 +54,24 @@ func (w *Watched) Config() redis.Config {
 	return redis.Config{Addresses: []string{w.Sentinel.Address}, Master: MasterName, Patience: Patience}
 }
 
-// StartCluster starts a cluster of three masters, and returns when they have divided the slots.
-func StartCluster(t testing.TB) []*Server {
+// StartCluster starts a cluster of three masters, with further arguments for each, and returns when they have divided the
+// slots.
+func StartCluster(t testing.TB, args ...string) *Server {
 	t.Helper()
-	var nodes []*Server
+	c := &Server{}
 	var busses []string
 	for range 3 {
 		_, bus := split(t, FreeAddress(t))
-		nodes, busses = append(nodes, Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000")), append(busses, bus)
+		busses = append(busses, bus)
+		c.Nodes = append(c.Nodes, StartOne(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, args...)...))
 	}
+	c.Address, c.admin = c.Nodes[0].Address, c.Nodes[0].admin
 	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
-		nodes[i].Exec(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
-		host, port := split(t, nodes[i].Address)
-		nodes[0].Exec(t, "CLUSTER", "MEET", host, port, busses[i])
+		c.Nodes[i].Exec(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
+		host, port := split(t, c.Nodes[i].Address)
+		c.Nodes[0].Exec(t, "CLUSTER", "MEET", host, port, busses[i])
 	}
-	for _, n := range nodes {
+	for _, n := range c.Nodes {
 		Wait(t, func() error {
 			if info := n.Exec(t, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
 				return errors.New(info)
@@ -76,5 +79,5 @@ func StartCluster(t testing.TB) []*Server {
 			return nil
 		})
 	}
-	return nodes
+	return c
 }

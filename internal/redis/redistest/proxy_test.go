@@ -13,7 +13,7 @@ import (
 // TestProxy sends commands through each fault and afterwards.
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	p := redistest.NewProxy(t, redistest.Start(t).Address)
+	p := redistest.NewProxy(t, redistest.StartOne(t).Address)
 	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{p.Address}, Patience: redistest.Patience}))
 	get := redis.Command{Name: "GET", Key: redis.CommonKey("x")}
 	for name, fault := range map[string]func(){"a delay": func() { p.Delay(time.Hour) }, "a black hole": p.BlackHole, "a cut": p.Cut} {

@@ -4,6 +4,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"os"
 	"os/exec"
@@ -23,22 +24,36 @@ import (
 // Patience is that of a Store in tests, where other programs keep the processors busy.
 const Patience = 10 * time.Second
 
-// Server is a redis-server that runs for one test.
+// kind is what Start starts, so that every test can be run on each kind of server.
+var kind = flag.String("redis", "one", "what tests of replicas share: one server, or a cluster")
+
+// Server is a redis-server that runs for one test, or a cluster of them, which is started, stopped and asked as one.
 type Server struct {
-	Address string // host:port
-	Dir     string // of its files
+	Address string    // host:port; of a cluster that of one of its nodes
+	Dir     string    // of its files
+	Nodes   []*Server // of a cluster; nil: it is one server
 	program *exec.Cmd
 	args    []string
 	config  string   // a file, instead of the usual arguments; empty: none
 	admin   []string // what redis-cli needs to be the user that may do everything; empty: nothing
 }
 
-// Start starts a server that keeps nothing on disk, and ends it with the test. args are further ones of its command line,
-// such as "--requirepass", "x". A machine without redis-server passes the test over, unless CI is true.
+// Start starts a server that keeps nothing on disk, or with -redis=cluster a cluster of such, and ends it with the test.
+// args are further ones of its command line, such as "--requirepass", "x". A machine without redis-server passes the test
+// over, unless CI is true.
 //
 // Whoever connects has the rights that the operator's page gives to the gateway, and no others, so that no test passes
 // with a command that an operator has not allowed. Where args are about users, they alone say who has which rights.
 func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if *kind == "cluster" {
+		return StartCluster(t, args...)
+	}
+	return StartOne(t, args...)
+}
+
+// StartOne is Start for tests that need one server, since they look at it without a Store.
+func StartOne(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args...)
 	if !slices.Contains(args, "--requirepass") && !slices.Contains(args, "--aclfile") {
@@ -106,9 +121,28 @@ func split(t testing.TB, address string) (host, port string) {
 	return host, port
 }
 
+// Config is for a Store of the server.
+func (s *Server) Config() redis.Config {
+	return redis.Config{Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Patience: Patience}
+}
+
+// URL is what the config of a gateway says.
+func (s *Server) URL() string {
+	if s.Nodes != nil {
+		return "redis+cluster://" + s.Address
+	}
+	return "redis://" + s.Address
+}
+
 // Begin starts the server again, after Stop, at the same address.
 func (s *Server) Begin(t testing.TB) {
 	t.Helper()
+	for _, n := range s.Nodes {
+		n.Begin(t)
+	}
+	if s.Nodes != nil {
+		return
+	}
 	host, port := split(t, s.Address)
 	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "log")}, s.args...)
 	if s.config != "" {
@@ -134,6 +168,9 @@ func (s *Server) Begin(t testing.TB) {
 
 // Stop kills the server. What it kept is lost.
 func (s *Server) Stop() {
+	for _, n := range s.Nodes {
+		n.Stop()
+	}
 	if s.program != nil {
 		_ = s.program.Process.Kill()
 		_ = s.program.Wait()
@@ -149,16 +186,36 @@ func (s *Server) Thaw(t testing.TB) { s.signal(t, syscall.SIGCONT) }
 
 func (s *Server) signal(t testing.TB, number syscall.Signal) {
 	t.Helper()
+	for _, n := range s.Nodes {
+		n.signal(t, number)
+	}
+	if s.Nodes != nil {
+		return
+	}
 	if err := s.program.Process.Signal(number); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Exec runs a command at the server past all faults of a Proxy, and returns the answer as redis-cli writes it.
-func (s *Server) Exec(t testing.TB, command ...string) string {
+// Exec runs a command at the server past all faults of a Proxy, and returns the answer as redis-cli writes it. A command
+// about a server and not about a key is run at each node of a cluster.
+func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	t.Helper()
+	switch command[0] {
+	case "CLIENT", "CONFIG", "FLUSHALL", "SCRIPT":
+		for _, n := range s.Nodes {
+			answer = n.Exec(t, command...)
+		}
+		if s.Nodes != nil {
+			return answer
+		}
+	}
 	host, port := split(t, s.Address)
-	output, err := exec.CommandContext(t.Context(), "redis-cli", slices.Concat([]string{"-e", "-h", host, "-p", port}, s.admin, command)...).CombinedOutput() //nolint:gosec // a test says which
+	args := slices.Concat([]string{"-e", "-h", host, "-p", port}, s.admin)
+	if s.Nodes != nil {
+		args = append(args, "-c")
+	}
+	output, err := exec.CommandContext(t.Context(), "redis-cli", append(args, command...)...).CombinedOutput() //nolint:gosec // a test says which
 	if err != nil {
 		t.Fatalf("%v: %v: %s", command, err, output)
 	}
@@ -168,13 +225,13 @@ func (s *Server) Exec(t testing.TB, command ...string) string {
 // Store returns a Store of the server that is up, and runs until the test ends.
 func (s *Server) Store(t testing.TB) *redis.Store {
 	t.Helper()
-	return Run(t, redis.New(redis.Config{Addresses: []string{s.Address}, Patience: Patience}))
+	return Run(t, redis.New(s.Config()))
 }
 
 // Admin is Store for a user that may do everything.
 func (s *Server) Admin(t testing.TB) *redis.Store {
 	t.Helper()
-	cfg := redis.Config{Addresses: []string{s.Address}, Patience: Patience}
+	cfg := s.Config()
 	if s.admin != nil {
 		cfg.User, cfg.Password = "admin", func() (string, error) { return "admin", nil }
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -248,15 +249,31 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 	return reply, nil
 }
 
-// run is Run past the breaker.
+// run is Run past the breaker. While a slot moves to another node of a cluster, scripts that have some of their keys there
+// and some not are refused, and have done nothing: those are run again until they succeed or the time is over.
 func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
 	size := bytesOf(args)
 	return s.one(ctx, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
-		if isLarge(size) {
-			return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
+		for {
+			result := p.exec(ctx, client, size, keys, args)
+			if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
+				return result
+			}
+			select {
+			case <-time.After(againAfter):
+			case <-ctx.Done():
+				return result
+			}
 		}
-		return p.lua.Exec(ctx, client, keys, args)
 	})
+}
+
+// exec runs the script once. A large one is sent with its text, over a connection of its own.
+func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys, args []string) rueidis.RedisResult {
+	if isLarge(size) {
+		return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
+	}
+	return p.lua.Exec(ctx, client, keys, args)
 }
 
 // ReadStream waits until a stream has entries after the one with that id, and returns them, at most count. It returns

@@ -97,7 +97,7 @@ func TestGenerationOutlivesFaults(t *testing.T) {
 func TestFailoverKeepsGeneration(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t)
-	a, b, told := pair(t, w.Config())
+	a, b, told := pair(t, w.Sentinel.Config())
 	first := agreed(t, a, b, "")
 	redistest.Wait(t, func() error {
 		if got := w.Replica.Exec(t, "GET", "db1:generation"); got != first {

@@ -63,8 +63,9 @@ const (
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
-	relinkAfter     = 2 * time.Second  // a link that is not well for so long is replaced
-	alarmAfter      = 10 * time.Second // of not being used: until then a failover may end it, and nobody has to act
+	relinkAfter     = 2 * time.Second      // a link that is not well for so long is replaced
+	alarmAfter      = 10 * time.Second     // of not being used: until then a failover may end it, and nobody has to act
+	againAfter      = 5 * time.Millisecond // a script is run again whose slot moves
 )
 
 // Store is a connection to the server. It is safe for concurrent use.

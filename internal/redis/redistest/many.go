@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
 // MasterName is what the sentinel of StartWatched calls its master.
@@ -25,13 +24,9 @@ func StartWatched(t testing.TB, args ...string) *Watched {
 	w := &Watched{Master: startOpen(t, args...)}
 	host, port := split(t, w.Master.Address)
 	w.Replica = startOpen(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...)
-	Wait(t, func() error {
-		if info := w.Replica.Exec(t, "INFO", "replication"); !strings.Contains(info, "master_link_status:up") {
-			return errors.New("the replica has no copy")
-		}
-		return nil
-	})
+	w.hasCopy(t)
 	w.Sentinel = newServer(t, "--sentinel")
+	w.Sentinel.master = MasterName
 	_, own := split(t, w.Sentinel.Address)
 	w.Sentinel.config = filepath.Join(w.Sentinel.Dir, "sentinel.conf")
 	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nlogfile log\n", host, own, w.Sentinel.Dir) +
@@ -49,9 +44,33 @@ func StartWatched(t testing.TB, args ...string) *Watched {
 	return w
 }
 
-// Config is for a Store of the master, whichever that is.
-func (w *Watched) Config() redis.Config {
-	return redis.Config{Addresses: []string{w.Sentinel.Address}, Master: MasterName, Patience: Patience}
+// FailOver kills the master, waits until the sentinel has made its replica the master, and starts it again as the replica
+// of that.
+func (w *Watched) FailOver(t testing.TB) {
+	t.Helper()
+	w.Master.Stop()
+	Wait(t, func() error {
+		if role := w.Replica.Exec(t, "ROLE"); !strings.HasPrefix(role, "master") {
+			return errors.New("the replica is not the master")
+		}
+		return nil
+	})
+	w.Master, w.Replica = w.Replica, w.Master
+	w.Replica.Begin(t)
+	host, port := split(t, w.Master.Address)
+	w.Replica.Exec(t, "REPLICAOF", host, port)
+	w.hasCopy(t)
+}
+
+// hasCopy returns when the replica has a copy.
+func (w *Watched) hasCopy(t testing.TB) {
+	t.Helper()
+	Wait(t, func() error {
+		if info := w.Replica.Exec(t, "INFO", "replication"); !strings.Contains(info, "master_link_status:up") {
+			return errors.New("the replica has no copy")
+		}
+		return nil
+	})
 }
 
 // StartCluster starts a cluster of three masters, with further arguments for each, and returns when they have divided the
@@ -80,4 +99,29 @@ func StartCluster(t testing.TB, args ...string) *Server {
 		})
 	}
 	return c
+}
+
+// Move moves the slot of a key, and all that is there, to another node of a cluster, as redis-cli --cluster reshard does.
+func (s *Server) Move(t testing.TB, key string) {
+	t.Helper()
+	slot := s.Exec(t, "CLUSTER", "KEYSLOT", key)
+	n, err := strconv.Atoi(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := min(n/5461, 2) // as StartCluster has divided them
+	from, to := s.Nodes[owner], s.Nodes[(owner+1)%3]
+	host, port := split(t, to.Address)
+	to.Exec(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.Exec(t, "CLUSTER", "MYID"))
+	from.Exec(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.Exec(t, "CLUSTER", "MYID"))
+	for {
+		keys := strings.Fields(from.Exec(t, "CLUSTER", "GETKEYSINSLOT", slot, "100"))
+		if len(keys) == 0 {
+			break
+		}
+		from.Exec(t, append([]string{"MIGRATE", host, port, "", "0", "60000", "AUTH2", "admin", "admin", "KEYS"}, keys...)...)
+	}
+	for _, node := range []*Server{to, from, s.Nodes[(owner+2)%3]} {
+		node.Exec(t, "CLUSTER", "SETSLOT", slot, "NODE", to.Exec(t, "CLUSTER", "MYID"))
+	}
 }

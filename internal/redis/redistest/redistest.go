@@ -36,6 +36,7 @@ type Server struct {
 	args    []string
 	config  string   // a file, instead of the usual arguments; empty: none
 	admin   []string // what redis-cli needs to be the user that may do everything; empty: nothing
+	master  string   // the one that this sentinel watches; empty: it is none
 }
 
 // Start starts a server that keeps nothing on disk, or with -redis=cluster a cluster of such, and ends it with the test.
@@ -121,15 +122,18 @@ func split(t testing.TB, address string) (host, port string) {
 	return host, port
 }
 
-// Config is for a Store of the server.
+// Config is for a Store of the server, or of the master that a sentinel watches.
 func (s *Server) Config() redis.Config {
-	return redis.Config{Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Patience: Patience}
+	return redis.Config{Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Master: s.master, Patience: Patience}
 }
 
 // URL is what the config of a gateway says.
 func (s *Server) URL() string {
-	if s.Nodes != nil {
+	switch {
+	case s.Nodes != nil:
 		return "redis+cluster://" + s.Address
+	case s.master != "":
+		return "redis+sentinel://" + s.Address + "/" + s.master
 	}
 	return "redis://" + s.Address
 }

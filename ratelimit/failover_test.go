@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
@@ -23,8 +24,10 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 	defer group.Wait()
 	defer stop()
 	var limiters []ratelimit.Limiter
+	var stores []*redis.Store
 	for i := range replicas {
-		shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: replicas})
+		stores = append(stores, server.Store(t))
+		shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: stores[i], Replicas: replicas})
 		limiters = append(limiters, shared)
 		if leased {
 			leases := ratelimit.NewLeases(shared, fmt.Sprint(i))
@@ -43,22 +46,70 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 			}
 		})
 	}
-	redistest.Wait(t, func() error { return atLeast(&got, int64(b.Limit.Burst)/4) })
+	counts := func(enough func(n int64) bool) {
+		t.Helper()
+		redistest.Wait(t, func() error {
+			if n := got.Load(); !enough(n) {
+				return fmt.Errorf("%d tokens were taken", n)
+			}
+			return nil
+		})
+	}
+	counts(func(n int64) bool { return n >= int64(b.Limit.Burst)/4 })
 	fault()
-	last := int64(0)
-	redistest.Wait(t, func() error { // those who take are refused, and Redis decides
-		before := last
-		if last = got.Load(); last != before {
-			return fmt.Errorf("%d tokens were taken, and still more", last)
+	for _, s := range stores {
+		redistest.WaitUp(t, s)
+	}
+	last, same := int64(0), 0
+	counts(func(n int64) bool { // long after the last one was taken
+		same++
+		if n != last {
+			last, same = n, 0
 		}
-		return nil
+		return same == 200
 	})
 	return int(got.Load())
 }
 
-func atLeast(n *atomic.Int64, want int64) error {
-	if got := n.Load(); got < want {
-		return fmt.Errorf("%d were taken, want %d", got, want)
+// kinds are the two limiters over a server, and a bucket that is empty after 400.
+var kinds = map[string]bool{"buckets": false, "leases": true}
+
+func scarce() ratelimit.Bucket {
+	return ratelimit.Bucket{Key: "tenant", Group: "acme", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 400}}
+}
+
+// TestAFailoverAllowedMoreThanTwoBursts kills the master of a sentinel while tokens are taken. Each replica allows its part
+// meanwhile, together one burst, and what the new master does not know is one more at most.
+func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
+	t.Parallel()
+	for name, leased := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+			got := through(t, w.Sentinel, leased, scarce(), func() { w.FailOver(t) })
+			if most := 3 * scarce().Limit.Burst; got > most {
+				t.Errorf("%d tokens were taken, want at most %d", got, most)
+			}
+			t.Logf("%d tokens of %d", got, scarce().Limit.Burst)
+		})
 	}
-	return nil
+}
+
+// TestAMovedSlotAllowedMoreThanTheBucket moves the bucket to another node of a cluster, and has the nodes forget their
+// scripts: what was taken stays so, and nobody decides by itself.
+func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
+	t.Parallel()
+	for name, leased := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := redistest.StartCluster(t)
+			got := through(t, c, leased, scarce(), func() {
+				c.Exec(t, "SCRIPT", "FLUSH")
+				c.Move(t, "db1:{acme}:")
+			})
+			if most := scarce().Limit.Burst; got > most {
+				t.Errorf("%d tokens were taken, want at most %d", got, most)
+			}
+		})
+	}
 }

@@ -1,23 +1,16 @@
 package redis_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -132,47 +125,11 @@ func TestUserOfPage(t *testing.T) {
 	use(t, store)
 }
 
-// certificates writes an authority and a certificate of 127.0.0.1 to files, and returns what a client needs.
-func certificates(t *testing.T, dir string) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-	for name, data := range map[string][]byte{"cert.pem": certificate, "key.pem": secret} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own, err := tls.X509KeyPair(certificate, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certificate)
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
-}
-
 // TestTLS has a server that wants a certificate of the client, too.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	good := certificates(t, dir)
+	good := redistest.Certificates(t, dir)
 	server := redistest.StartOne(t)
 	server.Exec(t, "CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
 	address := redistest.FreeAddress(t)

@@ -21,16 +21,54 @@ type Watched struct {
 // StartWatched starts them, with further arguments for master and replica, and returns when the replica has a copy.
 func StartWatched(t testing.TB, args ...string) *Watched {
 	t.Helper()
-	w := &Watched{Master: startOpen(t, args...)}
-	host, port := split(t, w.Master.Address)
-	w.Replica = startOpen(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	return watch(t, "", args)
+}
+
+// StartSecure is StartWatched with TLS between all of them, that wants certificates of everybody. dir gets the files
+// cert.pem and key.pem.
+func StartSecure(t testing.TB, dir string, args ...string) *Watched {
+	t.Helper()
+	Certificates(t, dir)
+	return watch(t, dir, args)
+}
+
+// secured returns the arguments of a server that has TLS at another port, besides the one that tests ask.
+func secured(t testing.TB, dir string) (address string, args []string) {
+	t.Helper()
+	if dir == "" {
+		return "", nil
+	}
+	address = FreeAddress(t)
+	_, port := split(t, address)
+	certificate := filepath.Join(dir, "cert.pem")
+	return address, []string{"--tls-port", port, "--tls-replication", "yes", "--tls-cert-file", certificate, "--tls-ca-cert-file", certificate, "--tls-key-file", filepath.Join(dir, "key.pem")}
+}
+
+// begin starts a server of those.
+func (w *Watched) begin(t testing.TB, dir string, args []string) *Server {
+	t.Helper()
+	address, more := secured(t, dir)
+	s := startOpen(t, append(more, args...)...)
+	s.secure = address
+	return s
+}
+
+func watch(t testing.TB, dir string, args []string) *Watched {
+	t.Helper()
+	w := &Watched{}
+	w.Master = w.begin(t, dir, args)
+	host, port := split(t, w.Master.reach())
+	w.Replica = w.begin(t, dir, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...))
 	w.hasCopy(t)
 	w.Sentinel = newServer(t, "--sentinel")
 	w.Sentinel.master = MasterName
+	var more []string
+	w.Sentinel.secure, more = secured(t, dir)
 	_, own := split(t, w.Sentinel.Address)
 	w.Sentinel.config = filepath.Join(w.Sentinel.Dir, "sentinel.conf")
-	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nlogfile log\n", host, own, w.Sentinel.Dir) +
-		fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", MasterName, host, port)
+	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nlogfile log\n", own, w.Sentinel.Dir) +
+		strings.NewReplacer(" --", "\n", "--", "").Replace(strings.Join(more, " ")) +
+		fmt.Sprintf("\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", MasterName, host, port)
 	if err := os.WriteFile(w.Sentinel.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +87,19 @@ func StartWatched(t testing.TB, args ...string) *Watched {
 func (w *Watched) FailOver(t testing.TB) {
 	t.Helper()
 	w.Master.Stop()
-	Wait(t, func() error {
-		if role := w.Replica.Exec(t, "ROLE"); !strings.HasPrefix(role, "master") {
-			return errors.New("the replica is not the master")
+	Wait(t, func() error { // whom the sentinel promotes ends its connections
+		if role, err := w.Replica.ask(t, "ROLE"); err != nil || !strings.HasPrefix(role, "master") {
+			return errors.Join(errors.New("the replica is not the master"), err)
 		}
 		return nil
 	})
 	w.Master, w.Replica = w.Replica, w.Master
 	w.Replica.Begin(t)
-	host, port := split(t, w.Master.Address)
-	w.Replica.Exec(t, "REPLICAOF", host, port)
+	host, port := split(t, w.Master.reach())
+	Wait(t, func() error {
+		_, err := w.Replica.ask(t, "REPLICAOF", host, port)
+		return err
+	})
 	w.hasCopy(t)
 }
 
@@ -66,8 +107,8 @@ func (w *Watched) FailOver(t testing.TB) {
 func (w *Watched) hasCopy(t testing.TB) {
 	t.Helper()
 	Wait(t, func() error {
-		if info := w.Replica.Exec(t, "INFO", "replication"); !strings.Contains(info, "master_link_status:up") {
-			return errors.New("the replica has no copy")
+		if info, err := w.Replica.ask(t, "INFO", "replication"); err != nil || !strings.Contains(info, "master_link_status:up") {
+			return errors.Join(errors.New("the replica has no copy"), err)
 		}
 		return nil
 	})

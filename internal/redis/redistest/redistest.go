@@ -2,9 +2,11 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -37,6 +39,7 @@ type Server struct {
 	config  string   // a file, instead of the usual arguments; empty: none
 	admin   []string // what redis-cli needs to be the user that may do everything; empty: nothing
 	master  string   // the one that this sentinel watches; empty: it is none
+	secure  string   // host:port, with TLS; empty: without
 }
 
 // Start starts a server that keeps nothing on disk, or with -redis=cluster a cluster of such, and ends it with the test.
@@ -122,6 +125,9 @@ func split(t testing.TB, address string) (host, port string) {
 	return host, port
 }
 
+// reach returns where other servers find this one.
+func (s *Server) reach() string { return cmp.Or(s.secure, s.Address) }
+
 // Config is for a Store of the server, or of the master that a sentinel watches.
 func (s *Server) Config() redis.Config {
 	return redis.Config{Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Master: s.master, Patience: Patience}
@@ -130,6 +136,8 @@ func (s *Server) Config() redis.Config {
 // URL is what the config of a gateway says.
 func (s *Server) URL() string {
 	switch {
+	case s.secure != "":
+		return "rediss+sentinel://" + s.secure + "/" + s.master
 	case s.Nodes != nil:
 		return "redis+cluster://" + s.Address
 	case s.master != "":
@@ -214,6 +222,16 @@ func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 			return answer
 		}
 	}
+	answer, err := s.ask(t, command...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// ask runs a command at this server, or at the node of the cluster that has its key.
+func (s *Server) ask(t testing.TB, command ...string) (answer string, err error) {
+	t.Helper()
 	host, port := split(t, s.Address)
 	args := slices.Concat([]string{"-e", "-h", host, "-p", port}, s.admin)
 	if s.Nodes != nil {
@@ -221,9 +239,9 @@ func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	}
 	output, err := exec.CommandContext(t.Context(), "redis-cli", append(args, command...)...).CombinedOutput() //nolint:gosec // a test says which
 	if err != nil {
-		t.Fatalf("%v: %v: %s", command, err, output)
+		return "", fmt.Errorf("%v: %w: %s", command, err, output)
 	}
-	return strings.TrimSpace(string(output))
+	return strings.TrimSpace(string(output)), nil
 }
 
 // Store returns a Store of the server that is up, and runs until the test ends.

@@ -69,8 +69,9 @@ siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 12
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat
 
-fleet: setup ## all that interop tries with three replicas, in five minutes: also every client with every server and feature
+fleet: setup ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
+	go test ./server ./server/session ./server/once ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
 
 fmt: ## format the tree
 	$(LINT) fmt

@@ -15,7 +15,7 @@ import (
 
 // through takes at three replicas, from a bucket that gains next to nothing, before, while and after a fault happens. It
 // returns how many tokens were taken in all.
-func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bucket, fault func()) int {
+func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bucket, fault func(one *redis.Store)) int {
 	t.Helper()
 	const replicas = 3
 	ctx, stop := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 		})
 	}
 	counts(func(n int64) bool { return n >= int64(b.Limit.Burst)/4 })
-	fault()
+	fault(stores[0])
 	for _, s := range stores {
 		redistest.WaitUp(t, s)
 	}
@@ -86,7 +86,7 @@ func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
-			got := through(t, w.Sentinel, leased, scarce(), func() { w.FailOver(t) })
+			got := through(t, w.Sentinel, leased, scarce(), func(*redis.Store) { w.FailOver(t) })
 			if most := 3 * scarce().Limit.Burst; got > most {
 				t.Errorf("%d tokens were taken, want at most %d", got, most)
 			}
@@ -103,7 +103,7 @@ func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := redistest.StartCluster(t)
-			got := through(t, c, leased, scarce(), func() {
+			got := through(t, c, leased, scarce(), func(*redis.Store) {
 				c.Exec(t, "SCRIPT", "FLUSH")
 				c.Move(t, "db1:{acme}:")
 			})
@@ -111,5 +111,43 @@ func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 				t.Errorf("%d tokens were taken, want at most %d", got, most)
 			}
 		})
+	}
+}
+
+// faults are what happens to a server for a while; one is a store of it.
+var faults = map[string]func(t *testing.T, server *redistest.Server, one *redis.Store){
+	"its connections end": func(t *testing.T, server *redistest.Server, _ *redis.Store) {
+		t.Helper()
+		server.Exec(t, "SCRIPT", "FLUSH")
+		server.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
+	},
+	"it is a replica": func(t *testing.T, server *redistest.Server, one *redis.Store) {
+		t.Helper()
+		server.Exec(t, "REPLICAOF", "127.0.0.1", "1") // where nobody listens, so that it keeps its data
+		redistest.WaitDown(t, one)
+		server.Exec(t, "REPLICAOF", "NO", "ONE")
+	},
+	"it is full": func(t *testing.T, server *redistest.Server, one *redis.Store) {
+		t.Helper()
+		server.Exec(t, "CONFIG", "SET", "maxmemory", "1")
+		redistest.WaitDown(t, one)
+		server.Exec(t, "CONFIG", "SET", "maxmemory", "0")
+	},
+}
+
+// TestAFaultAllowedMoreThanTwoBursts makes each fault while tokens are taken.
+func TestAFaultAllowedMoreThanTwoBursts(t *testing.T) {
+	t.Parallel()
+	for name, fault := range faults {
+		for kind, leased := range kinds {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.StartOne(t)
+				got := through(t, server, leased, scarce(), func(one *redis.Store) { fault(t, server, one) })
+				if most := 2 * scarce().Limit.Burst; got > most { // nothing that was taken is forgotten
+					t.Errorf("%d tokens were taken, want at most %d", got, most)
+				}
+			})
+		}
 	}
 }

@@ -41,7 +41,7 @@ func settleFleet(t testing.TB) *gateway {
 	nginx(t)
 	fleet := settle(t)
 	fleet.operator = ""
-	fleet.redis = redistest.Start(t).Address
+	fleet.redis = redistest.Start(t).URL()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
 	if err := os.WriteFile(fleet.keys(), []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
@@ -71,7 +71,7 @@ func (g *gateway) members() []*gateway {
 func (g *gateway) shared() string {
 	return fmt.Sprintf(`public_url: http://%s
 trusted_proxies: [127.0.0.1/32]
-redis: {url: "redis://%s", patience: 10s}
+redis: {url: %q, patience: 10s}
 sessions: {keys_file: %q}
 replicas: %d
 `, g.addr, g.redis, g.keys(), fleetSize)

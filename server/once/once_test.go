@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -321,6 +322,20 @@ func TestForgedRecordsAreNoAnswers(t *testing.T) {
 		}
 		if _, err := repeat(t, a, request(name[1]-'0', 1)); !errors.Is(err, once.ErrUnknown) {
 			t.Errorf("%s: got %v, want ErrUnknown", name, err)
+		}
+	}
+}
+
+// TestAKeyOfAnotherTypeLetARequestRun puts values of other types where records are: it cannot be known whether the request
+// ran.
+func TestAKeyOfAnotherTypeLetARequestRun(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join(t)
+	for i, spoil := range [][]string{{"LPUSH", "junk"}, {"SADD", "junk"}, {"HSET", "f", "junk"}, {"XADD", "*", "f", "junk"}, {"ZADD", "1", "junk"}} {
+		l.server.Exec(t, append([]string{spoil[0], recordKey("0" + strconv.Itoa(i))}, spoil[1:]...)...)
+		if _, err := repeat(t, a, request(byte(i), 1)); !errors.Is(err, redis.ErrDown) && !errors.Is(err, once.ErrUnknown) {
+			t.Errorf("%s: got %v, want an error", spoil[0], err)
 		}
 	}
 }

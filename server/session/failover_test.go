@@ -152,14 +152,37 @@ func TestAMovedSlotLostStreams(t *testing.T) {
 	}
 }
 
-// TestStreamsWhenAllConnectionsEnd ends all connections to a server while it is used.
-func TestStreamsWhenAllConnectionsEnd(t *testing.T) {
+// faults are what happens to a server for a while; one is a store of it.
+var faults = map[string]func(t *testing.T, server *redistest.Server, one *redis.Store){
+	"its connections end": func(t *testing.T, server *redistest.Server, _ *redis.Store) {
+		t.Helper()
+		server.Exec(t, "SCRIPT", "FLUSH")
+		server.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
+	},
+	"it is a replica": func(t *testing.T, server *redistest.Server, one *redis.Store) {
+		t.Helper()
+		server.Exec(t, "REPLICAOF", "127.0.0.1", "1") // where nobody listens, so that it keeps its data
+		redistest.WaitDown(t, one)
+		server.Exec(t, "REPLICAOF", "NO", "ONE")
+	},
+	"it is full": func(t *testing.T, server *redistest.Server, one *redis.Store) {
+		t.Helper()
+		server.Exec(t, "CONFIG", "SET", "maxmemory", "1")
+		redistest.WaitDown(t, one)
+		server.Exec(t, "CONFIG", "SET", "maxmemory", "0")
+	},
+}
+
+// TestStreamsThroughFaults makes each fault while a server is used.
+func TestStreamsThroughFaults(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	a, b := h.join(t), h.join(t)
-	settle(t, a)
-	through(t, a, b, func() {
-		h.server.Exec(t, "SCRIPT", "FLUSH")
-		h.server.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
-	})
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &house{server: redistest.StartOne(t), ring: seal.RandomRing()}
+			a, b := h.join(t), h.join(t)
+			settle(t, a)
+			through(t, a, b, func() { fault(t, h.server, a.store) })
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -195,7 +196,7 @@ func TestCallsOfSeveralReplicasAreLinear(t *testing.T) {
 // TestCallsAreLinearWhenConnectionsBreak breaks the connections of the replicas to the server again and again.
 func TestCallsAreLinearWhenConnectionsBreak(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := &house{server: redistest.StartOne(t), ring: seal.RandomRing()} // a proxy stands before one
 	var replicas []session.Log
 	var proxies []*redistest.Proxy
 	var stores []*redis.Store

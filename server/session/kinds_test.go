@@ -1,0 +1,45 @@
+package session_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// TestKeysOfAnotherTypeGaveSomething puts values of other types under each key of a session. Nothing is read from them,
+// nothing panics, and a session can be ended all the same.
+func TestKeysOfAnotherTypeGaveSomething(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	for _, key := range []string{"db1:{acme}:session:s", streamKey, "db1:{acme}:readers:p1:s"} {
+		for _, spoil := range [][]string{{"SET", key, "junk"}, {"LPUSH", key, "junk"}, {"SADD", key, "junk"}, {"HSET", key, "d", "junk"}, {"XADD", key, "*", "d", "junk"}, {"ZADD", key, "1", "junk"}} {
+			h.server.Exec(t, "FLUSHALL")
+			h.server.Exec(t, spoil...)
+			events, _, err := b.Next(t.Context(), of("s"), "p1", session.FirstID("p1"))
+			if len(events) > 0 || err == nil {
+				t.Errorf("%v: got events %v, %v", spoil, events, err)
+			}
+			facts, err := b.Facts(t.Context(), of("s"))
+			if len(facts) > 0 {
+				t.Errorf("%v: got facts %v, %v", spoil, facts, err)
+			}
+			for _, err := range []error{err, a.Keep(t.Context(), of("s"), "level", "info")} {
+				if err != nil && !errors.Is(err, session.ErrUnknown) && !errors.Is(err, redis.ErrDown) {
+					t.Errorf("%v: got %v", spoil, err)
+				}
+			}
+			if _, err := a.Begin(t.Context(), of("s"), "p1"); err != nil && !errors.Is(err, session.ErrUnknown) {
+				t.Errorf("%v: begin: got %v", spoil, err)
+			}
+			if err := a.End(t.Context(), of("s")); err != nil {
+				t.Errorf("%v: end: got %v", spoil, err)
+			}
+			if _, err := b.Facts(t.Context(), of("s")); !errors.Is(err, session.ErrUnknown) {
+				t.Errorf("%v: a session that has ended: got %v", spoil, err)
+			}
+		}
+	}
+}

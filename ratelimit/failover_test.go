@@ -23,20 +23,19 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	var limiters []ratelimit.Limiter
 	var stores []*redis.Store
 	for i := range replicas {
 		stores = append(stores, server.Store(t))
 		shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: stores[i], Replicas: replicas})
-		limiters = append(limiters, shared)
+		var limiter ratelimit.Limiter = shared
 		if leased {
 			leases := ratelimit.NewLeases(shared, fmt.Sprint(i))
 			group.Go(func() { _ = leases.Run(ctx) })
-			limiters[i] = leases
+			limiter = leases
 		}
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if exceeded(t, limiters[i], b) == nil {
+				if exceeded(t, limiter, b) == nil {
 					got.Add(1)
 				}
 				select {

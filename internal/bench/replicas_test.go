@@ -13,7 +13,7 @@ import (
 
 // TestTallyCountsRoundTrips: commands that are sent together are one round trip, and what the tally itself asks is none.
 func TestTallyCountsRoundTrips(t *testing.T) {
-	server := redistest.StartOne(t)
+	server := redistest.StartOpen(t)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Address)
 	if err != nil {
 		t.Fatal(err)

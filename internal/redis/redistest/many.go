@@ -48,7 +48,7 @@ func secured(t testing.TB, dir string) (address string, args []string) {
 func (w *Watched) begin(t testing.TB, dir string, args []string) *Server {
 	t.Helper()
 	address, more := secured(t, dir)
-	s := startOpen(t, append(more, args...)...)
+	s := StartOpen(t, append(more, args...)...)
 	s.secure = address
 	return s
 }

@@ -68,8 +68,8 @@ func StartOne(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// startOpen starts a server at which everybody may do everything, as a replica and a sentinel must.
-func startOpen(t testing.TB, args ...string) *Server {
+// StartOpen is StartOne for a server at which everybody may do everything, as a replica and a sentinel must.
+func StartOpen(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args...)
 	s.Begin(t)

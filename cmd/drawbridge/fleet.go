@@ -59,6 +59,7 @@ type fleet struct {
 	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
 	outages  map[string]outage               // of the servers that are not up
 	told     map[string]map[string]bool      // what tellQuarantine logged of each
+	applied  bool                            // the servers of the config were started
 }
 
 // outage is the time since a server was last up, or since the start of one that never was.
@@ -109,6 +110,9 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		f.running[name] = runningServer{wanted[name], f.start(ctx, wanted[name])}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.applied = true
 }
 
 // stopAll stops servers side by side and waits for all of them. Servers that are in returning will be started again.
@@ -377,7 +381,7 @@ func (f *fleet) tried() bool {
 			return false
 		}
 	}
-	return true
+	return f.applied
 }
 
 // warnings says, by the servers' names, which servers are starting or down, what operators can mend at those that are

@@ -124,6 +124,9 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 func TestServerIsStartingUntilItWasTried(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
+	if f.tried() {
+		t.Error("servers that nobody has started yet count as tried")
+	}
 	f.apply(t.Context(), []config.Server{{Name: "slow", Prefix: "slow", Command: "sh", Args: []string{"-c", "read line; read never"}}})
 	got := f.warnings()
 	if len(got) != 1 || !regexp.MustCompile(`^server slow is starting \(since [0-9T:-]+Z\)$`).MatchString(got[0]) {

@@ -1,0 +1,86 @@
+// Command chaos asks whether anything is lost when replicas of the gateway, and what they stand on, fail, come and go. It
+// runs real gateways, a real Redis and a real load balancer on this machine, lets clients of all eras work with them, makes
+// faults meanwhile, and joins afterwards what clients were told, what servers did and what the gateways recorded.
+//
+//	go run ./internal/chaos [faults | rolling | soak] [flags]
+//
+// Each part has flags of its own, which -h lists. It writes its section of the page that -out names, and leaves the others as
+// they are. The exit code is 1 if a promise was broken, and 2 if something went wrong before that could be told.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, errBroken):
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	default:
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
+}
+
+// errBroken means that a proof took place and a promise did not hold.
+var errBroken = errors.New("a promise was broken")
+
+// proof is one part of the program. It says on log how it goes, and returns its section of the page. An error that is
+// errBroken comes with a section, any other without.
+type proof func(ctx context.Context, log io.Writer) (section string, err error)
+
+// proofs returns what adds the flags of a part and makes its proof, by the name of the part, which is that of its section.
+func proofs() map[string]func(*flag.FlagSet) proof {
+	return map[string]func(*flag.FlagSet) proof{
+		"faults": newFaults,
+	}
+}
+
+// run is the whole program.
+func run(ctx context.Context, args []string, log io.Writer) error {
+	part, command := "faults", "go run ./internal/chaos "+strings.Join(args, " ")
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		part, args = args[0], args[1:]
+	}
+	begin := proofs()[part]
+	if begin == nil {
+		return fmt.Errorf("there is no part %q: the parts are %s", part, strings.Join(slices.Sorted(maps.Keys(proofs())), ", "))
+	}
+	flags := flag.NewFlagSet("chaos "+part, flag.ContinueOnError)
+	page := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")
+	prove := begin(flags)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil // the flags have been printed
+	case err != nil:
+		return err
+	case flags.NArg() > 0:
+		return fmt.Errorf("%q is no flag of the part %s", flags.Arg(0), part)
+	}
+	made := origin(ctx, command)
+	section, err := prove(ctx, log)
+	if err != nil && !errors.Is(err, errBroken) {
+		return err
+	}
+	section = made + "\n\n" + strings.TrimSpace(section)
+	if *page == "" {
+		_, wrong := fmt.Fprintln(log, section)
+		return errors.Join(err, wrong)
+	}
+	return errors.Join(err, writeSection(*page, part, section))
+}

@@ -3,9 +3,33 @@
 // and waits for nothing: all that it judges was told to it.
 package ledger
 
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
 // Nonce names one call in all three books: the client writes it into the arguments, the server finds it there and
 // repeats it in its answer, and the record of the gateway has the digest of the arguments. The zero Nonce names none.
+// The upper half names the ledger, the lower half counts its calls from 1.
 type Nonce uint64
+
+// String returns the nonce as it stands in arguments and answers.
+func (n Nonce) String() string { return fmt.Sprintf("%016x", uint64(n)) }
+
+// ParseNonce reads what String wrote, and returns 0 for anything else.
+func ParseNonce(text string) Nonce {
+	if len(text) != 16 {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return Nonce(n)
+}
 
 // Question is what a client is about to ask.
 type Question struct {
@@ -22,36 +46,196 @@ type Answer struct {
 	Tenant string // whom the server worked for, as the arguments said
 }
 
-// Ledger is what the clients of one round asked and got. It is safe for concurrent use. It takes about 100 bytes for
-// each call.
-type Ledger struct{}
+// MaxEvents is how many numbered events one call may have.
+const MaxEvents = 64
 
-// New returns an empty ledger whose nonces no other has.
-func New() *Ledger { return &Ledger{} }
+// end is how a call ended, as far as is known.
+type end uint8
+
+const (
+	open end = iota // in flight, or its client forgot to enter its end: both are a loss once it is judged
+	answered
+	refused
+	broken
+	silent
+)
+
+// entry is one call. It is small, because there may be millions.
+type entry struct {
+	arguments Digest
+	serial    uint64 // of the answer
+	seen      uint64 // bit i: event i+1 came
+
+	tenant, kind, word uint16 // indexes in the ledger's words; word is the code or how it ended
+
+	end                  end
+	events, last         uint8 // that are to come; number of the last one that came
+	doubled, disordered  uint8 // events; at most 255 are counted
+	keyed, made          bool
+	wasBroken            bool // it broke, whatever came later: events may be missing
+	cancelled            bool
+	foreign, otherTenant bool // answer or event of another call; of another tenant's call
+}
+
+// Ledger is what the clients of one round asked and got. It is safe for concurrent use. It takes about 50 bytes for
+// each call, and while it judges twice as many again.
+type Ledger struct {
+	base Nonce // the upper half of its nonces
+
+	mu      sync.Mutex // guards the fields below
+	entries []entry    // of nonce base+i+1
+	words   []string   // texts that many entries share
+	indexes map[string]uint16
+	told    int      // changes
+	untold  []string // changes of which a client should have been told
+}
+
+// New returns an empty ledger whose nonces no other has, except by a chance of one in four thousand millions.
+func New() *Ledger {
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return &Ledger{base: Nonce(binary.BigEndian.Uint32(random[:])) << 32, indexes: map[string]uint16{}}
+}
 
 // Ask enters a call before it is sent, and names it.
-func (l *Ledger) Ask(q Question) Nonce { return 0 }
+func (l *Ledger) Ask(q Question) Nonce {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = append(l.entries, entry{
+		tenant: l.wordLocked(q.Tenant), kind: l.wordLocked(q.Kind), keyed: q.Keyed,
+		events: uint8(min(max(q.Events, 0), MaxEvents)), //nolint:gosec // it is within its bounds
+	})
+	return l.base + Nonce(len(l.entries))
+}
 
 // Sent enters the arguments of a call, byte for byte as they are about to be sent.
-func (l *Ledger) Sent(n Nonce, arguments []byte) {}
+func (l *Ledger) Sent(n Nonce, arguments []byte) {
+	l.with(n, func(e *entry) { e.arguments = DigestOf(arguments) })
+}
 
 // Answered enters the answer of a call.
-func (l *Ledger) Answered(n Nonce, a Answer) {}
+func (l *Ledger) Answered(n Nonce, a Answer) {
+	l.with(n, func(e *entry) {
+		if e.end == answered {
+			e.doubled = increased(e.doubled) // it came twice
+			return
+		}
+		e.end, e.serial, e.foreign = answered, a.Serial, e.foreign || a.Nonce != n
+		e.otherTenant = e.otherTenant || a.Tenant != l.words[e.tenant]
+	})
+}
 
 // Refused enters that a call ended with an error. code is the data.code of the gateway, or what else names it. made
 // tells whether the error leaves open that the call took effect; where it says that it did not, it must not have.
-func (l *Ledger) Refused(n Nonce, code string, made bool) {}
+func (l *Ledger) Refused(n Nonce, code string, made bool) {
+	l.with(n, func(e *entry) {
+		if e.end != answered {
+			e.end, e.word, e.made = refused, l.wordLocked(code), made || e.made
+		}
+	})
+}
 
 // Broken enters that the client saw the connection of a call break, so that it knows that it does not know.
-func (l *Ledger) Broken(n Nonce, how string) {}
+func (l *Ledger) Broken(n Nonce, how string) {
+	l.with(n, func(e *entry) {
+		e.wasBroken, e.made = true, true
+		if e.end != answered {
+			e.end, e.word = broken, l.wordLocked(how)
+		}
+	})
+}
+
+// Cancelled enters that the client cancelled a call, and so gets no answer. It may still get one that was on its way.
+func (l *Ledger) Cancelled(n Nonce) {
+	l.Broken(n, "cancelled by its client")
+	l.with(n, func(e *entry) { e.cancelled = true })
+}
 
 // Silent enters that a call got neither an answer nor an error nor a broken connection in all the time that its client
 // had patience.
-func (l *Ledger) Silent(n Nonce, how string) {}
+func (l *Ledger) Silent(n Nonce, how string) {
+	l.with(n, func(e *entry) {
+		if e.end != answered {
+			e.end, e.word = silent, l.wordLocked(how)
+		}
+	})
+}
 
-// Event enters that the numbered event of a call came. Numbers begin at 1.
-func (l *Ledger) Event(n Nonce, number int) {}
+// Event enters an event that came on the stream of call n. of and number are what it says of itself: the call that it
+// belongs to, and which of its events it is, from 1 on.
+func (l *Ledger) Event(n, of Nonce, number int) {
+	l.with(n, func(e *entry) {
+		switch {
+		case of != n:
+			e.foreign = true
+			if other := l.entryLocked(of); other == nil || other.tenant != e.tenant {
+				e.otherTenant = true
+			}
+		case number < 1 || number > int(e.events):
+			e.disordered = increased(e.disordered)
+		case e.seen&(1<<(number-1)) != 0:
+			e.doubled = increased(e.doubled)
+		case number < int(e.last) || e.end == answered:
+			e.disordered = increased(e.disordered)
+			e.seen |= 1 << (number - 1)
+		default:
+			e.seen |= 1 << (number - 1)
+			e.last = uint8(number) //nolint:gosec // it is at most events
+		}
+	})
+}
 
-// Judge joins the ledger with all executions of the servers and all records of the gateway. Those that are of none of
-// its calls, as of an earlier round, are left out. Nothing may be in flight any more.
-func (l *Ledger) Judge(executions []Execution, records []Record) Verdict { return Verdict{} }
+// Told enters that a client was told of a change.
+func (l *Ledger) Told() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told++
+}
+
+// Untold enters that a client was not told of a change, although its stream was open all the time. what says which.
+func (l *Ledger) Untold(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.untold = append(l.untold, what)
+}
+
+// with works on the entry of a call. A nonce of another ledger is ignored.
+func (l *Ledger) with(n Nonce, do func(*entry)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entryLocked(n); e != nil {
+		do(e)
+	}
+}
+
+func (l *Ledger) entryLocked(n Nonce) *entry {
+	if i := l.index(n, len(l.entries)); i >= 0 {
+		return &l.entries[i]
+	}
+	return nil
+}
+
+// index returns where the entry of a call is, -1 if there is none among that many.
+func (l *Ledger) index(n Nonce, entries int) int {
+	if n <= l.base || uint64(n-l.base) > uint64(entries) { //nolint:gosec // a length is not negative
+		return -1
+	}
+	return int(n-l.base) - 1 //nolint:gosec // it is at most entries
+}
+
+// maxWords bounds the texts that entries share. They come from our clients and from a table of codes, but a broken
+// connection may be described in any words.
+const maxWords = 4096
+
+func (l *Ledger) wordLocked(text string) uint16 {
+	if i, ok := l.indexes[text]; ok {
+		return i
+	}
+	if len(l.words) == maxWords {
+		return maxWords - 1
+	}
+	i := uint16(len(l.words)) //nolint:gosec // bounded above
+	l.words = append(l.words, text)
+	l.indexes[text] = i
+	return i
+}

@@ -4,52 +4,50 @@ import "time"
 
 // Execution is one run of a tool at a server, from when it took effect.
 type Execution struct {
-	Serial    uint64 // unique in the server
-	Server    string // name of the server, since each counts for itself
+	Serial    uint64 // no other execution of any server has it
 	Nonce     Nonce
 	Tenant    string // as the arguments said
 	Tool      string
 	Era       string // "modern" or "legacy", of the server's endpoint
 	At        time.Time
 	Ended     time.Time // zero: it never did
-	Cancelled bool
+	Cancelled bool      // the server was told that nobody waits any more
 }
 
-// Record is what the gateway put on record of one request, as far as it is needed here.
-type Record struct {
-	Tenant, Method, Outcome, Reason string
-	Arguments                       Digest // zero: there were none
-}
-
-// Digest is the beginning of the SHA-256 of the arguments of a call.
-type Digest uint64
-
-// Verdict is what was found. In a good round all numbers under Twice are 0.
+// Verdict is what was found. In a good round all numbers from Twice to Unfounded are 0.
 type Verdict struct {
-	Requests, Answered, Refused, Broken int // calls, and how they ended
+	Requests, Answered, Refused, Broken int // calls, and how they ended; cancelled ones are among Broken
+	Executed                            int // executions of these calls
 	Events, Changes                     int // numbered events that came, and changes that were told
 
-	Twice, TwiceKeyed int // executed more than once; of these, calls under an Idempotency-Key
-	Unanswered        int // neither answer nor error nor broken connection
-	Unexecuted        int // answered, and no server did it; or answered with what another execution did
-	Denied            int // executed, though the error said that it was not
-	EventsLost        int // numbered events of answered calls that did not come
-	EventsTwice       int
-	EventsOutOfOrder  int
-	ChangesLost       int // changes that a client with an open stream was not told of
-	WrongTenant       int // answer, event, execution or record of another tenant's call
-	Unaudited         int // answered, and not on record
-	Unfounded         int // on record as done, and no server did it
+	Twice            int // executed more than once
+	TwiceKeyed       int // of these, calls under an Idempotency-Key
+	Unanswered       int // neither answer nor error nor broken connection
+	Unexecuted       int // answered, and no server did it; or answered with what another execution did
+	Denied           int // executed, though the error said that it was not
+	EventsLost       int // numbered events of answered calls that did not come
+	EventsTwice      int // answers that came twice are among them
+	EventsOutOfOrder int
+	ChangesLost      int // changes that a client with an open stream was not told of
+	WrongTenant      int // answer, event, execution or record of another tenant's call
+	Unaudited        int // answered, and not on record as done
+	Unfounded        int // on record as done, and no server did it
 
 	// BrokenUnaudited is executed, ended with an error or a broken connection, and not on record. That may be where a
 	// replica was killed, and only there.
 	BrokenUnaudited int
+	// Uncancelled is cancelled by its client, executed, and the server was never told. That may be where a replica was
+	// killed, or the server could not be reached.
+	Uncancelled int
+
+	// Ends counts how calls ended that were not answered, by the code of the error or how the connection broke.
+	Ends map[string]int
 
 	Samples []string // of what was found, a few of each kind
 }
 
 // Lost returns how much was lost, doubled or mixed up: 0 in a good round.
-func (v Verdict) Lost() int {
+func (v *Verdict) Lost() int {
 	return v.Twice + v.Unanswered + v.Unexecuted + v.Denied + v.EventsLost + v.EventsTwice + v.EventsOutOfOrder +
 		v.ChangesLost + v.WrongTenant + v.Unaudited + v.Unfounded
 }

@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// done is what servers and records say of one call.
+type done struct {
+	serial               uint64 // of its first execution
+	executions           uint8  // at most 255 are counted
+	cancelled            bool   // one of them was told
+	serialKnown          bool   // one of them has the serial of the answer
+	recorded, recordedOK bool
+	strangeExecution     bool // one says another tenant
+	strangeRecord        bool
+}
+
+// Judge joins the ledger with all executions of the servers and all records of the gateway. Those that are of none of
+// its calls, as of an earlier round, are left out. Nothing may be in flight any more. It is the oracle:
+//
+//	clients        what each call ended with      ┐
+//	servers        which calls were executed      ├─ by nonce, and digest of the arguments ─▶ verdict
+//	audit files    which calls are on record      ┘
+func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := judge{ledger: l, done: make([]done, len(l.entries)), verdict: Verdict{Ends: map[string]int{}}}
+	j.takeExecutions(executions)
+	j.takeRecords(records)
+	for i := range l.entries {
+		j.count(&l.entries[i])
+		j.call(i, &l.entries[i], &j.done[i])
+	}
+	j.verdict.Changes = l.told
+	for _, what := range l.untold {
+		j.find(&j.verdict.ChangesLost, 1, "a change was not told: "+what)
+	}
+	return j.verdict
+}
+
+// judge is one judgement in work.
+type judge struct {
+	ledger  *Ledger
+	done    []done // as entries of the ledger
+	verdict Verdict
+}
+
+func (j *judge) takeExecutions(executions []Execution) {
+	for i := range executions {
+		x := &executions[i]
+		at := j.ledger.index(x.Nonce, len(j.done))
+		if at < 0 {
+			continue
+		}
+		j.verdict.Executed++
+		d, e := &j.done[at], &j.ledger.entries[at]
+		if d.executions == 0 {
+			d.serial = x.Serial
+		}
+		d.executions = increased(d.executions)
+		d.cancelled = d.cancelled || x.Cancelled
+		d.serialKnown = d.serialKnown || x.Serial == e.serial
+		d.strangeExecution = d.strangeExecution || x.Tenant != j.ledger.words[e.tenant]
+	}
+}
+
+func (j *judge) takeRecords(records []Record) {
+	calls := make(map[Digest]int32, len(j.done))
+	for i := range j.ledger.entries {
+		if d := j.ledger.entries[i].arguments; d != 0 {
+			calls[d] = int32(i) //nolint:gosec // there is no room for so many entries
+		}
+	}
+	for _, r := range records {
+		at, ours := calls[r.Arguments]
+		if !ours {
+			continue
+		}
+		d := &j.done[at]
+		d.recorded = true
+		d.recordedOK = d.recordedOK || r.Outcome == "ok"
+		d.strangeRecord = d.strangeRecord || r.Tenant != j.ledger.words[j.ledger.entries[at].tenant]
+	}
+}
+
+// count adds up how a call ended.
+func (j *judge) count(e *entry) {
+	v := &j.verdict
+	v.Requests++
+	v.Events += bits.OnesCount64(e.seen)
+	switch e.end {
+	case answered:
+		v.Answered++
+		return
+	case refused:
+		v.Refused++
+	case broken:
+		v.Broken++
+	case open, silent: // a loss, which call finds
+	}
+	if e.end != open {
+		v.Ends[j.ledger.words[e.word]]++
+	}
+}
+
+// call finds what is wrong with one call.
+func (j *judge) call(i int, e *entry, d *done) {
+	v, ran := &j.verdict, d.executions > 0
+	find := func(count *int, n int, what string) {
+		if n > 0 {
+			j.find(count, n, what+": "+j.describe(i))
+		}
+	}
+	find(&v.Twice, one(d.executions > 1), "executed more than once")
+	v.TwiceKeyed += one(d.executions > 1 && e.keyed)
+	find(&v.Unanswered, one(e.end == silent || e.end == open), "no end")
+	find(&v.Unexecuted, one(e.end == answered && !e.otherTenant && (e.foreign || !d.serialKnown)), "answered, not executed")
+	find(&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not")
+	if e.end == answered && !e.wasBroken {
+		find(&v.EventsLost, int(e.events)-bits.OnesCount64(e.seen), "events lost")
+	}
+	find(&v.EventsTwice, int(e.doubled), "events or answers twice")
+	find(&v.EventsOutOfOrder, int(e.disordered)+one(e.end != answered && e.foreign && !e.otherTenant), "events out of order")
+	find(&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant")
+	find(&v.Unaudited, one(e.end == answered && !d.recordedOK), "answered, not on record as done")
+	find(&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed")
+	find(&v.BrokenUnaudited, one(e.end != answered && ran && !d.recorded), "executed, unknown to the caller, not on record")
+	find(&v.Uncancelled, one(e.cancelled && e.end != answered && ran && !d.cancelled), "cancelled, and the server was not told")
+}
+
+// maxSamples is how many samples of one kind are kept.
+const maxSamples = 5
+
+// find adds n to a number of the verdict, and keeps a sample as long as there are few of its kind.
+func (j *judge) find(count *int, n int, sample string) {
+	if *count < maxSamples {
+		j.verdict.Samples = append(j.verdict.Samples, sample)
+	}
+	*count += n
+}
+
+// describe says all that is known of a call, for whoever looks for the cause.
+func (j *judge) describe(i int) string {
+	e, d, words := &j.ledger.entries[i], &j.done[i], j.ledger.words
+	how := []string{"open", "answered", "refused", "broken", "silent"}[e.end]
+	if e.end != answered && e.end != open {
+		how += " (" + words[e.word] + ")"
+	}
+	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, recorded %t",
+		j.ledger.base+Nonce(i)+1, words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
+		bits.OnesCount64(e.seen), e.events, d.recorded)
+}
+
+func one(claim bool) int {
+	if claim {
+		return 1
+	}
+	return 0
+}
+
+// increased adds one to a small number that stops at its end.
+func increased(n uint8) uint8 { return max(n, n+1) }

@@ -10,6 +10,8 @@ import (
 // goroutine.
 type Replica struct {
 	Name     string                     // such as "replica-0"
+	Address  string                     // host:port where the gateway itself listens for clients, past Balancer
+	Operator string                     // host:port of /readyz and /metrics
 	Balancer *netfault.Proxy            // from the load balancer; nil in a Direct world
 	Redis    *netfault.Proxy            // to the address of redis.url: the server, the sentinel, or a node of the cluster
 	Upstream map[string]*netfault.Proxy // to each server, by its name

@@ -1,0 +1,182 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Behaviour is how a server answers calls of tools, and lists where it says so. A call is executed first, and counts.
+type Behaviour int
+
+// How a server may behave.
+const (
+	Well       Behaviour = iota
+	Hang                 // calls are never answered
+	Drip                 // answers come one byte a second
+	Garbage              // random bytes instead of an answer, with and without the header of an HTTP answer
+	Oversized            // answers of 256 MiB, and lists
+	WrongID              // answers have an id that nobody used
+	TwoAnswers           // each answer comes twice
+	OthersID             // answers have the id of another call in flight, if there is one
+	Flood                // thousands of notifications before each answer
+	HalfClose            // the server stops writing in the middle of an answer, and keeps the connection
+	Reset                // connections are reset in the middle of an answer
+	HTML                 // status 200 and a page instead of an answer
+	Endless              // lists have a next page for ever
+)
+
+const (
+	oversize = 256 << 20 // bytes
+	flood    = 5000      // notifications
+	sip      = time.Second
+)
+
+// Behave makes the server do what b says from now on, until the next Behave. Behave(Well) heals it. It announces that
+// the list of tools has changed where a behaviour is seen in lists, so that they are read.
+func (s *Server) Behave(b Behaviour) {
+	s.mu.Lock()
+	before := s.behaviour
+	s.behaviour = b
+	s.mu.Unlock()
+	if b.ofLists() || before.ofLists() {
+		s.modern.changeList()
+		s.legacy.changeList()
+	}
+}
+
+func (b Behaviour) ofLists() bool { return b == Oversized || b == Endless }
+
+func (s *Server) behaves() Behaviour {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behaviour
+}
+
+// misanswer gives the answer of a call as a behaviour other than Well has it. answer is the good one.
+func (s *Server) misanswer(ctx context.Context, b Behaviour, c *call, answer []byte) {
+	switch b {
+	case Hang:
+		<-ctx.Done()
+	case Drip:
+		c.out.drip(ctx, answer)
+	case Garbage:
+		c.out.garbage()
+	case Oversized:
+		c.out.oversized(c.id)
+	case WrongID:
+		c.out.end(withID(c.id, `987654321`, answer))
+	case OthersID:
+		c.out.end(withID(c.id, c.otherID(), answer))
+	case TwoAnswers:
+		c.out.event(answer)
+		c.out.end(answer)
+	case Flood:
+		for i := range flood {
+			c.out.event(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
+			c.out.event(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
+		}
+		c.out.end(answer)
+	case HalfClose:
+		c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() }) // the other side may be gone
+	case Reset:
+		c.out.cut(ctx, answer, func(conn *net.TCPConn) {
+			_ = conn.SetLinger(0) // the same
+			_ = conn.Close()
+		})
+	case HTML:
+		c.out.page()
+	case Well, Endless:
+		c.out.end(answer)
+	}
+}
+
+// withID returns an answer under another id.
+func withID(id mcp.RawJSON, other string, answer []byte) []byte {
+	return []byte(strings.Replace(string(answer), `"id":`+string(id), `"id":`+other, 1))
+}
+
+// drip writes an answer one byte a second.
+func (o *output) drip(ctx context.Context, answer []byte) {
+	o.begin("application/json")
+	for i := range answer {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sip):
+		}
+		o.write(answer[i : i+1])
+	}
+}
+
+// garbage writes random bytes: as the body of an answer, or in the place of the answer.
+func (o *output) garbage() {
+	random := make([]byte, 4<<10)
+	_, _ = rand.Read(random) // it never fails
+	if binary.BigEndian.Uint16(random)%2 == 0 || o.begun {
+		o.begin("application/json")
+		o.write(random)
+		return
+	}
+	if conn := o.hijack(); conn != nil {
+		_, _ = conn.Write(random) // the other side may be gone
+		_ = conn.Close()
+	}
+}
+
+// oversized writes an answer that is larger than anybody should take.
+func (o *output) oversized(id mcp.RawJSON) {
+	o.begin("application/json")
+	o.write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"content":[{"type":"text","text":"`))
+	filler := []byte(strings.Repeat("more and ", 8<<10))
+	for sent := 0; sent < oversize && o.write(filler); sent += len(filler) {
+	}
+	o.write([]byte(`"}]}}`))
+}
+
+// cut announces an answer, writes half of it and leaves the rest to what happens to the connection.
+func (o *output) cut(ctx context.Context, answer []byte, happens func(*net.TCPConn)) {
+	half := answer[:len(answer)/2]
+	if o.begun {
+		o.write(append([]byte("data: "), half...))
+	}
+	conn := o.hijack()
+	if conn == nil {
+		return
+	}
+	defer func() { _ = conn.Close() }() // the other side may be gone
+	if !o.begun {
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), half) // the same
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		happens(tcp)
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	stop := context.AfterFunc(limited, func() { _ = conn.Close() })
+	defer stop()
+	_, _ = io.Copy(io.Discard, conn) // until the other side has enough of it, or the connection was reset
+}
+
+// page writes a page for people, with a status that says that all is well.
+func (o *output) page() {
+	o.begin("text/html; charset=utf-8")
+	o.write([]byte("<!DOCTYPE html><html><body><h1>Welcome</h1><p>Please log in.</p></body></html>"))
+}
+
+// hijack takes the connection from the HTTP server, nil if that cannot be done.
+func (o *output) hijack() net.Conn {
+	conn, _, err := http.NewResponseController(o.w).Hijack()
+	if err != nil {
+		return nil
+	}
+	return conn
+}

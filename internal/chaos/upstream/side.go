@@ -1,0 +1,182 @@
+package upstream
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// side is what both endpoints have: lists, resources and whoever is to be told of changes.
+type side struct {
+	server *Server
+	era    string // "modern" or "legacy", which the URIs of its resources begin with, so that no two servers have the same
+
+	mu        sync.Mutex // guards the fields below
+	version   int        // of the list of tools
+	things    map[string]int
+	listeners map[*listener]struct{}
+	sessions  map[string]*session // of the legacy side
+	calls     map[*call]struct{}  // in work
+}
+
+// listener is one stream that is told of changes. tell does not block for long: its reader reads, or is gone.
+type listener struct {
+	tell  func(method string, params mcp.Object)
+	wants func(uri string) bool // whether it has subscribed to that resource; "" is the list of tools
+}
+
+func newSide(server *Server, era string) *side {
+	s := &side{server: server, era: era}
+	s.forget()
+	return s
+}
+
+// forget is what a crash does. Versions go on, as those of a program that keeps them on disk.
+func (s *side) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners, s.sessions, s.calls = map[*listener]struct{}{}, map[string]*session{}, map[*call]struct{}{}
+	if s.things == nil {
+		s.things = map[string]int{}
+	}
+}
+
+// listen enters a listener until leave is called.
+func (s *side) listen(l *listener) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[l] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, l)
+	}
+}
+
+// tell tells all listeners that want to know.
+func (s *side) tell(method, uri string, params mcp.Object) {
+	s.mu.Lock()
+	var interested []*listener
+	for l := range s.listeners {
+		if l.wants(uri) {
+			interested = append(interested, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range interested {
+		l.tell(method, params)
+	}
+}
+
+// changeList makes another version of the list of tools, and returns its number.
+func (s *side) changeList() int {
+	s.mu.Lock()
+	s.version++
+	version := s.version
+	s.mu.Unlock()
+	s.tell(mcp.NotifyToolsChanged, "", mcp.Object{})
+	return version
+}
+
+// changeThing makes another version of a resource, and returns its number.
+func (s *side) changeThing(uri string) int {
+	s.mu.Lock()
+	s.things[uri]++
+	version := s.things[uri]
+	s.mu.Unlock()
+	s.tell(mcp.NotifyResourceUpdated, uri, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+	return version
+}
+
+// toolProperties are the arguments of each tool beside nonce and tenant.
+var toolProperties = []struct{ name, properties string }{
+	{"touch", ``},
+	{"slow", `,"ms":{"type":"integer"}`},
+	{"progress", `,"n":{"type":"integer"},"ms":{"type":"integer"}`},
+	{"ask", ``},
+	{"stay", ``},
+	{"big", `,"size":{"type":"integer"}`},
+	{"change", `,"uri":{"type":"string"}`},
+}
+
+// hints are what a modern list says of how long it may be kept. A legacy client does not mind them.
+const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
+
+// tools returns the result of tools/list. The description of touch says which version the list has.
+func (s *side) tools(endless bool) string {
+	s.mu.Lock()
+	version := s.version
+	s.mu.Unlock()
+	var b strings.Builder
+	b.WriteString(`{"tools":[`)
+	for i, tool := range toolProperties {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"name":%q,"description":"Counts an execution. The list has version %d.",`+
+			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
+			tool.name, version, tool.properties)
+	}
+	b.WriteString(`],`)
+	if endless {
+		b.WriteString(`"nextCursor":"more",`)
+	}
+	b.WriteString(hints + `}`)
+	return b.String()
+}
+
+// answer answers the requests that both eras have in the same form. ok is false for others.
+func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
+	result := ""
+	switch m.Method {
+	case mcp.MethodPing:
+		result = `{}`
+	case mcp.MethodToolsList:
+		b := s.server.behaves()
+		if b == Oversized {
+			o.oversized(mcp.RawJSON(m.ID))
+			return true
+		}
+		result = s.tools(b == Endless)
+	case mcp.MethodPromptsList:
+		result = `{"prompts":[],` + hints + `}`
+	case mcp.MethodResourcesList:
+		result = `{"resources":[],` + hints + `}`
+	case mcp.MethodTemplatesList:
+		result = `{"resourceTemplates":[{"name":"thing","uriTemplate":"` + s.era + `://thing/{id}"}],` + hints + `}`
+	case mcp.MethodResourcesRead:
+		uri := m.Params.Text("uri")
+		s.mu.Lock()
+		version := s.things[uri]
+		s.mu.Unlock()
+		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri), version, strings.Replace(hints, "600000", "0", 1))
+	default:
+		return false
+	}
+	o.end(resultOf(m.ID, result))
+	return true
+}
+
+// resultOf returns a response.
+func resultOf(id mcp.ID, result string) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":` + result + `}`)
+}
+
+// errorOf returns a response that is an error.
+func errorOf(id mcp.ID, code int, text string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, mcp.String(text))
+}
+
+// refuse answers with a status and an error.
+func refuse(w http.ResponseWriter, status int, id mcp.ID, code int, text string) {
+	if id == "" {
+		http.Error(w, text, status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(errorOf(id, code, text)) // the client may be gone
+}

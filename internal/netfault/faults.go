@@ -68,10 +68,6 @@ func (p *Proxy) Reset() {
 func (p *Proxy) change(edit func(*faults)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.changeLocked(edit)
-}
-
-func (p *Proxy) changeLocked(edit func(*faults)) {
 	next := *p.faults
 	edit(&next)
 	next.changed = make(chan struct{})

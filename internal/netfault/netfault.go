@@ -81,9 +81,14 @@ func (p *Proxy) Refuse() {
 
 // Heal ends all faults. What was held back goes through. A way that was half-closed stays so, as the other side knows.
 func (p *Proxy) Heal() {
+	p.change(func(f *faults) { *f = faults{} })
+	p.Accept()
+}
+
+// Accept ends Refuse alone, and leaves all other faults.
+func (p *Proxy) Accept() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.changeLocked(func(f *faults) { *f = faults{} })
 	if !p.refuses || p.closed {
 		return
 	}

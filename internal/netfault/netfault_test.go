@@ -317,7 +317,11 @@ func TestRefuse(t *testing.T) {
 	}
 	send(t, client, "still open")
 	expect(t, target, "still open")
+	l.BlackHole()
+	l.Accept()
+	silent(t, l.dial(t)) // of what is wrong, only the refusing has ended
 	l.Heal()
+	watched(t, <-l.arrivals)
 	l.pair(t)
 }
 

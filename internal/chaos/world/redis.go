@@ -1,33 +1,216 @@
 package world
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// masterName is what the sentinel calls its master.
+const masterName = "shared"
 
 // Redis is what the replicas share: Nodes has one server; master and replica, with a sentinel; or three of a cluster.
+// Its methods and those of Store are for one goroutine.
 type Redis struct {
 	Nodes    []*Store
 	Sentinel *Store // nil unless watched
+
+	kind string
 }
 
-// Store is one redis-server, which keeps nothing on disk.
+// Store is one redis-server, which keeps nothing on disk and lets everybody do everything.
 type Store struct {
 	Name    string // such as "redis", "redis-1", "sentinel": for Partition
 	Address string // host:port
+
+	keeper  *keeper
+	network *network
+	dir     string
+	bus     string                             // port at which nodes of a cluster talk; empty in no cluster
+	args    func(ctx context.Context) []string // of the next start
+	child   *child
 }
 
-// Master returns the node that is the master now, the only one if there is one.
-func (r *Redis) Master(ctx context.Context) (*Store, error) { return nil, nil }
+// storeNames are the servers of each kind of Redis, the one first that replicas are told of.
+func storeNames(kind string) ([]string, error) {
+	switch kind {
+	case "one":
+		return []string{"redis"}, nil
+	case "watched":
+		return []string{"sentinel", "redis-0", "redis-1"}, nil
+	case "cluster":
+		return []string{"redis-0", "redis-1", "redis-2"}, nil
+	}
+	return nil, fmt.Errorf("redis is %q, want one, watched or cluster", kind)
+}
+
+// newStore returns a server that does not run yet.
+func newStore(name, dir string, k *keeper, n *network) (*Store, error) {
+	s := &Store{Name: name, keeper: k, network: n, dir: filepath.Join(dir, name)}
+	var err error
+	if s.Address, err = n.address(name); err != nil {
+		return nil, err
+	}
+	return s, os.Mkdir(s.dir, 0o700)
+}
+
+// server is what every redis-server is started with.
+func (s *Store) server(more ...string) []string {
+	host, port := split(s.Address)
+	args := []string{"redis-server", "--bind", host, "--port", port, "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", s.dir}
+	return append(args, more...)
+}
+
+// Begin starts the server again after Kill, at the same address and without data, and waits until it answers. Where
+// another one is the master by the word of the sentinel, it becomes a replica of that.
+func (s *Store) Begin(ctx context.Context) error {
+	if s.child.runs() {
+		return fmt.Errorf("%s runs already", s.Name)
+	}
+	var err error
+	if s.child, err = s.keeper.start(order{dir: s.dir, command: s.network.command(s.Name, s.args(ctx)...)}); err != nil {
+		return err
+	}
+	return until(ctx, func() error {
+		if !s.child.runs() {
+			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))
+		}
+		_, err := s.Exec(ctx, "PING")
+		return err
+	})
+}
 
 // Kill ends the server at once. What it kept is lost.
-func (s *Store) Kill() {}
-
-// Begin starts the server again after Kill, at the same address, and waits until it answers.
-func (s *Store) Begin(ctx context.Context) error { return nil }
+func (s *Store) Kill() { s.child.kill() }
 
 // Freeze stops the processor time of the server: connections stay open and nothing is answered.
-func (s *Store) Freeze() error { return nil }
+func (s *Store) Freeze() error { return s.child.signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (s *Store) Thaw() error { return nil }
+func (s *Store) Thaw() error { return s.child.signal(syscall.SIGCONT) }
 
 // Exec runs a command at the server past all proxies, with all rights, and returns the answer as redis-cli writes it.
-func (s *Store) Exec(ctx context.Context, command ...string) (string, error) { return "", nil }
+func (s *Store) Exec(ctx context.Context, command ...string) (string, error) {
+	host, port := split(s.Address)
+	args := append([]string{"-e", "-h", host, "-p", port}, command...)
+	output, err := exec.CommandContext(ctx, "redis-cli", args...).CombinedOutput() //nolint:gosec // a fault says which
+	if err != nil {
+		return "", fmt.Errorf("%s: %v: %w: %s", s.Name, command, err, output)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// Master returns the node that is the master now, the first if there are several.
+func (r *Redis) Master(ctx context.Context) (*Store, error) {
+	var wrong []error
+	for _, s := range r.Nodes {
+		if !s.child.runs() {
+			continue
+		}
+		ctx, stop := context.WithTimeout(ctx, operatorTime) // it may be frozen
+		role, err := s.Exec(ctx, "ROLE")
+		stop()
+		if err == nil && strings.HasPrefix(role, "master") {
+			return s, nil
+		}
+		wrong = append(wrong, err)
+	}
+	return nil, errors.Join(append(wrong, errors.New("no server of Redis is the master"))...)
+}
+
+// Kill ends all nodes at once. What they kept is lost.
+func (r *Redis) Kill() {
+	for _, s := range r.Nodes {
+		s.Kill()
+	}
+}
+
+// Begin starts all nodes that do not run.
+func (r *Redis) Begin(ctx context.Context) error {
+	for _, s := range r.Nodes {
+		if s.child.runs() {
+			continue
+		}
+		if err := s.Begin(ctx); err != nil {
+			return err
+		}
+	}
+	return r.join(ctx)
+}
+
+// Freeze stops the processor time of all nodes.
+func (r *Redis) Freeze() error { return r.each((*Store).Freeze) }
+
+// Thaw ends Freeze.
+func (r *Redis) Thaw() error { return r.each((*Store).Thaw) }
+
+func (r *Redis) each(do func(*Store) error) error {
+	var wrong []error
+	for _, s := range r.Nodes {
+		wrong = append(wrong, do(s))
+	}
+	return errors.Join(wrong...)
+}
+
+// Exec runs a command at each node that runs and is a master, and returns the answers, a line or more of each.
+func (r *Redis) Exec(ctx context.Context, command ...string) (string, error) {
+	var answers []string
+	for _, s := range r.Nodes {
+		if !s.child.runs() {
+			continue
+		}
+		role, err := s.Exec(ctx, "ROLE")
+		if err != nil {
+			return "", err
+		}
+		if !strings.HasPrefix(role, "master") {
+			continue
+		}
+		answer, err := s.Exec(ctx, command...)
+		if err != nil {
+			return "", err
+		}
+		answers = append(answers, answer)
+	}
+	return strings.Join(answers, "\n"), nil
+}
+
+// door is the server that replicas are told of.
+func (r *Redis) door() *Store {
+	if r.Sentinel != nil {
+		return r.Sentinel
+	}
+	return r.Nodes[0]
+}
+
+// url is what the config of a gateway says that reaches the door at an address.
+func (r *Redis) url(address string) string {
+	switch r.kind {
+	case "watched":
+		return "redis+sentinel://" + address + "/" + masterName
+	case "cluster":
+		return "redis+cluster://" + address
+	}
+	return "redis://" + address
+}
+
+// all returns every server.
+func (r *Redis) all() []*Store {
+	if r.Sentinel == nil {
+		return r.Nodes
+	}
+	return append(slices.Clone(r.Nodes), r.Sentinel)
+}
+
+// split returns the host and the port of an address of ours.
+func split(address string) (host, port string) {
+	host, port, _ = net.SplitHostPort(address) // we made it
+	return host, port
+}

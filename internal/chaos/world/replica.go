@@ -2,6 +2,16 @@ package world
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
@@ -10,6 +20,7 @@ import (
 // goroutine.
 type Replica struct {
 	Name     string                     // such as "replica-0"
+	Dir      string                     // of its files: drawbridge.yaml, keys, audit.jsonl, log
 	Address  string                     // host:port where the gateway itself listens for clients, past Balancer
 	Operator string                     // host:port of /readyz and /metrics
 	Balancer *netfault.Proxy            // from the load balancer; nil in a Direct world
@@ -18,55 +29,169 @@ type Replica struct {
 
 	Env     []string // further ones such as "GOMEMLIMIT=100MiB", from the next Start on
 	Wrapper []string // a program with arguments that becomes the gateway, such as prlimit --nofile=256, from the next Start on
+
+	world   *World
+	program string
+	audits  []string // all files that its processes had, the last one in use
+	child   *child   // the last one; nil: there was none
+}
+
+func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
+
+// newReplica prepares a replica that does not run: its proxies, the one of the balancer refusing, and its files.
+func (w *World) newReplica(i int) (_ *Replica, err error) {
+	r := &Replica{Name: replicaName(i), world: w, program: w.config.Program, Upstream: map[string]*netfault.Proxy{}}
+	defer func() {
+		if err != nil {
+			r.closeProxies()
+		}
+	}()
+	r.Dir = filepath.Join(w.config.Dir, r.Name)
+	for _, address := range []*string{&r.Address, &r.Operator} {
+		if *address, err = w.network.address(r.Name); err != nil {
+			return nil, err
+		}
+	}
+	if !w.config.Direct {
+		if r.Balancer, err = netfault.Start(r.Address); err != nil {
+			return nil, err
+		}
+		r.Balancer.Refuse()
+	}
+	if r.Redis, err = w.proxy(w.Redis.door().Address); err != nil {
+		return nil, err
+	}
+	for name, target := range w.config.Upstreams {
+		address, _, _ := strings.Cut(target, "/")
+		if r.Upstream[name], err = w.proxy(address); err != nil {
+			return nil, err
+		}
+	}
+	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
+	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
+	return r, errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key), 0o600), r.write(w.text(r, r.audits[0])))
+}
+
+// proxy starts a proxy for replicas before a target.
+func (w *World) proxy(target string) (*netfault.Proxy, error) {
+	address, err := w.network.address("")
+	if err != nil {
+		return nil, err
+	}
+	return netfault.StartAt(address, target)
+}
+
+func (r *Replica) closeProxies() {
+	for _, p := range append(slices.Collect(maps.Values(r.Upstream)), r.Balancer, r.Redis) {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// file is the config.
+func (r *Replica) file() string { return filepath.Join(r.Dir, "drawbridge.yaml") }
+
+// write puts a text in the place of the config at once.
+func (r *Replica) write(text string) error {
+	next := filepath.Join(r.Dir, "next")
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, r.file())
 }
 
 // Start starts the process, and returns when it answers /readyz with 200, or with an error that has the end of its log.
-func (r *Replica) Start(ctx context.Context) error { return nil }
+func (r *Replica) Start(ctx context.Context) error {
+	if err := r.Launch(ctx); err != nil {
+		return err
+	}
+	return r.ready(ctx)
+}
 
 // Launch is Start without the wait, for a gateway that cannot get ready.
-func (r *Replica) Launch(ctx context.Context) error { return nil }
+func (r *Replica) Launch(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.child.runs() {
+		return fmt.Errorf("%s runs already", r.Name)
+	}
+	command := slices.Concat(r.Wrapper, []string{r.program, "serve", "-config", r.file(), "-drain-delay", r.world.config.DrainDelay.String()})
+	o := order{dir: r.Dir, command: r.world.network.command(r.Name, command...), env: r.Env}
+	if r.Balancer != nil {
+		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
+	}
+	var err error
+	if r.child, err = r.world.keeper.start(o); err == nil && r.Balancer != nil {
+		r.Balancer.Accept()
+	}
+	return err
+}
 
-// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. It is killed when ctx ends.
-func (r *Replica) Stop(ctx context.Context) (exit int, err error) { return 0, nil }
+// ready waits until /readyz is 200, as long as the process runs.
+func (r *Replica) ready(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	child := r.child
+	go func() { // it ends with ctx
+		select {
+		case <-child.ended:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	if err := until(ctx, func() error { return r.wrong(ctx) }); err != nil {
+		return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
+	}
+	return nil
+}
+
+// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. It is killed when ctx ends, which
+// is an error.
+func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
+	if err := r.child.signal(syscall.SIGTERM); err != nil {
+		return 0, fmt.Errorf("%s: %w", r.Name, err)
+	}
+	select {
+	case <-r.child.ended:
+		return r.child.command.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		r.child.kill()
+		return 0, fmt.Errorf("%s did not stop: %w", r.Name, ctx.Err())
+	}
+}
 
 // Kill ends the process at once and waits for it.
-func (r *Replica) Kill() {}
+func (r *Replica) Kill() { r.child.kill() }
 
 // Exited returns a channel that is closed when the process that was started last has ended.
-func (r *Replica) Exited() <-chan struct{} { return nil }
+func (r *Replica) Exited() <-chan struct{} { return r.child.ended }
+
+// Runs tells whether a process runs, be it a frozen one.
+func (r *Replica) Runs() bool { return r.child.runs() }
 
 // Freeze stops the processor time of the process: connections stay open and nothing is answered.
-func (r *Replica) Freeze() error { return nil }
+func (r *Replica) Freeze() error { return r.child.signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (r *Replica) Thaw() error { return nil }
-
-// Rewrite changes the text of the config and waits until a running gateway has taken or refused it. A refusal is the
-// error ErrRefused.
-func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) error { return nil }
+func (r *Replica) Thaw() error { return r.child.signal(syscall.SIGCONT) }
 
 // Program names the program of the next Start.
-func (r *Replica) Program(path string) {}
+func (r *Replica) Program(path string) { r.program = path }
 
-// AuditTo names another audit file, from the next Start on. World.Audit reads those before too, if they are files.
-func (r *Replica) AuditTo(path string) error { return nil }
+// auditLine is where the config says which file audit records go to.
+var auditLine = regexp.MustCompile(`(?m)^audit: \{file: [^,}\s]+`)
 
-// Metric returns the sum of all series of a metric whose labels contain those given, such as
-// Metric("drawbridge_redis_state", `state="up"`). A metric without such series is 0.
-func (r *Replica) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	return 0, nil
+// AuditTo names another audit file, from the next Start on. World.Audit reads those before too.
+func (r *Replica) AuditTo(path string) error {
+	text, err := os.ReadFile(r.file())
+	if err != nil {
+		return err
+	}
+	if !auditLine.Match(text) {
+		return fmt.Errorf("%s has no line of the audit file", r.file())
+	}
+	r.audits = append(slices.DeleteFunc(r.audits, func(old string) bool { return old == path }), path)
+	return r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
 }
-
-// Log returns what the gateway has written to standard error, of all its processes.
-func (r *Replica) Log() string { return "" }
-
-// Usage is what a process holds.
-type Usage struct {
-	Descriptors int
-	Goroutines  int
-	Resident    int64 // bytes, without the pages of the program's own file
-	Heap        int64 // bytes in use
-}
-
-// Usage returns what the process holds now.
-func (r *Replica) Usage(ctx context.Context) (Usage, error) { return Usage{}, nil }

@@ -1,0 +1,219 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+)
+
+// balancer is nginx or HAProxy before all replicas that may ever be. Both give each request to the next replica in turn,
+// and try another one only where no connection was made, as the configs of deploy/loadbalancer do.
+type balancer struct {
+	child *child
+	dir   string
+	stats string // host:port where HAProxy says whom it believes to be well; empty: nginx, which believes nothing
+}
+
+// nginxConfig tries as many replicas as there may be, because several in a row may be gone: those of the room that was
+// never used are.
+const nginxConfig = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log %[1]s/errors;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  client_body_temp_path %[1]s/client_body;
+  proxy_temp_path %[1]s/proxy;
+  fastcgi_temp_path %[1]s/fastcgi;
+  uwsgi_temp_path %[1]s/uwsgi;
+  scgi_temp_path %[1]s/scgi;
+  keepalive_requests 1000000000;
+  upstream drawbridge {
+%[3]s    keepalive 64;
+    keepalive_timeout 60s;
+    keepalive_requests 1000000000;
+  }
+  server {
+    listen %[2]s;
+    client_max_body_size 5m;
+    large_client_header_buffers 4 16k;
+    ignore_invalid_headers off;
+    location / {
+      proxy_pass http://drawbridge;
+      proxy_bind %[4]s;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_buffering off;
+      proxy_cache off;
+      gzip off;
+      proxy_read_timeout 5m;
+      proxy_send_timeout 60s;
+      proxy_connect_timeout 2s;
+      proxy_next_upstream error timeout;
+      proxy_next_upstream_tries %[5]d;
+    }
+  }
+}
+`
+
+const haproxyConfig = `global
+    maxconn 8000
+    tune.bufsize 32768
+    tune.maxrewrite 1024
+
+defaults
+    mode http
+    timeout connect 2s
+    timeout http-request 10s
+    timeout http-keep-alive 60s
+    timeout client 5m
+    timeout server 5m
+    timeout check 1s
+    option http-no-delay
+    option abortonclose
+
+frontend stats
+    bind %[3]s
+    stats enable
+    stats uri /
+
+frontend clients
+    bind %[1]s
+    http-request set-header X-Forwarded-For %%[src]
+    default_backend drawbridge
+
+backend drawbridge
+    balance roundrobin
+    retries 3
+    retry-on conn-failure
+    option redispatch 1
+    option httpchk GET /readyz
+    http-check expect status 200
+    source %[4]s
+    default-server inter 200ms fall 2 rise 1
+%[2]s`
+
+// startBalancer starts the load balancer at an address.
+func (w *World) startBalancer(address string) (*balancer, error) {
+	b := &balancer{dir: filepath.Join(w.config.Dir, partBalancer)}
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return nil, err
+	}
+	var servers strings.Builder // which has no errors
+	for _, r := range w.slots {
+		to := r.Address
+		if r.Balancer != nil {
+			to = r.Balancer.Address
+		}
+		if w.config.Balancer == "haproxy" {
+			host, port := split(r.Operator)
+			_, _ = fmt.Fprintf(&servers, "    server %s %s check addr %s port %s\n", r.Name, to, host, port)
+			continue
+		}
+		_, _ = fmt.Fprintf(&servers, "    server %s max_fails=0;\n", to)
+	}
+	path, err := lookUp(w.config.Balancer)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.dir, "config")
+	var text string
+	var command []string
+	switch w.config.Balancer {
+	case "nginx":
+		text = fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room)
+		command = []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
+	case "haproxy":
+		if b.stats, err = freeport.Address(); err != nil {
+			return nil, err
+		}
+		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer)
+		command = []string{path, "-db", "-f", file}
+	default:
+		return nil, fmt.Errorf("the balancer is %q, want nginx or haproxy", w.config.Balancer)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	b.child, err = w.keeper.start(order{dir: b.dir, command: command})
+	return b, err
+}
+
+// lookUp finds a program, also where only root's path leads.
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is not installed; .ci/setup installs it: %w", name, err)
+	}
+	return path, nil
+}
+
+// wrong says why the balancer does not send requests to all replicas that run.
+func (b *balancer) wrong(ctx context.Context, w *World) error {
+	if !b.child.runs() {
+		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, tail(filepath.Join(b.dir, logFile), 1<<10))
+	}
+	status, _, err := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("%s answers %d, %w", w.config.Balancer, status, err)
+	}
+	if b.stats == "" {
+		return nil
+	}
+	_, body, err := w.ask(ctx, "http://"+b.stats+"/;csv")
+	if err != nil {
+		return err
+	}
+	for _, r := range w.Replicas {
+		if r.Runs() && !believed(string(body), r.Name) {
+			return fmt.Errorf("haproxy does not believe that %s is well", r.Name)
+		}
+	}
+	return nil
+}
+
+// believed tells whether HAProxy sends requests to a server, by its table of all.
+func believed(table, server string) bool {
+	for line := range strings.Lines(table) {
+		fields := strings.Split(line, ",")
+		if len(fields) > 17 && fields[1] == server {
+			return fields[17] == "UP"
+		}
+	}
+	return false
+}
+
+// Ready waits until Redis is up, all replicas that run are ready and use Redis and all upstreams, and the balancer
+// sends requests to them. When ctx ends before that, the error says what is not ready and why.
+func (w *World) Ready(ctx context.Context) error {
+	return until(ctx, func() error {
+		if err := w.Redis.wrong(ctx); err != nil {
+			return err
+		}
+		for _, r := range w.Replicas {
+			if !r.Runs() {
+				continue
+			}
+			if err := r.wrong(ctx); err != nil {
+				return err
+			}
+			if err := r.wrongBeyond(ctx); err != nil {
+				return err
+			}
+		}
+		return w.balancer.wrong(ctx, w)
+	})
+}

@@ -1,0 +1,67 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const tenantClaim = "team"
+
+// Tight is a tenant with tight limits: a call a second with bursts of 3, one at a time, and two streams.
+const Tight = "tight"
+
+// Tenants returns the tenants whose limits are too high to matter. A token may name any user of these and of Tight.
+func Tenants() []string { return []string{"red", "blue", "green"} }
+
+// gatewayConfig is the config of one replica. What a fault may change stands in a line of its own.
+const gatewayConfig = `listen: %[1]s
+operator: %[2]s
+public_url: %[3]s
+trusted_proxies: [%[4]s]
+issuers:
+  - {issuer: "%[5]s", hmac_secret_file: ../%[6]s, algorithms: [HS256], tenant_claim: %[7]s, tenants_allowed: [%[8]s]}
+tenants:
+%[9]sservers:
+%[10]saudit: {file: %[11]s}
+log: {level: info, format: json}
+redis: {url: "%[12]s", patience: %[13]s}
+sessions: {keys_file: keys}
+replicas: %[14]d
+`
+
+const (
+	wideLimits = `{requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, ` +
+		`tools: {"*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 10000, sessions: 100000, user_sessions: 100000}`
+	tightLimits = `{calls: {rate: 1, burst: 3}, concurrency: 1, streams: 2}`
+)
+
+// text is the config of a replica at the start.
+func (w *World) text(r *Replica, audit string) string {
+	names := append(Tenants(), Tight)
+	upstreams := slices.Sorted(maps.Keys(w.config.Upstreams))
+	var tenants, servers strings.Builder // which have no errors
+	for _, name := range names {
+		limits := wideLimits
+		if name == Tight {
+			limits = tightLimits
+		}
+		_, _ = fmt.Fprintf(&tenants, "  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name, strings.Join(upstreams, ", "), everything(upstreams), limits)
+	}
+	for _, name := range upstreams {
+		_, path, _ := strings.Cut(w.config.Upstreams[name], "/")
+		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true}\n", name, r.Upstream[name].Address, path)
+	}
+	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile, tenantClaim, strings.Join(names, ", "),
+		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room)
+}
+
+// everything returns patterns for all prompts and resources of the servers.
+func everything(servers []string) string {
+	text := `, "prompt:*"`
+	for _, name := range servers {
+		text += fmt.Sprintf(`, "resource:%s:*"`, name)
+	}
+	return text
+}

@@ -1,0 +1,98 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
+)
+
+const (
+	partBalancer = "balancer"       // the load balancer as a part
+	commandTime  = 20 * time.Second // for one of the system's own commands
+)
+
+// Partition drops all packets between two parts, from now until Rejoin: "replica-0" …, "redis" ("redis-0" … and
+// "sentinel" where there are several), "balancer", or the name of an upstream. One of them must be a replica or a server
+// of Redis. It needs Namespaces.
+func (w *World) Partition(a, b string) error {
+	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
+		a, b = b, a
+	}
+	if w.network.spaces[a] == nil {
+		return fmt.Errorf("neither %s nor %s is in a namespace", a, b)
+	}
+	rules := w.between(a, b)
+	if rules == nil {
+		return fmt.Errorf("%s has nothing to do with %s", a, b)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), commandTime)
+	defer stop()
+	for _, rule := range rules {
+		command := append([]string{"iptables", "-w", "-A"}, append(rule, "-j", "DROP")...)
+		if err := pipe(ctx, "", w.network.command(a, command...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between returns what the part a, which is in a space and is a replica if one of them is, must drop to have nothing from
+// or to b: what goes directly, and what goes through a proxy that stands between them.
+func (w *World) between(a, b string) (rules [][]string) {
+	if to := w.network.spaces[b]; to != nil {
+		rules = direct(to.host)
+	}
+	r := w.replica(a)
+	if r == nil {
+		return rules
+	}
+	if proxy := r.Upstream[b]; proxy != nil {
+		rules = append(rules, w.through(proxy)...)
+	}
+	if b == w.Redis.door().Name {
+		rules = append(rules, w.through(r.Redis)...)
+	}
+	if b != partBalancer {
+		return rules
+	}
+	rules = direct(w.network.balancer)
+	if r.Balancer != nil {
+		_, port, _ := net.SplitHostPort(r.Address) // we made it
+		rules = append(rules, []string{"INPUT", "-p", "tcp", "-s", w.network.outside, "--dport", port}, []string{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--sport", port})
+	}
+	return rules
+}
+
+// direct is all from and to a host.
+func direct(host string) [][]string { return [][]string{{"INPUT", "-s", host}, {"OUTPUT", "-d", host}} }
+
+// through is all from and to a proxy that a part connects to.
+func (w *World) through(proxy *netfault.Proxy) [][]string {
+	_, port, _ := net.SplitHostPort(proxy.Address) // we made it
+	return [][]string{{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--dport", port}, {"INPUT", "-p", "tcp", "-s", w.network.outside, "--sport", port}}
+}
+
+// Rejoin ends all partitions.
+func (w *World) Rejoin() error {
+	ctx, stop := context.WithTimeout(context.Background(), commandTime)
+	defer stop()
+	for part := range w.network.spaces {
+		if err := pipe(ctx, "", w.network.command(part, "iptables", "-w", "-F")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replica returns the replica of that name, or nil.
+func (w *World) replica(name string) *Replica {
+	for _, r := range w.Replicas {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}

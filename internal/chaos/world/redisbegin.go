@@ -1,0 +1,169 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// startRedis starts the servers of one kind of Redis, and returns when they are joined.
+func startRedis(ctx context.Context, kind, dir string, k *keeper, n *network) (*Redis, error) {
+	names, err := storeNames(kind)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{kind: kind}
+	for _, name := range names {
+		s, err := newStore(name, dir, k, n)
+		if err != nil {
+			return nil, err
+		}
+		s.args = func(context.Context) []string { return s.server() }
+		if name == "sentinel" {
+			r.Sentinel = s
+		} else {
+			r.Nodes = append(r.Nodes, s)
+		}
+	}
+	switch kind {
+	case "watched":
+		err = r.watch()
+	case "cluster":
+		err = r.spread()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range r.all() {
+		if err := s.Begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.join(ctx); err != nil {
+		return nil, err
+	}
+	return r, until(ctx, func() error { return r.wrong(ctx) })
+}
+
+// watch makes the second node a copy of the first, and later each one a copy of whichever the sentinel says is the
+// master. It writes the config of the sentinel, which keeps there what it learns.
+func (r *Redis) watch() error {
+	for i, s := range r.Nodes {
+		s.args = func(ctx context.Context) []string {
+			args := s.server("--repl-diskless-sync-delay", "0")
+			host, port := split(r.Nodes[0].Address)
+			follows := i > 0
+			if found, err := r.Sentinel.Exec(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName); err == nil {
+				host, port, _ = strings.Cut(found, "\n")
+				follows = net.JoinHostPort(host, port) != s.Address
+			}
+			if follows {
+				args = append(args, "--replicaof", host, port)
+			}
+			return args
+		}
+	}
+	own, ownPort := split(r.Sentinel.Address)
+	host, port := split(r.Nodes[0].Address)
+	config := filepath.Join(r.Sentinel.dir, "sentinel.conf")
+	text := fmt.Sprintf("bind %[4]s\nport %[5]s\nprotected-mode no\ndir %[6]s\nsentinel monitor %[1]s %[2]s %[3]s 1\n"+
+		"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", masterName, host, port, own, ownPort, r.Sentinel.dir)
+	r.Sentinel.args = func(context.Context) []string { return []string{"redis-server", config, "--sentinel"} }
+	return os.WriteFile(config, []byte(text), 0o600)
+}
+
+// spread makes each node one of a cluster.
+func (r *Redis) spread() error {
+	for _, s := range r.Nodes {
+		bus, err := s.network.address(s.Name)
+		if err != nil {
+			return err
+		}
+		_, s.bus = split(bus)
+		s.args = func(context.Context) []string {
+			return s.server("--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout", "2000")
+		}
+	}
+	return nil
+}
+
+// join gives the nodes of a new cluster their slots and shows them to each other. A node that has begun again knows both
+// from its file. Other kinds of Redis need nothing.
+func (r *Redis) join(ctx context.Context) error {
+	if r.kind != "cluster" {
+		return nil
+	}
+	const slots = 16384
+	for i, s := range r.Nodes {
+		if info, err := s.Exec(ctx, "CLUSTER", "INFO"); err != nil || strings.Contains(info, "cluster_known_nodes:3") {
+			return err
+		}
+		first, last := i*slots/len(r.Nodes), (i+1)*slots/len(r.Nodes)-1
+		if _, err := s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Nodes[1:] {
+		host, port := split(s.Address)
+		if _, err := r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrong returns what is not as it should be with the servers that run.
+func (r *Redis) wrong(ctx context.Context) error {
+	for _, s := range r.all() {
+		if !s.child.runs() {
+			return fmt.Errorf("%s does not run", s.Name)
+		}
+		if _, err := s.Exec(ctx, "PING"); err != nil {
+			return err
+		}
+	}
+	switch r.kind {
+	case "watched":
+		return r.wrongCopy(ctx)
+	case "cluster":
+		for _, s := range r.Nodes {
+			info, err := s.Exec(ctx, "CLUSTER", "INFO")
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
+				return errors.Join(err, fmt.Errorf("%s: the cluster is not whole: %s", s.Name, info))
+			}
+		}
+	}
+	return nil
+}
+
+// wrongCopy tells unless there is one master with a copy, and the sentinel knows both.
+func (r *Redis) wrongCopy(ctx context.Context) error {
+	master, err := r.Master(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range r.Nodes {
+		if s == master {
+			continue
+		}
+		if info, err := s.Exec(ctx, "INFO", "replication"); err != nil || !strings.Contains(info, "master_link_status:up") {
+			return errors.Join(err, fmt.Errorf("%s has no copy of %s", s.Name, master.Name))
+		}
+	}
+	found, err := r.Sentinel.Exec(ctx, "SENTINEL", "MASTER", masterName)
+	_, port := split(master.Address)
+	if err != nil || !slices.Contains(strings.Fields(found), port) || !slices.Contains(strings.Fields(found), "master") {
+		return errors.Join(err, fmt.Errorf("the sentinel does not see that %s is the master", master.Name))
+	}
+	copies, err := r.Sentinel.Exec(ctx, "SENTINEL", "REPLICAS", masterName)
+	if err != nil || !slices.Contains(strings.Fields(copies), "slave") {
+		return errors.Join(err, errors.New("the sentinel knows no copy that is well"))
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrNoNamespaces means that this machine, or this user, cannot have network namespaces. The error says why.
+var ErrNoNamespaces = errors.New("network namespaces cannot be had")
+
+const (
+	bridges   = "dbchaos" // the names of bridges, before a number
+	mostSpace = 200       // numbers of bridges that are tried
+	firstHost = 10        // of the parts
+)
+
+// inSpaces makes a bridge and a space for each part. The spaces end with their holders; the bridge would outlive a crash,
+// so those whose makers are gone are removed first.
+func inSpaces(ctx context.Context, k *keeper, dir string, parts []string) (_ *network, err error) {
+	if err := canHaveSpaces(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+	}
+	removeLeftovers(ctx)
+	n := &network{spaces: map[string]*space{}}
+	number, err := n.addBridge(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+	}
+	defer func() {
+		if err != nil {
+			n.close(ctx)
+		}
+	}()
+	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
+	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
+	script := fmt.Sprintf("address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge, n.outside, n.balancer)
+	for i, part := range parts {
+		holder, err := k.start(order{dir: dir, command: []string{"sleep", "infinity"}, space: true})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+		}
+		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
+		script += fmt.Sprintf("link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
+	}
+	if err := pipe(ctx, script, "ip", "-batch", "-"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+	}
+	for part, s := range n.spaces {
+		script := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", s.host)
+		if err := pipe(ctx, script, n.command(part, "ip", "-batch", "-")...); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+		}
+	}
+	return n, nil
+}
+
+// canHaveSpaces says what is missing for spaces.
+func canHaveSpaces() error {
+	if os.Geteuid() != 0 {
+		return errors.New("only root may make them")
+	}
+	for _, name := range []string{"ip", "nsenter", "iptables", "sleep"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addBridge makes a bridge that has no name of another, and with it takes its number. The alias says who made it.
+func (n *network) addBridge(ctx context.Context) (number int, err error) {
+	for number = range mostSpace {
+		name := bridges + strconv.Itoa(number)
+		if err = pipe(ctx, "", "ip", "link", "add", "name", name, "type", "bridge"); err == nil {
+			n.bridge = name
+			return number, pipe(ctx, "", "ip", "link", "set", name, "alias", strconv.Itoa(os.Getpid()))
+		}
+		if _, taken := os.Stat("/sys/class/net/" + name); taken != nil {
+			return 0, err
+		}
+	}
+	return 0, err
+}
+
+// removeLeftovers removes bridges of processes that are gone. One without an alias is just being made.
+func removeLeftovers(ctx context.Context) {
+	files, _ := filepath.Glob("/sys/class/net/" + bridges + "*/ifalias") // the pattern is good
+	for _, file := range files {
+		text, _ := os.ReadFile(file) //nolint:gosec // a file of the kernel; without it there is no bridge any more
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = pipe(ctx, "", "ip", "link", "delete", filepath.Base(filepath.Dir(file))) // somebody else may be as quick
+		}
+	}
+}
+
+// close removes the bridge. The spaces end with their holders.
+func (n *network) close(ctx context.Context) {
+	if n.bridge != "" {
+		_ = pipe(ctx, "", "ip", "link", "delete", n.bridge) // a later world removes it otherwise
+		n.bridge = ""
+	}
+}
+
+// pipe runs a command that reads a text.
+func pipe(ctx context.Context, text string, command ...string) error {
+	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // our own commands
+	c.Stdin = strings.NewReader(text)
+	if output, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, output)
+	}
+	return nil
+}

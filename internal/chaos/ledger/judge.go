@@ -36,6 +36,9 @@ func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 	for _, what := range l.untold {
 		j.find(&j.verdict.ChangesLost, 1, "a change was not told: "+what)
 	}
+	for _, what := range l.misdelivered {
+		j.find(&j.verdict.WrongTenant, 1, "told to the wrong client: "+what)
+	}
 	return j.verdict
 }
 

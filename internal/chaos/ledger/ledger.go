@@ -88,6 +88,8 @@ type Ledger struct {
 	indexes map[string]uint16
 	told    int      // changes
 	untold  []string // changes of which a client should have been told
+
+	misdelivered []string // what clients were told that is others'
 }
 
 // New returns an empty ledger whose nonces no other has, except by a chance of one in four thousand millions.
@@ -197,6 +199,13 @@ func (l *Ledger) Untold(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.untold = append(l.untold, what)
+}
+
+// Misdelivered enters that a client was told of something that is none of its business. what says what.
+func (l *Ledger) Misdelivered(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.misdelivered = append(l.misdelivered, what)
 }
 
 // with works on the entry of a call. A nonce of another ledger is ignored.

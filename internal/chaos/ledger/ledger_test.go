@@ -251,7 +251,8 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			n, _ := s.good(ledger.Question{})
 			s.Cancelled(n)
 		}},
-		"change not told": {want: map[string]int{"ChangesLost": 1}, happens: func(s *story) { s.Untold("list") }},
+		"told of the change of another's resource": {want: map[string]int{"WrongTenant": 1}, happens: func(s *story) { s.Misdelivered("thing") }},
+		"change not told":                          {want: map[string]int{"ChangesLost": 1}, happens: func(s *story) { s.Untold("list") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ type call struct {
 	out       *output
 	// ask asks the caller something and returns whether it answered. It is nil for a modern call, which answers with a
 	// question instead.
-	ask func(ctx context.Context) bool
+	ask func(ctx context.Context, params string) bool
 }
 
 func newCall(s *side, m *mcp.Message, out *output) *call {
@@ -68,7 +68,7 @@ func (c *call) serve(ctx context.Context) {
 		case c.ask == nil && !c.params.Has("inputResponses"):
 			c.out.end(c.question())
 			return
-		case c.ask != nil && !c.ask(ctx):
+		case c.ask != nil && !c.ask(ctx, c.elicitation()):
 			if ctx.Err() == nil {
 				c.out.end(errorOf(mcp.ID(c.id), mcp.CodeInvalidParams, "the answer is no"))
 			}
@@ -136,12 +136,15 @@ func (c *call) result(serial uint64, extra string) string {
 	return `{"resultType":"complete","content":[{"type":"text","text":` + string(says) + `}` + more + `]}`
 }
 
-// Question is the elicitation that the tool ask makes.
-const elicitation = `{"mode":"form","message":"Shall it be done?","requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}},"required":["sure"]}}`
+// elicitation returns the params of the question that the tool ask asks. It names the call.
+func (c *call) elicitation() string {
+	return `{"mode":"form","message":"Shall ` + c.nonce().String() + ` be done?",` +
+		`"requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}},"required":["sure"]}}`
+}
 
 // question returns the answer of a modern call that asks first.
 func (c *call) question() []byte {
-	return resultOf(mcp.ID(c.id), `{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":`+elicitation+
+	return resultOf(mcp.ID(c.id), `{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":`+c.elicitation()+
 		`}},"requestState":"`+c.nonce().String()+`"}`)
 }
 

@@ -111,19 +111,19 @@ func (s *session) call(m *mcp.Message, out *output) {
 		delete(s.calls, string(m.ID))
 	}()
 	c := newCall(s.side, m, out)
-	c.ask = func(ctx context.Context) bool { return s.ask(ctx, out) }
+	c.ask = func(ctx context.Context, params string) bool { return s.ask(ctx, out, params) }
 	c.serve(ctx)
 }
 
 // ask asks the client on the stream of a call and waits for the answer.
-func (s *session) ask(ctx context.Context, out *output) bool {
+func (s *session) ask(ctx context.Context, out *output, params string) bool {
 	waiting := make(chan bool, 1)
 	s.mu.Lock()
 	s.asked++
 	id := fmt.Sprintf(`"q%d"`, s.asked)
 	s.questions[id] = waiting
 	s.mu.Unlock()
-	out.event([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":` + elicitation + `}`))
+	out.event([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":` + params + `}`))
 	limited, cancel := context.WithTimeout(ctx, stayLimit)
 	defer cancel()
 	select {

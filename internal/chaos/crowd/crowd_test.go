@@ -1,0 +1,96 @@
+package crowd_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+)
+
+// patience is for what must happen on a machine whose processors are busy.
+const patience = 3 * time.Minute
+
+// begin starts a world of two replicas with the servers that a crowd needs.
+func begin(t *testing.T) (*world.World, *upstream.Server) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(stop)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "drawbridge")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := upstream.Start(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	w, err := world.Start(ctx, world.Config{
+		Dir: t.TempDir(), Program: program, Balancer: "nginx", Replicas: 2, Redis: "one",
+		Upstreams: map[string]string{crowd.Modern: address + "/mcp", crowd.Legacy: address + "/legacy"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w, server
+}
+
+// end stops a crowd and judges what it saw.
+func end(t *testing.T, c *crowd.Crowd, book *ledger.Ledger, w *world.World, server *upstream.Server) ledger.Verdict {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if err := c.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	records, err := w.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := book.Judge(server.Executions(), records)
+	t.Logf("%+v\n%+v", c.Deeds(), v)
+	return v
+}
+
+// eventually waits until a claim is true.
+func eventually(t *testing.T, what string, claim func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !claim(); {
+		if time.Now().After(end) {
+			t.Errorf("not within %s: %s", patience, what)
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
+	t.Parallel()
+	w, server := begin(t)
+	book := ledger.New()
+	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book})
+	eventually(t, "each kind of client does what it is for", func() bool {
+		d := c.Deeds()
+		return d.Calls > 300 && d.Resumed > 5 && d.Questions > 5 && d.Cancelled > 5 && d.Repeated > 5 && d.Changes > 20 &&
+			d.Sessions > 5 && d.Listened > 1
+	})
+	v := end(t, c, book, w, server)
+	if v.Lost() != 0 || v.BrokenUnaudited != 0 || v.Uncancelled != 0 {
+		t.Errorf("something was lost: %q", v.Samples)
+	}
+	if d := c.Deeds(); d.Reconnects != 0 {
+		t.Errorf("%d sessions were lost", d.Reconnects)
+	}
+}

@@ -1,0 +1,86 @@
+package crowd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// follow keeps the stream of a session open, makes changes and waits until it is told of them. When the stream breaks,
+// it resumes it; now and then it breaks it itself.
+func (p *person) follow() {
+	p.eachRound(func() time.Duration {
+		s, later := p.open()
+		if s == nil {
+			return later
+		}
+		w := &watch{own: p.things(), lists: true, retry: time.Second}
+		for _, uri := range w.own {
+			if s.watches(uri) {
+				w.uris = append(w.uris, uri)
+			}
+		}
+		for !s.gone && !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 {
+			rest(p.crowd.life, s.along(w))
+		}
+		s.close()
+		return 0
+	})
+}
+
+// watches subscribes to a resource.
+func (s *session) watches(uri string) bool {
+	ctx, cancel := s.patient()
+	defer cancel()
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"resources/subscribe","params":{"uri":%q}}`, s.nextID(), uri)
+	response, err := s.send(ctx, "/mcp", body, s.header())
+	if err != nil {
+		return false
+	}
+	if response.StatusCode != http.StatusOK {
+		s.refusal(response)
+		return false
+	}
+	_, ok := s.result(response)
+	return ok
+}
+
+// along opens or resumes the stream and goes along with it until it ends, for some rounds at most. It returns how long
+// to wait before the next connection.
+func (s *session) along(w *watch) time.Duration {
+	ctx, cancel := context.WithCancel(s.crowd.life)
+	defer cancel()
+	header := s.header()
+	if w.last != "" {
+		header[mcp.HeaderLastEventID] = w.last
+	}
+	response, err := s.get(ctx, http.MethodGet, "/mcp", header)
+	if err != nil {
+		return max(w.retry, 100*time.Millisecond)
+	}
+	if response.StatusCode != http.StatusOK {
+		refusal := s.refusal(response)
+		if refusal.code == "DB-EVENT" {
+			w.last = "" // what was missed is gone, and a new stream is to be opened
+		}
+		return max(refusal.later, 100*time.Millisecond)
+	}
+	if w.last != "" {
+		s.crowd.deeds.resumed.Add(1)
+	}
+	w.heard = make(chan *mcp.Message, watched)
+	go s.read(w, response) // it is waited for below
+	for open, i := true, 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {
+		var later time.Duration
+		open, later = s.change(w, caller{s.call, s.list})
+		s.rounds++
+		rest(ctx, max(later, s.crowd.config.Pause))
+	}
+	cancel()
+	for range w.heard { // until it has ended
+	}
+	return w.retry
+}

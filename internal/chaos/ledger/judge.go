@@ -128,8 +128,13 @@ func (j *judge) call(i int, e *entry, d *done) {
 	find(&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant")
 	find(&v.Unaudited, one(e.end == answered && !d.recordedOK), "answered, not on record as done")
 	find(&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed")
-	find(&v.BrokenUnaudited, one(e.end != answered && ran && !d.recorded), "executed, unknown to the caller, not on record")
-	find(&v.Uncancelled, one(e.cancelled && e.end != answered && ran && !d.cancelled), "cancelled, and the server was not told")
+	note := func(count *int, claim bool, what string) {
+		if claim {
+			j.note(count, what+": "+j.describe(i))
+		}
+	}
+	note(&v.BrokenUnaudited, e.end != answered && ran && !d.recorded, "executed, unknown to the caller, not on record")
+	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled, "cancelled, and the server was not told")
 }
 
 // maxSamples is how many samples of one kind are kept.
@@ -141,6 +146,14 @@ func (j *judge) find(count *int, n int, sample string) {
 		j.verdict.Samples = append(j.verdict.Samples, sample)
 	}
 	*count += n
+}
+
+// note is find for what is no loss by itself.
+func (j *judge) note(count *int, sample string) {
+	if *count < maxSamples {
+		j.verdict.Notes = append(j.verdict.Notes, sample)
+	}
+	*count++
 }
 
 // describe says all that is known of a call, for whoever looks for the cause.

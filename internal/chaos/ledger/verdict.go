@@ -43,7 +43,8 @@ type Verdict struct {
 	// Ends counts how calls ended that were not answered, by the code of the error or how the connection broke.
 	Ends map[string]int
 
-	Samples []string // of what was found, a few of each kind
+	Samples []string // of what was lost, a few of each kind
+	Notes   []string // samples of BrokenUnaudited and Uncancelled
 }
 
 // Lost returns how much was lost, doubled or mixed up: 0 in a good round.

@@ -37,6 +37,10 @@ type Config struct {
 	Kinds    []string      // nil: all of Kinds
 	Pause    time.Duration // between two operations of one client, on average; zero: 20 ms
 	Patience time.Duration // how long a client waits for an answer before that counts as silence; zero: a minute
+
+	// ChangePatience is how long a client waits to be told of a change. Where the replica died that had its
+	// subscription, the one that has its stream makes another after up to three heartbeats. Zero: two minutes.
+	ChangePatience time.Duration
 }
 
 // Crowd is a crowd at work.
@@ -89,6 +93,9 @@ func Start(ctx context.Context, c Config) *Crowd {
 	}
 	if c.Patience == 0 {
 		c.Patience = time.Minute
+	}
+	if c.ChangePatience == 0 {
+		c.ChangePatience = 2 * time.Minute
 	}
 	life, end := context.WithCancel(ctx)
 	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{

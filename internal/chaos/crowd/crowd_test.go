@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,5 +93,37 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 	}
 	if d := c.Deeds(); d.Reconnects != 0 {
 		t.Errorf("%d sessions were lost", d.Reconnects)
+	}
+}
+
+// TestAKilledReplicaIsSeen ends a replica at once, twice. What was in flight there is broken, and every client knows.
+func TestAKilledReplicaIsSeen(t *testing.T) {
+	t.Parallel()
+	w, server := begin(t)
+	book := ledger.New()
+	// A client of 2025 whose subscription was there is told again only after some heartbeats, for which this does not wait.
+	kinds := slices.DeleteFunc(crowd.Kinds(), func(kind string) bool { return kind == "2025 listen" })
+	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book, Kinds: kinds, Size: 2})
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	for _, r := range w.Replicas {
+		calls := c.Deeds().Calls
+		eventually(t, "the crowd is at work", func() bool { return c.Deeds().Calls > calls+200 })
+		r.Kill()
+		calls = c.Deeds().Calls
+		eventually(t, "the crowd works without that replica", func() bool { return c.Deeds().Calls > calls+200 })
+		if err := r.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := end(t, c, book, w, server)
+	if v.Lost() != 0 {
+		t.Errorf("something was lost: %q", v.Samples)
+	}
+	if v.Broken == 0 {
+		t.Error("nobody saw that a replica was killed")
 	}
 }

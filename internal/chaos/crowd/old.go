@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
@@ -17,6 +18,7 @@ type oldSession struct {
 
 	endpoint string // path to send messages to
 	cancel   context.CancelFunc
+	left     atomic.Bool   // the client ended the stream itself
 	ended    chan struct{} // closed when the stream has ended
 
 	mu   sync.Mutex // guards the field below
@@ -51,7 +53,11 @@ func (p *person) old() {
 			d = p.intend(p.server(), "touch", "", ledger.Question{})
 		}
 		if p.dice.IntN(callsOpen) == 0 {
-			time.AfterFunc(50*time.Millisecond, s.cancel)
+			leaver := s
+			time.AfterFunc(50*time.Millisecond, func() {
+				leaver.left.Store(true)
+				leaver.cancel()
+			})
 		}
 		alive, later := s.call(d)
 		if !alive {
@@ -192,13 +198,26 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 	}
 	if response.StatusCode != http.StatusAccepted {
 		w := s.heard(response)
-		if d != nil {
+		switch {
+		case d == nil:
+		case s.left.Load():
+			s.lost(ctx, d) // so there is no such session any more
+		default:
 			s.refused(d.nonce, w)
 		}
 		return false
 	}
 	_ = response.Body.Close() // it is empty
 	return true
+}
+
+// lost enters that the stream of a call ended before its answer.
+func (s *oldSession) lost(ctx context.Context, d *deed) {
+	if s.left.Load() {
+		s.ledger.Broken(d.nonce, "session left by its client")
+		return
+	}
+	s.broke(ctx, d.nonce, nil)
 }
 
 // call makes a call and waits for its answer on the stream. alive is false when another session is to be opened.
@@ -221,7 +240,7 @@ func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
 		select {
 		case <-w.over: // the answer was the last word
 		default:
-			s.broke(ctx, d.nonce, nil)
+			s.lost(ctx, d)
 		}
 		return false, 0
 	case <-ctx.Done():

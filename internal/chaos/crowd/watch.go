@@ -105,7 +105,7 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 
 // await waits until a stream has told of a change. It returns false when the stream ended before.
 func (p *person) await(w *watch, d *deed, method, uri string, by caller) (open bool) {
-	limited, cancel := p.patient() // from the change on
+	limited, cancel := context.WithTimeout(p.crowd.life, p.crowd.config.ChangePatience) // from the change on
 	defer cancel()
 	for {
 		select {

@@ -23,6 +23,12 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == childPart {
+		if err := beChild(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()

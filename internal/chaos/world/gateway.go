@@ -28,6 +28,7 @@ tenants:
 log: {level: info, format: json}
 redis: {url: "%[12]s", patience: %[13]s}
 sessions: {keys_file: keys}
+limits: {heartbeat: 5s}
 replicas: %[14]d
 `
 
@@ -51,7 +52,7 @@ func (w *World) text(r *Replica, audit string) string {
 	}
 	for _, name := range upstreams {
 		_, path, _ := strings.Cut(w.config.Upstreams[name], "/")
-		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true}\n", name, r.Upstream[name].Address, path)
+		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n", name, r.Upstream[name].Address, path)
 	}
 	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile, tenantClaim, strings.Join(names, ", "),
 		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room)

@@ -127,20 +127,14 @@ func (w *World) startBalancer(address string) (*balancer, error) {
 		return nil, err
 	}
 	file := filepath.Join(b.dir, "config")
-	var text string
-	var command []string
-	switch w.config.Balancer {
-	case "nginx":
-		text = fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room)
-		command = []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
-	case "haproxy":
+	text := fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room)
+	command := []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
+	if w.config.Balancer == "haproxy" {
 		if b.stats, err = freeport.Address(); err != nil {
 			return nil, err
 		}
 		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer)
 		command = []string{path, "-db", "-f", file}
-	default:
-		return nil, fmt.Errorf("the balancer is %q, want nginx or haproxy", w.config.Balancer)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

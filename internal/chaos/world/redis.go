@@ -69,7 +69,7 @@ func (s *Store) server(more ...string) []string {
 }
 
 // Begin starts the server again after Kill, at the same address and without data, and waits until it answers. Where
-// another one is the master by the word of the sentinel, it becomes a replica of that.
+// another one has become the master, it becomes a replica of that.
 func (s *Store) Begin(ctx context.Context) error {
 	if s.child.runs() {
 		return fmt.Errorf("%s runs already", s.Name)
@@ -82,9 +82,16 @@ func (s *Store) Begin(ctx context.Context) error {
 		if !s.child.runs() {
 			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))
 		}
-		_, err := s.Exec(ctx, "PING")
-		return err
+		return s.answers(ctx)
 	})
+}
+
+// answers returns nil if the server answers soon.
+func (s *Store) answers(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, operatorTime)
+	defer stop()
+	_, err := s.Exec(ctx, "PING")
+	return err
 }
 
 // Kill ends the server at once. What it kept is lost.

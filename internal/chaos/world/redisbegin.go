@@ -51,19 +51,14 @@ func startRedis(ctx context.Context, kind, dir string, k *keeper, n *network) (*
 	return r, until(ctx, func() error { return r.wrong(ctx) })
 }
 
-// watch makes the second node a copy of the first, and later each one a copy of whichever the sentinel says is the
-// master. It writes the config of the sentinel, which keeps there what it learns.
+// watch makes each node a copy of the master when it begins, and writes the config of the sentinel, which keeps there
+// what it learns.
 func (r *Redis) watch() error {
-	for i, s := range r.Nodes {
+	for _, s := range r.Nodes {
 		s.args = func(ctx context.Context) []string {
 			args := s.server("--repl-diskless-sync-delay", "0")
-			host, port := split(r.Nodes[0].Address)
-			follows := i > 0
-			if found, err := r.Sentinel.Exec(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName); err == nil {
-				host, port, _ = strings.Cut(found, "\n")
-				follows = net.JoinHostPort(host, port) != s.Address
-			}
-			if follows {
+			if master := r.leader(ctx); master != s.Address {
+				host, port := split(master)
 				args = append(args, "--replicaof", host, port)
 			}
 			return args
@@ -76,6 +71,21 @@ func (r *Redis) watch() error {
 		"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", masterName, host, port, own, ownPort, r.Sentinel.dir)
 	r.Sentinel.args = func(context.Context) []string { return []string{"redis-server", config, "--sentinel"} }
 	return os.WriteFile(config, []byte(text), 0o600)
+}
+
+// leader returns the address of the master: of a node that is, which the sentinel may not have noticed yet, of whom the
+// sentinel has in mind, or at the start of the first.
+func (r *Redis) leader(ctx context.Context) string {
+	if master, err := r.Master(ctx); err == nil {
+		return master.Address
+	}
+	ctx, stop := context.WithTimeout(ctx, operatorTime)
+	defer stop()
+	found, err := r.Sentinel.Exec(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	if host, port, whole := strings.Cut(found, "\n"); err == nil && whole {
+		return net.JoinHostPort(host, port)
+	}
+	return r.Nodes[0].Address
 }
 
 // spread makes each node one of a cluster.
@@ -124,7 +134,7 @@ func (r *Redis) wrong(ctx context.Context) error {
 		if !s.child.runs() {
 			return fmt.Errorf("%s does not run", s.Name)
 		}
-		if _, err := s.Exec(ctx, "PING"); err != nil {
+		if err := s.answers(ctx); err != nil {
 			return err
 		}
 	}

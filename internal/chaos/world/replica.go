@@ -141,10 +141,14 @@ func (r *Replica) ready(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	if err := until(ctx, func() error { return r.wrong(ctx) }); err != nil {
-		return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
+	err := until(ctx, func() error { return r.wrong(ctx) })
+	if err == nil {
+		return nil
 	}
-	return nil
+	if !child.runs() {
+		err = fmt.Errorf("%s has ended with exit code %d", r.Name, child.command.ProcessState.ExitCode())
+	}
+	return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
 }
 
 // Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. It is killed when ctx ends, which

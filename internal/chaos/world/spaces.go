@@ -96,7 +96,7 @@ func removeLeftovers(ctx context.Context) {
 		text, _ := os.ReadFile(file) //nolint:gosec // a file of the kernel; without it there is no bridge any more
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			_ = pipe(ctx, "", "ip", "link", "delete", filepath.Base(filepath.Dir(file))) // somebody else may be as quick
+			removeBridge(ctx, filepath.Base(filepath.Dir(file)))
 		}
 	}
 }
@@ -104,9 +104,20 @@ func removeLeftovers(ctx context.Context) {
 // close removes the bridge. The spaces end with their holders.
 func (n *network) close(ctx context.Context) {
 	if n.bridge != "" {
-		_ = pipe(ctx, "", "ip", "link", "delete", n.bridge) // a later world removes it otherwise
+		removeBridge(ctx, n.bridge)
 		n.bridge = ""
 	}
+}
+
+// removeBridge removes a bridge after what is plugged into it. That would go with its spaces, but connections that still
+// wait for an answer keep these for minutes.
+func removeBridge(ctx context.Context, name string) {
+	plugs, _ := filepath.Glob("/sys/class/net/" + name + "-*") // as above
+	script := ""
+	for _, plug := range append(plugs, name) {
+		script += "link delete " + filepath.Base(plug) + "\n"
+	}
+	_ = pipe(ctx, script, "ip", "-force", "-batch", "-") // some may be gone by now
 }
 
 // pipe runs a command that reads a text.

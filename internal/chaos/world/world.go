@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -60,14 +61,20 @@ type World struct {
 	balancer *balancer
 	slots    []*Replica   // Room of them; the first ones are Replicas
 	client   *http.Client // of the operator
+	closing  sync.Once
 }
 
 // Start starts a world. All is ready when it returns, or it returns why not and nothing is left. It lasts until Close,
 // also when ctx ends.
 func Start(ctx context.Context, c Config) (_ *World, err error) {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
-	if c.Replicas < 1 || c.Replicas > Room {
+	switch {
+	case c.Replicas < 1 || c.Replicas > Room:
 		return nil, fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room)
+	case c.Balancer != "nginx" && c.Balancer != "haproxy":
+		return nil, fmt.Errorf("the balancer is %q, want nginx or haproxy", c.Balancer)
+	case len(c.Upstreams) == 0:
+		return nil, errors.New("there is no upstream, and a gateway needs one")
 	}
 	for _, path := range []*string{&c.Dir, &c.Program} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -80,7 +87,10 @@ func Start(ctx context.Context, c Config) (_ *World, err error) {
 			w.Close()
 		}
 	}()
-	return w, w.begin(ctx)
+	if err = w.begin(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // begin starts all parts, each after those that it needs.
@@ -108,6 +118,11 @@ func (w *World) begin(ctx context.Context) (err error) {
 	}
 	for range w.config.Replicas {
 		if _, err := w.launchNext(ctx); err != nil {
+			return err
+		}
+	}
+	for _, r := range w.Replicas { // all begin at once, and one that ends says why
+		if err := r.ready(ctx); err != nil {
 			return err
 		}
 	}
@@ -154,8 +169,10 @@ func (w *World) launchNext(ctx context.Context) (*Replica, error) {
 	return r, nil
 }
 
-// Close ends all and returns when nothing is left.
-func (w *World) Close() {
+// Close ends all and returns when nothing is left. It may be called again.
+func (w *World) Close() { w.closing.Do(w.close) }
+
+func (w *World) close() {
 	w.keeper.close()
 	for _, r := range w.slots {
 		r.closeProxies()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
@@ -57,6 +58,9 @@ func (p *person) attempt(ctx context.Context, r *round) (question mcp.Object, br
 	if response.StatusCode != http.StatusOK {
 		w := p.heard(response)
 		return question, w.broken, p.refused(r.nonce, w)
+	}
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		p.ledger.Plain(r.nonce)
 	}
 	for e, err := range events(response) {
 		if err != nil {

@@ -120,7 +120,7 @@ func (j *judge) call(i int, e *entry, d *done) {
 	find(&v.Unanswered, one(e.end == silent || e.end == open), "no end")
 	find(&v.Unexecuted, one(e.end == answered && !e.otherTenant && (e.foreign || !d.serialKnown)), "answered, not executed")
 	find(&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not")
-	if e.end == answered && !e.wasBroken {
+	if e.end == answered && !e.wasBroken && !e.plain {
 		find(&v.EventsLost, int(e.events)-bits.OnesCount64(e.seen), "events lost")
 	}
 	find(&v.EventsTwice, int(e.doubled), "events or answers twice")
@@ -134,6 +134,7 @@ func (j *judge) call(i int, e *entry, d *done) {
 		}
 	}
 	note(&v.BrokenUnaudited, e.end != answered && ran && !d.recorded, "executed, unknown to the caller, not on record")
+	note(&v.Unstreamed, e.end == answered && e.plain && int(e.events) > bits.OnesCount64(e.seen), "answered without a stream for its events")
 	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled, "cancelled, and the server was not told")
 }
 

@@ -74,6 +74,7 @@ type entry struct {
 	keyed, made          bool
 	wasBroken            bool // it broke, whatever came later: events may be missing
 	cancelled            bool
+	plain                bool // the answer had no place for events
 	foreign, otherTenant bool // answer or event of another call; of another tenant's call
 }
 
@@ -126,6 +127,10 @@ func (l *Ledger) Answered(n Nonce, a Answer) {
 		e.otherTenant = e.otherTenant || a.Tenant != l.words[e.tenant]
 	})
 }
+
+// Plain enters that the answer of a call is plain JSON, which has no place for events: the gateway had no place for a
+// stream.
+func (l *Ledger) Plain(n Nonce) { l.with(n, func(e *entry) { e.plain = true }) }
 
 // Refused enters that a call ended with an error. code is the data.code of the gateway, or what else names it. made
 // tells whether the error leaves open that the call took effect; where it says that it did not, it must not have.

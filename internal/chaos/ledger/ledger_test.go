@@ -76,6 +76,14 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			}
 			s.Answered(n, a)
 		}},
+		"answered without a stream": {
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{Events: 3})
+				s.Plain(n)
+				s.Answered(n, a)
+			},
+			want: map[string]int{"Unstreamed": 1},
+		},
 		"refused before anything happened": {happens: func(s *story) {
 			n, arguments := s.ask(ledger.Question{})
 			s.record(arguments, "red", "limited")

@@ -40,11 +40,15 @@ type Verdict struct {
 	// killed, or the server could not be reached.
 	Uncancelled int
 
+	// Unstreamed is answered as plain JSON, and so without its events. That may be where Redis is not well, and so fewer
+	// places for streams are given out, and only there.
+	Unstreamed int
+
 	// Ends counts how calls ended that were not answered, by the code of the error or how the connection broke.
 	Ends map[string]int
 
 	Samples []string // of what was lost, a few of each kind
-	Notes   []string // samples of BrokenUnaudited and Uncancelled
+	Notes   []string // samples of BrokenUnaudited, Unstreamed and Uncancelled
 }
 
 // Lost returns how much was lost, doubled or mixed up: 0 in a good round.

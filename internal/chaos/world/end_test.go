@@ -32,9 +32,9 @@ func beOther(dir string) error {
 		return err
 	}
 	for _, pid := range descendants(os.Getpid()) {
-		fmt.Println(pid) //nolint:forbidigo // for the test
+		fmt.Println(pid)
 	}
-	fmt.Println(w.URL) //nolint:forbidigo // as above
+	fmt.Println(w.URL)
 	select {}
 }
 
@@ -126,6 +126,9 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	}
 	w.Close()
 	gone(t, pids)
+	if err := w.Replicas[1].Start(within(t)); err == nil {
+		t.Error("a replica began in a world that has ended")
+	}
 	addresses := []string{
 		strings.TrimPrefix(w.URL, "http://"), w.Redis.Nodes[0].Address, w.Redis.Nodes[1].Address, w.Redis.Sentinel.Address,
 		w.Replicas[0].Address, w.Replicas[0].Operator, w.Replicas[0].Balancer.Address, w.Replicas[0].Redis.Address, w.Replicas[0].Upstream["echo"].Address,

@@ -60,9 +60,10 @@ func (w *World) text(r *Replica, audit string) string {
 
 // everything returns patterns for all prompts and resources of the servers.
 func everything(servers []string) string {
-	text := `, "prompt:*"`
+	var text strings.Builder // which has no errors
+	_, _ = text.WriteString(`, "prompt:*"`)
 	for _, name := range servers {
-		text += fmt.Sprintf(`, "resource:%s:*"`, name)
+		_, _ = fmt.Fprintf(&text, `, "resource:%s:*"`, name)
 	}
-	return text
+	return text.String()
 }

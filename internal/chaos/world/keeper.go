@@ -19,8 +19,9 @@ type keeper struct {
 	orders chan func()
 	over   chan struct{} // closed when the thread has ended
 
-	mu       sync.Mutex // guards the field below
+	mu       sync.Mutex // guards the fields below
 	children []*child   // that may run
+	closed   bool
 }
 
 func newKeeper() *keeper {
@@ -35,9 +36,10 @@ func newKeeper() *keeper {
 	return k
 }
 
-// close ends all children.
+// close ends all children, and starts no others.
 func (k *keeper) close() {
 	k.mu.Lock()
+	k.closed = true
 	children := slices.Clone(k.children)
 	k.mu.Unlock()
 	for _, c := range children {
@@ -75,6 +77,9 @@ func (k *keeper) start(o order) (*child, error) {
 	command.SysProcAttr = attributes(o.space)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.closed {
+		return nil, errors.New("the world has ended")
+	}
 	started := make(chan error)
 	k.orders <- func() { started <- command.Start() }
 	if err := <-started; err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -209,10 +208,5 @@ func (r *Replica) refused(ctx context.Context) error {
 		return err
 	}
 	_, body, err := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
-	if err != nil {
-		return err
-	}
-	var view struct{ Warnings []string }
-	err = json.Unmarshal(body, &view)
-	return errors.Join(err, fmt.Errorf("%s: %w: %s", r.Name, ErrRefused, strings.Join(view.Warnings, "; ")))
+	return errors.Join(err, fmt.Errorf("%s: %w: %s", r.Name, ErrRefused, body))
 }

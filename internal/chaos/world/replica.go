@@ -95,7 +95,7 @@ func (r *Replica) file() string { return filepath.Join(r.Dir, "drawbridge.yaml")
 // write puts a text in the place of the config at once.
 func (r *Replica) write(text string) error {
 	next := filepath.Join(r.Dir, "next")
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil { //nolint:gosec // our own folder
 		return err
 	}
 	return os.Rename(next, r.file())

@@ -40,16 +40,17 @@ func inSpaces(ctx context.Context, k *keeper, dir string, parts []string) (_ *ne
 	}()
 	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
 	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
-	script := fmt.Sprintf("address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge, n.outside, n.balancer)
+	var script strings.Builder // which has no errors
+	_, _ = fmt.Fprintf(&script, "address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge, n.outside, n.balancer)
 	for i, part := range parts {
 		holder, err := k.start(order{dir: dir, command: []string{"sleep", "infinity"}, space: true})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
 		}
 		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
-		script += fmt.Sprintf("link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
+		_, _ = fmt.Fprintf(&script, "link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
 	}
-	if err := pipe(ctx, script, "ip", "-batch", "-"); err != nil {
+	if err := pipe(ctx, script.String(), "ip", "-batch", "-"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
 	}
 	for part, s := range n.spaces {
@@ -113,11 +114,11 @@ func (n *network) close(ctx context.Context) {
 // wait for an answer keep these for minutes.
 func removeBridge(ctx context.Context, name string) {
 	plugs, _ := filepath.Glob("/sys/class/net/" + name + "-*") // as above
-	script := ""
+	var script strings.Builder                                 // which has no errors
 	for _, plug := range append(plugs, name) {
-		script += "link delete " + filepath.Base(plug) + "\n"
+		_, _ = script.WriteString("link delete " + filepath.Base(plug) + "\n")
 	}
-	_ = pipe(ctx, script, "ip", "-force", "-batch", "-") // some may be gone by now
+	_ = pipe(ctx, script.String(), "ip", "-force", "-batch", "-") // some may be gone by now
 }
 
 // pipe runs a command that reads a text.

@@ -139,7 +139,7 @@ func works(t *testing.T, url, token string) {
 func unready(t *testing.T, w *world.World, want string) {
 	t.Helper()
 	for all := within(t); ; {
-		ctx, stop := context.WithTimeout(all, time.Second)
+		ctx, stop := context.WithTimeout(all, 300*time.Millisecond)
 		err := w.Ready(ctx)
 		stop()
 		if err != nil && strings.Contains(err.Error(), want) {

@@ -141,6 +141,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"audit":                reflect.DeepEqual(started.Audit, next.Audit),
 		"limits":               started.Limits == next.Limits,
 		"lists.page_size":      started.PageSize == next.PageSize,
+		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
 		"redis":                reflect.DeepEqual(started.Redis, next.Redis),
 		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
 		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),

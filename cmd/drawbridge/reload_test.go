@@ -38,6 +38,20 @@ trusted_proxies: [10.0.0.0/8]
 	}
 }
 
+// TestAnotherNumberOfReplicasWasNotSaidToNeedARestart: limiters take their shares once. Without the setting there is one.
+func TestAnotherNumberOfReplicasWasNotSaidToNeedARestart(t *testing.T) {
+	for _, test := range []struct {
+		before, after int
+		want          []string
+	}{{0, 2, []string{"replicas"}}, {3, 4, []string{"replicas"}}, {0, 1, nil}, {3, 3, nil}} {
+		started, next := parse(t, minimal), parse(t, minimal)
+		started.Replicas, next.Replicas = test.before, test.after
+		if diff := cmp.Diff(test.want, restartNeeded(started, next)); diff != "" {
+			t.Errorf("from %d to %d (-want +got):\n%s", test.before, test.after, diff)
+		}
+	}
+}
+
 // TestAChangeThatWasTakenBackNeededARestart changes a setting that only a restart changes, to another value and back.
 func TestAChangeThatWasTakenBackNeededARestart(t *testing.T) {
 	started, moved, again := parse(t, minimal), parse(t, "operator: 127.0.0.1:9091\n"+minimal), parse(t, "operator: 127.0.0.1:9092\n"+minimal)

@@ -1,0 +1,59 @@
+{{/* The name of all objects of a release: drawbridge, or the release's own name beside it where that says something else. */}}
+{{- define "drawbridge.name" -}}
+{{- if contains "drawbridge" .Release.Name -}}
+{{- .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-drawbridge" .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What pods are selected by: it must never change while a release lives. */}}
+{{- define "drawbridge.selector" -}}
+app.kubernetes.io/name: drawbridge
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "drawbridge.labels" -}}
+{{ include "drawbridge.selector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* The most replicas that are wanted, and the most that run: a rollout has maxSurge more. */}}
+{{- define "drawbridge.wanted" -}}
+{{- if .Values.autoscaling.enabled }}{{ .Values.autoscaling.maxReplicas | int }}{{ else }}{{ .Values.replicaCount | int }}{{ end -}}
+{{- end -}}
+
+{{- define "drawbridge.most" -}}
+{{- add (include "drawbridge.wanted" . | int) (.Values.rollout.maxSurge | int) -}}
+{{- end -}}
+
+{{/* The config as YAML: what the values say, with what they leave out filled in. */}}
+{{- define "drawbridge.config" -}}
+{{- $filled := dict "listen" "0.0.0.0:8080" "operator" "0.0.0.0:9090" -}}
+{{- if .Values.config.redis }}{{ $_ := set $filled "replicas" (include "drawbridge.most" . | int) }}{{ end -}}
+{{- $config := mergeOverwrite $filled (deepCopy .Values.config) -}}
+{{- $_ := set $config "audit" (merge (deepCopy ($config.audit | default dict)) (dict "file" "-")) -}}
+{{- $acknowledged := $config.acknowledge | default list -}}
+{{- if not (has "open-operator" $acknowledged) }}{{ $_ := set $config "acknowledge" (append $acknowledged "open-operator") }}{{ end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* What of the config a running gateway does not take over: it is in the pods' template, so that a change of it replaces them. */}}
+{{- define "drawbridge.restart" -}}
+{{- $config := include "drawbridge.config" . | fromYaml -}}
+{{- $sessions := omit ($config.sessions | default dict) "keys_file" -}}
+{{- $_ := set $sessions "sealed" (hasKey ($config.sessions | default dict) "keys_file") -}}
+{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "replicas" "audit" "limits" "lists" -}}
+{{- $_ := set $fixed "sessions" $sessions -}}
+{{- $_ := set $fixed "format" (dig "log" "format" "" $config) -}}
+{{- toJson $fixed | sha256sum -}}
+{{- end -}}
+
+{{- define "drawbridge.port" -}}{{ regexFind "[0-9]+$" . }}{{- end -}}
+
+{{- define "drawbridge.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{- end -}}
+{{- end -}}

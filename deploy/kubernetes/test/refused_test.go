@@ -1,0 +1,92 @@
+package kubernetes_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWrongValuesAreRefused changes one of the examples for the worse: the message says what is wrong and, where that is
+// not plain, what to write.
+func TestWrongValuesAreRefused(t *testing.T) {
+	type changes map[string]any
+	for _, test := range []struct {
+		name, of string
+		changes  changes
+		message  string
+	}{
+		// What the schema knows.
+		{"a name that there is not", "single", changes{"replicas": 2}, `additional properties 'replicas' not allowed`},
+		{"one below", "single", changes{"image.name": "x"}, `at '/image': additional properties 'name' not allowed`},
+		{"a key that the gateway's config has not", "single", changes{"config.tenats": map[string]any{}}, `at '/config': additional properties 'tenats' not allowed`},
+		{"a number as text", "single", changes{"replicaCount": "2"}, `at '/replicaCount': got string, want integer`},
+		{"no replica", "single", changes{"replicaCount": 0}, `at '/replicaCount': minimum: got 0, want 1`},
+		{"a percentage", "single", changes{"rollout.maxSurge": "25%"}, `at '/rollout/maxSurge': got string, want integer`},
+		{"a tag that YAML made a number", "single", changes{"image.tag": 1.10}, `at '/image/tag': got number, want string`},
+		{"a digest that is none", "single", changes{"image.digest": "latest"}, `at '/image/digest': 'latest' does not match pattern`},
+		{"another monitor", "single", changes{"monitor.kind": "Probe"}, `at '/monitor/kind': value must be one of 'none', 'ServiceMonitor', 'PodMonitor'`},
+		{"a secret with its content", "single", changes{"secrets": []any{map[string]any{"key": "abc"}}}, `at '/secrets/0': got object, want string`},
+		{"a variable without a value", "single", changes{"env": []any{map[string]any{"name": "TOKEN"}}}, `at '/env/0'`},
+		{"two volumes for audit", "single", changes{"audit.volume": map[string]any{"emptyDir": map[string]any{}, "hostPath": map[string]any{}}}, `at '/audit/volume': maxProperties: got 2, want 1`},
+		{"a grace in words", "single", changes{"rollout.terminationGracePeriodSeconds": "45s"}, `at '/rollout/terminationGracePeriodSeconds': got string, want integer`},
+
+		// What does not go together.
+		{"no image", "single", changes{"image.tag": ""}, `image.tag or image.digest is missing: say which image`},
+		{"no tenants", "single", changes{"config.tenants": nil}, `config.tenants is missing: the gateway's own config stands under config`},
+		{"no address for clients", "single", changes{"config.public_url": nil}, `config.public_url is missing: write what clients type`},
+		{"loopback", "single", changes{"config.listen": "127.0.0.1:8080"}, `config.listen is "127.0.0.1:8080": in a pod it must be all addresses`},
+		{"loopback of the operator", "single", changes{"config.operator": "localhost:9090"}, `config.operator is "localhost:9090": in a pod`},
+		{"several replicas that share nothing", "single", changes{"replicaCount": 3}, `3 replicas need config.redis and config.sessions.keys_file`},
+		{"an autoscaler and nothing shared", "single", changes{"autoscaling.enabled": true}, `6 replicas need config.redis`},
+		{"several replicas without common keys", "replicas", changes{"config.sessions": nil}, `6 replicas need config.redis and config.sessions.keys_file`},
+		{"one replica with Redis and no keys", "replicas", changes{"config.sessions": nil, "autoscaling.enabled": false}, `config.redis needs config.sessions.keys_file`},
+		{"fewer shares than replicas", "replicas", changes{"config.replicas": 6}, `config.replicas is 6, but 7 can run at once: 6, and rollout.maxSurge more during a rollout`},
+		{"a floor above the ceiling", "replicas", changes{"autoscaling.minReplicas": 7}, `autoscaling.minReplicas is 7, which is more than maxReplicas, 6`},
+		{"a grace that the drain does not fit in", "single", changes{"rollout.terminationGracePeriodSeconds": 44}, `rollout.terminationGracePeriodSeconds is 44: the gateway may take 40 s to drain, after preStopSeconds (5); allow 45`},
+		{"a Secret that is not mounted", "single", changes{"secrets": []any{}}, `config names a file below /run/secrets/drawbridge, but secrets has no "drawbridge"`},
+		{"a ConfigMap that is not mounted", "single", changes{"config.include": []any{"/etc/drawbridge.d/teams/*.yaml"}}, `config names a file below /etc/drawbridge.d/teams, but configMaps has no "teams"`},
+		{"a record where nothing is writable", "single", changes{"config.audit": map[string]any{"file": "/var/log/audit.jsonl"}}, `config.audit.file is "/var/log/audit.jsonl": nothing else is writable`},
+		{"a record without a volume", "single", changes{"config.audit": map[string]any{"file": "/var/lib/drawbridge/a.jsonl"}}, `say which volume that is`},
+		{
+			"two pods with one record", "single", changes{
+				"config.audit": map[string]any{"file": "/var/lib/drawbridge/a.jsonl"},
+				"audit.volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "audit"}},
+			}, `write ${POD_NAME} in config.audit.file`,
+		},
+		{"a policy that lets nobody in", "single", changes{"networkPolicy.clients": []any{}}, `networkPolicy.clients is empty`},
+		{"a policy that lets nothing out", "replicas", changes{"networkPolicy.egress": []any{}}, `would not reach redis, issuer https://login.example.com/, server tracker`},
+		{"a monitor before a closed door", "single", changes{"monitor.kind": "PodMonitor"}, `networkPolicy.monitoring is empty`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := render(with(t, test.of, test.changes))
+			if err == nil || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v, want %q", err, test.message)
+			}
+		})
+	}
+}
+
+// TestTheSchemaKnowsTheKeysOfTheConfig compares the keys that values may have under config with those that the gateway
+// reads: one that is new there must not be refused here.
+func TestTheSchemaKnowsTheKeysOfTheConfig(t *testing.T) {
+	source := read(t, "../../../cmd/drawbridge/internal/config/format.go") + read(t, "../../../cmd/drawbridge/internal/config/network.go")
+	_, network, _ := strings.Cut(source, "networkFields(cfg *Config) fields {")
+	network, _, _ = strings.Cut(network, "\n}")
+	var keys []string
+	for _, found := range regexp.MustCompile(`known\["(\w+)"\]`).FindAllStringSubmatch(source, -1) {
+		keys = append(keys, found[1])
+	}
+	for _, found := range regexp.MustCompile(`(?m)^\t\t"(\w+)":`).FindAllStringSubmatch(network, -1) {
+		keys = append(keys, found[1])
+	}
+	if len(keys) < 15 {
+		t.Fatalf("found the keys %q in the gateway's source", keys)
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		_, _, err := render(with(t, "single", map[string]any{"config." + key: true}))
+		if err != nil && strings.Contains(err.Error(), "additional properties '"+key+"'") {
+			t.Errorf("the schema of the chart has no config.%s", key)
+		}
+	}
+}

@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege scoreboard compat fleet chart openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege scoreboard compat fleet chart kubernetes openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check: formatted lint tidy vuln allocations chart test ## what CI asks for
 # tests does not notice changes. What of Kubernetes has to be compiled is not optimized, which saves a quarter of the time.
 chart: ## the chart for Kubernetes: linted, rendered, decoded strictly, its config checked; ARGS=-update writes the manifests
 	cd deploy/kubernetes/test && go test -count=1 -vet=off -gcflags='k8s.io/...=-N -l' . $(if $(ARGS),-args $(ARGS))
+
+kubernetes: ## the chart again with helm and kubeconform themselves, which takes three minutes of one core to build
+	@.ci/kubernetes
 
 bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
 	go run ./internal/bench -out deploy/BENCHMARKS.md

@@ -54,6 +54,7 @@ func descendants(pid int) (all []int) {
 // TestNothingOutlivesAProcessThatIsKilled kills a process with a world.
 func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	t.Parallel()
+	needs(t, "nginx", "redis-server")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +144,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 // TestAWorldThatCannotStart says why, and leaves nothing.
 func TestAWorldThatCannotStart(t *testing.T) {
 	t.Parallel()
+	needs(t, "nginx", "redis-server")
 	good := world.Config{Balancer: "nginx", Replicas: 1, Redis: "one", Upstreams: map[string]string{"echo": "127.0.0.1:1/mcp"}}
 	for want, spoil := range map[string]func(*world.Config){
 		"want nginx or haproxy":                func(c *world.Config) { c.Balancer = "dnsmasq" },

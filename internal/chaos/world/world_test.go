@@ -73,9 +73,22 @@ func echo() *httptest.Server {
 	}))
 }
 
+// needs passes a test over where a program is not installed, unless CI is true.
+func needs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, here := exec.LookPath(name)
+		_, there := exec.LookPath("/usr/sbin/" + name)
+		if here != nil && there != nil && os.Getenv("CI") != "true" {
+			t.Skip(name + " is not installed; .ci/setup installs it")
+		}
+	}
+}
+
 // tryStart starts a world with a server, which ends with the test.
 func tryStart(t *testing.T, c world.Config) (*world.World, error) {
 	t.Helper()
+	needs(t, c.Balancer, "redis-server")
 	server := echo()
 	t.Cleanup(server.Close)
 	c.Dir, c.Program, c.Upstreams = t.TempDir(), program, map[string]string{"echo": server.Listener.Addr().String() + "/mcp"}

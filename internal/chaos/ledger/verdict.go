@@ -11,7 +11,7 @@ type Execution struct {
 	Era       string // "modern" or "legacy", of the server's endpoint
 	At        time.Time
 	Ended     time.Time // zero: it never did
-	Cancelled bool      // the server was told that nobody waits any more
+	Cancelled bool      // the server was told that nobody waits any more, or crashed
 }
 
 // Verdict is what was found. In a good round all numbers from Twice to Unfounded are 0.

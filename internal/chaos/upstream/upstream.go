@@ -57,8 +57,8 @@ func (s *Server) Crash() {
 	if r == nil {
 		return
 	}
+	_ = r.http.Close() // nothing is to be saved, and connections are to break before what works on them ends
 	r.cancel()
-	_ = r.http.Close() // nothing is to be saved
 	<-r.served
 	s.modern.forget()
 	s.legacy.forget()

@@ -69,10 +69,10 @@ func (j *judge) takeExecutions(executions []Execution) {
 }
 
 func (j *judge) takeRecords(records []Record) {
-	calls := make(map[Digest]int32, len(j.done))
+	calls := make(map[Digest]int, len(j.done))
 	for i := range j.ledger.entries {
 		if d := j.ledger.entries[i].arguments; d != 0 {
-			calls[d] = int32(i) //nolint:gosec // there is no room for so many entries
+			calls[d] = i
 		}
 	}
 	for _, r := range records {
@@ -159,13 +159,14 @@ func (j *judge) note(count *int, sample string) {
 
 // describe says all that is known of a call, for whoever looks for the cause.
 func (j *judge) describe(i int) string {
+	nonce := j.ledger.base + Nonce(i) + 1 //nolint:gosec // an index is not negative
 	e, d, words := &j.ledger.entries[i], &j.done[i], j.ledger.words
 	how := []string{"open", "answered", "refused", "broken", "silent"}[e.end]
 	if e.end != answered && e.end != open {
 		how += " (" + words[e.word] + ")"
 	}
 	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, recorded %t",
-		j.ledger.base+Nonce(i)+1, words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
+		nonce, words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
 		bits.OnesCount64(e.seen), e.events, d.recorded)
 }
 

@@ -106,7 +106,7 @@ func (l *Ledger) Ask(q Question) Nonce {
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, entry{
 		tenant: l.wordLocked(q.Tenant), kind: l.wordLocked(q.Kind), keyed: q.Keyed,
-		events: uint8(min(max(q.Events, 0), MaxEvents)), //nolint:gosec // it is within its bounds
+		events: uint8(min(max(q.Events, 0), MaxEvents)),
 	})
 	return l.base + Nonce(len(l.entries))
 }

@@ -130,7 +130,7 @@ func (s *side) tools(endless bool) string {
 
 // answer answers the requests that both eras have in the same form. ok is false for others.
 func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
-	result := ""
+	var result string
 	switch m.Method {
 	case mcp.MethodPing:
 		result = `{}`

@@ -307,10 +307,12 @@ func TestWhatItDoesWrongComesAfterTheExecution(t *testing.T) {
 		"wrong id":    {upstream.WrongID, func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) }},
 		"two answers": {upstream.TwoAnswers, func(body string, _ error) bool { return strings.Count(body, "serial") == 2 }},
 		"other's id":  {upstream.OthersID, func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) }},
-		"flood":       {upstream.Flood, func(body string, _ error) bool { return strings.Count(body, "flood") == 5000 && strings.Contains(body, "serial") }},
-		"half close":  {upstream.HalfClose, func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
-		"reset":       {upstream.Reset, func(_ string, err error) bool { return err != nil }},
-		"page":        {upstream.HTML, func(body string, _ error) bool { return strings.Contains(body, "<html>") }},
+		"flood": {upstream.Flood, func(body string, _ error) bool {
+			return strings.Count(body, "flood") == 5000 && strings.Contains(body, "serial")
+		}},
+		"half close": {upstream.HalfClose, func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
+		"reset":      {upstream.Reset, func(_ string, err error) bool { return err != nil }},
+		"page":       {upstream.HTML, func(body string, _ error) bool { return strings.Contains(body, "<html>") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

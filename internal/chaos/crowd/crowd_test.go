@@ -88,8 +88,8 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 			d.Sessions > 5 && d.Listened > 1
 	})
 	v := end(t, c, book, w, server)
-	if v.Lost() != 0 || v.BrokenUnaudited != 0 || v.Uncancelled != 0 {
-		t.Errorf("something was lost: %q", v.Samples)
+	if v.Lost() != 0 || v.BrokenUnaudited != 0 || v.Uncancelled != 0 || v.Unstreamed != 0 {
+		t.Errorf("something was lost: %q %q", v.Samples, v.Notes)
 	}
 	if d := c.Deeds(); d.Reconnects != 0 {
 		t.Errorf("%d sessions were lost", d.Reconnects)

@@ -40,7 +40,7 @@ func (s *session) watches(uri string) bool {
 	if err != nil {
 		return false
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		s.refusal(response)
 		return false
 	}
@@ -61,7 +61,7 @@ func (s *session) along(w *watch) time.Duration {
 	if err != nil {
 		return max(w.retry, 100*time.Millisecond)
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		refusal := s.refusal(response)
 		if refusal.code == "DB-EVENT" {
 			w.last = "" // what was missed is gone, and a new stream is to be opened
@@ -75,7 +75,7 @@ func (s *session) along(w *watch) time.Duration {
 	go s.read(w, response) // it is waited for below
 	for open, i := true, 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {
 		var later time.Duration
-		open, later = s.change(w, caller{s.call, s.list})
+		open, later = s.change(w, caller{s.call, s.list, func() bool { return s.gone }})
 		s.rounds++
 		rest(ctx, max(later, s.crowd.config.Pause))
 	}

@@ -58,7 +58,7 @@ func (s *session) operate() time.Duration {
 }
 
 // post sends a call.
-func (s *session) post(ctx context.Context, id mcp.ID, d *deed) (*http.Response, error) {
+func (s *session) post(ctx context.Context, id mcp.ID, d *deed) (*reply, error) {
 	meta := ""
 	if d.progress {
 		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
@@ -88,8 +88,11 @@ func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
 		s.broke(ctx, d.nonce, err)
 		return 0
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		return s.refused(d.nonce, s.refusal(response))
+	}
+	if !response.streams() {
+		s.ledger.Plain(d.nonce)
 	}
 	t := &stream{deed: d, retry: time.Second}
 	if s.dice.IntN(4) == 0 {
@@ -111,7 +114,7 @@ func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
 }
 
 // follows reads one connection of a stream to its end. over tells whether the call has its end.
-func (s *session) follows(ctx context.Context, t *stream, response *http.Response) (over bool, later time.Duration, err error) {
+func (s *session) follows(ctx context.Context, t *stream, response *reply) (over bool, later time.Duration, err error) {
 	for e, err := range events(response) {
 		if err != nil {
 			return false, 0, err
@@ -152,7 +155,7 @@ func (s *session) answer(ctx context.Context, question mcp.ID) {
 }
 
 // resume opens the stream of a call again, as often as it takes. It returns nil when that has no end, which it enters.
-func (s *session) resume(ctx context.Context, t *stream) *http.Response {
+func (s *session) resume(ctx context.Context, t *stream) *reply {
 	for wait := t.retry; rest(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
 		t.broken = true
 		header := s.header()
@@ -161,7 +164,7 @@ func (s *session) resume(ctx context.Context, t *stream) *http.Response {
 		switch {
 		case err != nil:
 			continue
-		case response.StatusCode == http.StatusOK:
+		case response.status == http.StatusOK:
 			return response
 		}
 		w := s.refusal(response)
@@ -190,7 +193,7 @@ func (s *session) cancelled(ctx context.Context) time.Duration {
 	var later time.Duration
 	switch {
 	case err != nil:
-	case response.StatusCode != http.StatusOK:
+	case response.status != http.StatusOK:
 		over, later = true, s.refused(d.nonce, s.heard(response))
 	default:
 		over, later, err = s.follows(ctx, &stream{deed: d}, response)

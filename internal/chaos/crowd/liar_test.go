@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -57,9 +58,7 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.answer(w, string(text))
 		return
 	}
-	for name, values := range response.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), response.Header)
 	w.WriteHeader(response.StatusCode)
 	_ = http.NewResponseController(w).Flush()
 	l.stream(w, response.Body)
@@ -125,11 +124,15 @@ func TestLiesAreFound(t *testing.T) {
 			}
 			return line
 		}}, func(v *ledger.Verdict) int { return v.EventsLost }},
-		"an event comes twice": {"2024", &liar{event: func(line string) string { return line + "\n" + line }},
-			func(v *ledger.Verdict) int { return v.EventsTwice }},
+		"an event comes twice": {
+			"2024", &liar{event: func(line string) string { return line + "\n" + line }},
+			func(v *ledger.Verdict) int { return v.EventsTwice },
+		},
 		"a change is not told": {"2025 listen", &liar{event: func(string) string { return "\n" }}, func(v *ledger.Verdict) int { return v.ChangesLost }},
-		"a change is told to another": {"2026 listen", &liar{event: func(line string) string { return strings.Replace(line, "://thing/", "://thing/x", 1) }},
-			func(v *ledger.Verdict) int { return v.WrongTenant }},
+		"a change is told to another": {
+			"2026 listen", &liar{event: func(line string) string { return strings.Replace(line, "://thing/", "://thing/x", 1) }},
+			func(v *ledger.Verdict) int { return v.WrongTenant },
+		},
 		"a call is made for another tenant": {"2026 calls", &liar{stranger: "blue"}, func(v *ledger.Verdict) int { return v.WrongTenant }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (p *person) listen() {
 			return later
 		}
 		for open := true; open && !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1; p.rounds++ {
-			open, later = p.change(w, caller{p.callOnce, p.listModern})
+			open, later = p.change(w, caller{p.callOnce, p.listModern, func() bool { return false }})
 			rest(ctx, max(later, p.crowd.config.Pause))
 		}
 		cancel()
@@ -43,7 +43,7 @@ func (p *person) subscribe(ctx context.Context) (*watch, time.Duration) {
 	if err != nil {
 		return nil, 100 * time.Millisecond
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		return nil, max(p.heard(response).later, 100*time.Millisecond)
 	}
 	w := &watch{own: uris, heard: make(chan *mcp.Message, watched)}
@@ -64,7 +64,7 @@ func (p *person) subscribe(ctx context.Context) (*watch, time.Duration) {
 		p.ledger.Untold(p.kind + " of " + p.tenant + ": no acknowledgement")
 	case <-ctx.Done():
 	}
-	_ = response.Body.Close() // it is of no use
+	_ = response.body.Close() // it is of no use
 	for range w.heard {       // until it has ended
 	}
 	return nil, 100 * time.Millisecond
@@ -91,8 +91,8 @@ func (p *person) listModern(ctx context.Context) (tools mcp.Object, ok bool) {
 }
 
 // result reads an answer that is no call's, which is of use only if it is a result.
-func (p *person) result(response *http.Response) (result mcp.Object, ok bool) {
-	if response.StatusCode != http.StatusOK {
+func (p *person) result(response *reply) (result mcp.Object, ok bool) {
+	if response.status != http.StatusOK {
 		p.heard(response)
 		return result, false
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
@@ -55,11 +54,11 @@ func (p *person) attempt(ctx context.Context, r *round) (question mcp.Object, br
 		p.broke(ctx, r.nonce, err)
 		return question, true, 0
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		w := p.heard(response)
 		return question, w.broken, p.refused(r.nonce, w)
 	}
-	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+	if !response.streams() {
 		p.ledger.Plain(r.nonce)
 	}
 	for e, err := range events(response) {
@@ -119,7 +118,7 @@ func (p *person) leave() time.Duration {
 	defer leave()
 	r := p.modernRound(d, "")
 	response, err := p.send(left, "/mcp", r.body, r.header)
-	if err == nil && response.StatusCode != http.StatusOK {
+	if err == nil && response.status != http.StatusOK {
 		timer.Stop()
 		return p.refused(d.nonce, p.heard(response))
 	}
@@ -183,7 +182,7 @@ func (p *person) hasty(ctx context.Context, r *round) (broken bool, later time.D
 	short, cancel := context.WithTimeout(ctx, time.Duration(20+p.dice.IntN(100))*time.Millisecond)
 	defer cancel()
 	response, err := p.send(short, "/mcp", r.body, r.header)
-	if err == nil && response.StatusCode != http.StatusOK {
+	if err == nil && response.status != http.StatusOK {
 		w := p.heard(response)
 		return w.broken, p.refused(r.nonce, w)
 	}

@@ -79,7 +79,7 @@ func (p *person) openOld() *oldSession {
 		cancel()
 		return nil
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		later := p.heard(response).later
 		cancel()
 		rest(p.crowd.life, later)
@@ -140,7 +140,7 @@ func (s *oldSession) expect(id mcp.ID, d *deed) *waiting {
 }
 
 // listens reads the stream to its end. An answer that comes after its client gave up still counts.
-func (s *oldSession) listens(response *http.Response, endpoint chan<- string) {
+func (s *oldSession) listens(response *reply, endpoint chan<- string) {
 	defer close(s.ended)
 	for e, err := range events(response) {
 		if err != nil {
@@ -196,7 +196,7 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 		}
 		return false
 	}
-	if response.StatusCode != http.StatusAccepted {
+	if response.status != http.StatusAccepted {
 		w := s.heard(response)
 		switch {
 		case d == nil:
@@ -207,7 +207,7 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 		}
 		return false
 	}
-	_ = response.Body.Close() // it is empty
+	_ = response.body.Close() // it is empty
 	return true
 }
 

@@ -109,7 +109,7 @@ func (p *person) intend(server, tool, arguments string, q ledger.Question) *deed
 }
 
 // send sends a POST with a message. The HTTP client never sends it again by itself, since the body cannot be read twice.
-func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string) (*http.Response, error) {
+func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string) (*reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.crowd.config.URL+path, io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (p *person) send(ctx context.Context, path string, body []byte, header map[
 }
 
 // get opens an event stream, or does whatever other method there is without a body.
-func (p *person) get(ctx context.Context, method, path string, header map[string]string) (*http.Response, error) {
+func (p *person) get(ctx context.Context, method, path string, header map[string]string) (*reply, error) {
 	r, err := http.NewRequestWithContext(ctx, method, p.crowd.config.URL+path, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -130,12 +130,29 @@ func (p *person) get(ctx context.Context, method, path string, header map[string
 	return p.do(r, header)
 }
 
-func (p *person) do(r *http.Request, header map[string]string) (*http.Response, error) {
+// reply is the answer to an HTTP request. Whoever gets one closes its body: heard and events do.
+type reply struct {
+	status int
+	header http.Header
+	body   io.ReadCloser
+}
+
+// streams tells whether it is an event stream.
+func (r *reply) streams() bool {
+	media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
+	return media == "text/event-stream"
+}
+
+func (p *person) do(r *http.Request, header map[string]string) (*reply, error) {
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
 	r.Header.Set("Authorization", "Bearer "+p.token)
-	return p.crowd.http.Do(r)
+	response, err := p.crowd.http.Do(r) //nolint:bodyclose // whoever gets the reply closes it
+	if err != nil {
+		return nil, err
+	}
+	return &reply{response.StatusCode, response.Header, response.Body}, nil
 }
 
 // maxEvent bounds an event and a JSON answer, in bytes.
@@ -150,11 +167,11 @@ type event struct {
 
 // events yields the events of an answer with status 200 until it ends. Why it ended is yielded last, nil if it ended
 // well. It closes the answer.
-func events(r *http.Response) iter.Seq2[event, error] {
+func events(r *reply) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
-		defer func() { _ = r.Body.Close() }() // it is of no more use
-		if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "text/event-stream" {
-			body, err := io.ReadAll(io.LimitReader(r.Body, maxEvent))
+		defer func() { _ = r.body.Close() }() // it is of no more use
+		if !r.streams() {
+			body, err := io.ReadAll(io.LimitReader(r.body, maxEvent))
 			if err == nil {
 				var m *mcp.Message
 				if m, err = mcp.Decode(body); err == nil {
@@ -165,7 +182,7 @@ func events(r *http.Response) iter.Seq2[event, error] {
 			yield(event{}, err)
 			return
 		}
-		for e, err := range sse.Read(r.Body, maxEvent) {
+		for e, err := range sse.Read(r.body, maxEvent) {
 			one := event{Event: e}
 			if err == nil && len(e.Data) > 0 && e.Type != "endpoint" {
 				one.message, err = mcp.Decode(bytes.Clone(e.Data))

@@ -30,8 +30,8 @@ func (p *person) open() (s *session, later time.Duration) {
 	if err != nil {
 		return nil, 100 * time.Millisecond
 	}
-	s.id = response.Header.Get(mcp.HeaderSessionID)
-	if response.StatusCode != http.StatusOK {
+	s.id = response.header.Get(mcp.HeaderSessionID)
+	if response.status != http.StatusOK {
 		return nil, max(p.heard(response).later, 100*time.Millisecond)
 	}
 	if result, ok := p.result(response); !ok || s.id == "" || result.Text("protocolVersion") != s.revision {
@@ -60,8 +60,8 @@ func (s *session) tell(ctx context.Context, body []byte) bool {
 		wait := 100 * time.Millisecond
 		response, err := s.send(ctx, "/mcp", body, s.header())
 		if err == nil {
-			if response.StatusCode == http.StatusAccepted {
-				_ = response.Body.Close() // it is empty
+			if response.status == http.StatusAccepted {
+				_ = response.body.Close() // it is empty
 				return true
 			}
 			w := s.refusal(response)
@@ -78,7 +78,7 @@ func (s *session) tell(ctx context.Context, body []byte) bool {
 
 // refusal reads a refusal of a request of the session. 404 says that there is no such session, unless it speaks of an
 // event.
-func (s *session) refusal(response *http.Response) word {
+func (s *session) refusal(response *reply) word {
 	w := s.heard(response)
 	if w.status == http.StatusNotFound && w.code != "DB-EVENT" && !s.gone {
 		s.gone = true
@@ -95,8 +95,8 @@ func (s *session) close() {
 		wait := 100 * time.Millisecond
 		response, err := s.get(ctx, http.MethodDelete, "/mcp", s.header())
 		if err == nil {
-			if response.StatusCode < http.StatusMultipleChoices {
-				_ = response.Body.Close() // it is empty
+			if response.status < http.StatusMultipleChoices {
+				_ = response.body.Close() // it is empty
 				return
 			}
 			w := s.refusal(response)
@@ -118,7 +118,7 @@ func (s *session) list(ctx context.Context) (tools mcp.Object, ok bool) {
 	if err != nil {
 		return tools, false
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.status != http.StatusOK {
 		s.refusal(response)
 		return tools, false
 	}

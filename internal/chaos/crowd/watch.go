@@ -3,7 +3,6 @@ package crowd
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +35,7 @@ func (p *person) things() []string {
 func exposed(server string) string { return "mcp." + server + "+" }
 
 // read reads a stream to its end, and passes on what it tells of changes.
-func (p *person) read(w *watch, response *http.Response) {
+func (p *person) read(w *watch, response *reply) {
 	defer close(w.heard)
 	for e, err := range events(response) {
 		if err != nil {
@@ -68,6 +67,7 @@ func (p *person) read(w *watch, response *http.Response) {
 type caller struct {
 	call func(ctx context.Context, d *deed) time.Duration
 	list func(ctx context.Context) (tools mcp.Object, ok bool)
+	gone func() bool // the session has ended, so that nothing more is told and listed in it
 }
 
 // change changes something and waits until the stream tells of that. It returns false when the stream ended before.
@@ -117,6 +117,9 @@ func (p *person) await(w *watch, d *deed, method, uri string, by caller) (open b
 				continue
 			}
 			if uri == "" && !p.lists(limited, d, by) {
+				if by.gone() {
+					return false
+				}
 				continue // which will find the end of its patience
 			}
 			p.ledger.Told()
@@ -147,7 +150,7 @@ func (p *person) lists(ctx context.Context, d *deed, by caller) bool {
 				}
 			}
 		}
-		if !rest(ctx, 100*time.Millisecond) {
+		if by.gone() || !rest(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

@@ -25,19 +25,19 @@ type word struct {
 const maxWait = 2 * time.Second
 
 // heard reads a refusal with an HTTP status other than 200 and 202, and closes it.
-func (p *person) heard(r *http.Response) word {
-	defer func() { _ = r.Body.Close() }()                 // it is of no more use
-	body, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // what there is must do
-	w := word{status: r.StatusCode, code: "status " + strconv.Itoa(r.StatusCode)}
-	if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil {
+func (p *person) heard(r *reply) word {
+	defer func() { _ = r.body.Close() }()                 // it is of no more use
+	body, _ := io.ReadAll(io.LimitReader(r.body, 64<<10)) // what there is must do
+	w := word{status: r.status, code: "status " + strconv.Itoa(r.status)}
+	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil {
 		w.later = time.Duration(seconds) * time.Second
 	}
 	if m, err := mcp.Decode(body); err == nil && m.Err != nil {
 		w = wordOf(m.Err, w)
 	} else {
-		w.broken = r.StatusCode == http.StatusBadGateway || r.StatusCode == http.StatusGatewayTimeout
+		w.broken = r.status == http.StatusBadGateway || r.status == http.StatusGatewayTimeout
 	}
-	if r.StatusCode == http.StatusUnauthorized {
+	if r.status == http.StatusUnauthorized {
 		w.later = max(w.later, 100*time.Millisecond)
 	}
 	if w.later > 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -110,10 +111,10 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 // TestCallsWaitForSlowServerOnce shows that after the first call that is late, none is made, until the server is well.
 func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	t.Parallel()
-	for name, slow := range map[string]func(*redistest.Server, *redistest.Proxy) (heal func()){
-		"an answer that is late": func(_ *redistest.Server, p *redistest.Proxy) func() { p.Delay(5 * time.Second); return p.Heal },
-		"a black hole":           func(_ *redistest.Server, p *redistest.Proxy) func() { p.BlackHole(); return p.Heal },
-		"a server that stands":   func(s *redistest.Server, _ *redistest.Proxy) func() { s.Freeze(t); return func() { s.Thaw(t) } },
+	for name, slow := range map[string]func(*redistest.Server, *netfault.Proxy) (heal func()){
+		"an answer that is late": func(_ *redistest.Server, p *netfault.Proxy) func() { p.Delay(5 * time.Second); return p.Heal },
+		"a black hole":           func(_ *redistest.Server, p *netfault.Proxy) func() { p.BlackHole(); return p.Heal },
+		"a server that stands":   func(s *redistest.Server, _ *netfault.Proxy) func() { s.Freeze(t); return func() { s.Thaw(t) } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -198,7 +199,7 @@ func TestCallsAreLinearWhenConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	h := &house{server: redistest.StartOne(t), ring: seal.RandomRing()} // a proxy stands before one
 	var replicas []session.Log
-	var proxies []*redistest.Proxy
+	var proxies []*netfault.Proxy
 	var stores []*redis.Store
 	for range 3 {
 		proxy := redistest.NewProxy(t, h.server.Address)

@@ -2,6 +2,7 @@ package allot_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -205,4 +206,24 @@ func TestJunkIsNoGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the share is left", func() bool { return a.Here(allot.Calls, tenant, 10) == 5 })
+}
+
+// TestBlocksOfALaterVersionWereTaken: a replica removed blocks to which a later version had added something, so that both gave
+// out the same places while the new version was rolled out.
+func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	key := redis.Key(tenant, "places", string(allot.Calls))
+	till := time.Now().Add(4 * time.Second).UnixMilli()
+	if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"later", fmt.Sprintf("7 0 %d and more", till)}}); err != nil {
+		t.Fatal(err)
+	}
+	a := join(t, store, "a", 2, 10)
+	taken := 0
+	for a.take(t.Context()) {
+		taken++
+	}
+	if taken != 3 && time.Now().UnixMilli() < till {
+		t.Errorf("%d places taken of 10, of which another has 7", taken)
+	}
 }

@@ -11,7 +11,7 @@ import (
 // granting is a script that grants a replica a block of the places of a tenant, by the clock of the server. It answers how
 // many places the replica may give out.
 //
-//	KEYS[1]  what replicas hold: by replica "held lacks until"
+//	KEYS[1]  what replicas hold: by replica "held lacks until", and what a later version adds after that
 //	ARGV     replica, limit, places taken, places needed, places wanted, the life of a block in milliseconds
 //
 // A replica that gets less than it needs says what it lacks. Another then gets no more than leaves so much free, but what
@@ -29,7 +29,7 @@ end
 local all = redis.call('HGETALL', KEYS[1])
 local held, lacking, living = 0, 0, 1
 for i = 1, #all, 2 do
-  local holds, lacks, till = string.match(all[i + 1], '^(%d+) (%d+) (%d+)$')
+  local holds, lacks, till = string.match(all[i + 1], '^(%d+) (%d+) (%d+)%f[%z ]')
   till = tonumber(till)
   if not till or till < now or till > now + life then
     redis.call('HDEL', KEYS[1], all[i])

@@ -19,7 +19,7 @@ for i = 1, #fields, 2 do
   if name == 'bucket' then
     bucket = text
   else
-    local tokens, till = numbers(text)
+    local tokens, till = numbers(string.match(text, '^[^ ]* [^ ]*') or '') -- a later version may add to that
     local good = tokens and till <= now + life * 1e6 -- later than that none is written, unless the clock was set back
     if good then before = before + tokens end
     if good and till > now and name ~= replica then

@@ -290,3 +290,20 @@ func TestLeasesOfOneBucketOnly(t *testing.T) {
 		t.Error("several buckets were taken")
 	}
 }
+
+// TestALeaseOfALaterVersionWasRemoved: a replica removed leases to which a later version had added something, and so leased
+// more than the bucket had while the new version was rolled out.
+func TestALeaseOfALaterVersionWasRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := ratelimit.NewLeases(w.replica(2), "me")
+		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.001, Burst: 20}}
+		now := time.Now()
+		w.do(t, "HSET", ratelimit.LeaseKeyOf(b), "bucket", fmt.Sprint("5 ", now.UnixMicro()), "later", fmt.Sprint("15 ", now.Add(5*time.Second).UnixMicro(), " and more"))
+		if n := taken(t, l, b); n != 5 {
+			t.Errorf("%d taken of 20, of which another has 15", n)
+		}
+		if left := w.do(t, "HGET", ratelimit.LeaseKeyOf(b), "later"); left.Nil() {
+			t.Error("the lease of the other is gone")
+		}
+	})
+}

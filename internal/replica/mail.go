@@ -25,6 +25,8 @@ const (
 	batch      = 512              // words that are read at a time
 	patience   = 2 * time.Second  // of Tell
 	most       = 1000             // replicas that are known at most
+
+	mostUnknown = 100 // kinds of word that are remembered as unknown
 )
 
 // What waits in a mailbox at most. A tenant may have a quarter of it, so that one whose word comes in masses, or whose
@@ -35,11 +37,12 @@ const (
 	tenantPart   = 4
 )
 
-// MailConfig is what Mail needs. Every field is required.
+// MailConfig is what Mail needs. Every field but Most is required.
 type MailConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Logger *slog.Logger
+	Most   int // replicas that the config allows; zero: nobody is told if there are more
 }
 
 // Mail is Others over Redis. Each replica has a mailbox, a stream that only it reads, and shows that it lives by an entry
@@ -50,10 +53,13 @@ type Mail struct {
 	handlers map[string]Handler
 	returns  []func()
 	alive    atomic.Pointer[map[ID]bool]
+	newer    atomic.Bool // a replica with higher Formats lives
+	crowded  atomic.Bool // more replicas live than the config allows
 	joined   atomic.Bool // the mailbox was read once
 	clock    atomic.Pointer[clock]
-	missed   atomic.Bool // others may have said what did not come here: the mailbox was gone, or this replica was not known
-	replays  *replays    // of the goroutine that reads
+	missed   atomic.Bool     // others may have said what did not come here: the mailbox was gone, or this replica was not known
+	replays  *replays        // of the goroutine that reads, like the next
+	unknown  map[string]bool // kinds that came and have no handler
 	thanking sync.WaitGroup
 
 	numbers atomic.Uint64 // of word, and of receipts
@@ -65,7 +71,7 @@ var _ Others = (*Mail)(nil)
 
 // NewMail returns a Mail with a new id. Run makes it live.
 func NewMail(cfg MailConfig) *Mail {
-	m := &Mail{config: cfg, id: NewID(), handlers: make(map[string]Handler), waiting: make(map[string]chan struct{}), replays: newReplays()}
+	m := &Mail{config: cfg, id: NewID(), handlers: make(map[string]Handler), waiting: make(map[string]chan struct{}), replays: newReplays(), unknown: make(map[string]bool)}
 	m.alive.Store(&map[ID]bool{})
 	m.Handle(kindHeard, m.heard)
 	return m
@@ -85,6 +91,18 @@ func (m *Mail) OnReturn(f func()) { m.returns = append(m.returns, f) }
 
 // IsThere implements Others.
 func (m *Mail) IsThere(id ID) bool { return id == m.id || (*m.alive.Load())[id] }
+
+// IsNewerThere implements Others.
+func (m *Mail) IsNewerThere() bool { return m.newer.Load() }
+
+// Count returns how many replicas live as far as is known here, this one included.
+func (m *Mail) Count() int {
+	alive := *m.alive.Load()
+	if alive[m.id] {
+		return len(alive)
+	}
+	return len(alive) + 1
+}
 
 // Send implements Others.
 func (m *Mail) Send(ctx context.Context, to ID, w Word) error { return m.put(ctx, to, w, "") }
@@ -222,7 +240,7 @@ func (m *Mail) Run(ctx context.Context) error {
 
 // beating is a script that says that a replica lives. It returns what the clock of the server shows, in milliseconds, 1 if
 // the replica was known before, or 0, and all replicas that live by that clock. A beat that lies in the future was written by
-// somebody else, or before the clock was set.
+// somebody else, or before the clock was set. Beside the ids the set has ARGV[4], the Formats of each version that lives.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
@@ -230,7 +248,7 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0
-redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZADD', KEYS[1], now, ARGV[1], now, ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local all = redis.call('ZRANGE', KEYS[1], 0, ARGV[3])
 table.insert(all, 1, string.format('%.0f', now))
@@ -256,7 +274,7 @@ func (m *Mail) beat(ctx context.Context) {
 // told it nothing meanwhile, and no call fails for that: so it is noted here.
 func (m *Mail) look(ctx context.Context) error {
 	asked := time.Now()
-	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1)})
+	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, []string{string(m.id), millis(life), strconv.Itoa(most - 1), formats(Formats)})
 	if err != nil {
 		return err
 	}
@@ -272,14 +290,44 @@ func (m *Mail) look(ctx context.Context) error {
 	if !known {
 		m.missed.Store(true)
 	}
-	alive := make(map[ID]bool, len(ids))
-	for _, one := range ids {
-		if id, err := one.Text(); err == nil && len(id) == len(m.id) {
-			alive[ID(id)] = true
+	m.note(ctx, ids)
+	return nil
+}
+
+// formatsMark stands before a number of Formats in the set of those who live.
+const formatsMark = "formats "
+
+func formats(n int) string { return formatsMark + strconv.Itoa(n) }
+
+// note takes what the set of those who live has: ids, and the Formats of their versions. What it does not know is of a later
+// version, or of somebody else.
+func (m *Mail) note(ctx context.Context, members []redis.Reply) {
+	alive, newer := make(map[ID]bool, len(members)), false
+	for _, one := range members {
+		text, err := one.Text()
+		if number, found := strings.CutPrefix(text, formatsMark); err == nil && found {
+			n, err := strconv.Atoi(number)
+			newer = newer || err == nil && n > Formats
+		} else if err == nil && len(text) == len(m.id) {
+			alive[ID(text)] = true
 		}
 	}
 	m.alive.Store(&alive)
-	return nil
+	m.newer.Store(newer)
+	m.watch(ctx, len(alive))
+}
+
+// watch says in the log when more replicas live than the config allows, and when they do no more. While Redis is away each
+// grants its part of every limit, and together these parts are more than the whole then.
+func (m *Mail) watch(ctx context.Context, alive int) {
+	if crowded := m.config.Most > 0 && alive > m.config.Most; crowded != m.crowded.Swap(crowded) {
+		if !crowded {
+			m.config.Logger.InfoContext(ctx, "no more replicas run than the config says", slog.Int("running", alive), slog.Int("replicas", m.config.Most))
+			return
+		}
+		m.config.Logger.WarnContext(ctx, "more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
+			slog.Int("running", alive), slog.Int("replicas", m.config.Most))
+	}
 }
 
 // living reads what is left of the answer of beating, unless there is an error.
@@ -414,7 +462,11 @@ func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (f
 	from, receipt = ID(fields["f"]), fields["r"]
 	data, err := m.config.Seal.OpenBytes(purpose(m.id, from, w.Kind, w.Tenant, receipt), []byte(fields["d"]))
 	h := m.handlers[w.Kind]
-	if err != nil || h == nil || len(data) < numberSize {
+	if err == nil && h == nil {
+		m.dropUnknown(ctx, w.Kind)
+		return "", ""
+	}
+	if err != nil || len(data) < numberSize {
 		m.config.Logger.WarnContext(ctx, "word of another replica is not understood", slog.String("kind", strconv.Quote(w.Kind)))
 		return "", ""
 	}
@@ -425,6 +477,16 @@ func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (f
 	w.Data, w.Age = data[numberSize:], m.clock.Load().since(id)
 	h(ctx, from, w)
 	return from, receipt
+}
+
+// dropUnknown says once for each kind that this version does not know it. A sender that waits is not told that its word was
+// handled, and so never takes for done what this replica has not done.
+func (m *Mail) dropUnknown(ctx context.Context, kind string) {
+	if m.unknown[kind] || len(m.unknown) >= mostUnknown {
+		return
+	}
+	m.unknown[kind] = true
+	m.config.Logger.WarnContext(ctx, "word of a later version is dropped, which this one does not know", slog.String("kind", strconv.Quote(kind)))
 }
 
 // thank says to each sender which of its word was handled: all that was read at a time in one word, and beside the reading.

@@ -31,6 +31,12 @@ func NewID() ID {
 	return ID(hex.EncodeToString(random[:]))
 }
 
+// Formats counts the changes of what replicas share, or clients carry from one to another, which a version before them
+// cannot read: the layout of a ticket, a purpose of what is sealed, a kind of word. Who makes such a change adds one. While
+// replicas with a higher number are there, the others take what they cannot read for the work of those, and ask their clients
+// to try again, see Others.IsNewerThere.
+const Formats = 1
+
 // Word is what one replica says to another.
 type Word struct {
 	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
@@ -63,6 +69,9 @@ type Others interface {
 	// IsThere tells whether a replica lives, as far as is known here, which is a few seconds late at most. It waits for
 	// nothing. Self is always there.
 	IsThere(id ID) bool
+	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what this one cannot read may be good,
+	// and a client must not throw it away.
+	IsNewerThere() bool
 	// Handle sets who takes word of a kind. It is called before Run.
 	Handle(kind string, h Handler)
 	// OnReturn calls f whenever word may have been lost meanwhile, because the mailbox could not be read, and once when
@@ -89,6 +98,9 @@ func (a *Alone) Tell(context.Context, Word) error { return nil }
 
 // IsThere implements Others.
 func (a *Alone) IsThere(id ID) bool { return id == a.id }
+
+// IsNewerThere implements Others: nobody is.
+func (a *Alone) IsNewerThere() bool { return false }
 
 // Handle implements Others: no word ever comes.
 func (a *Alone) Handle(string, Handler) {}

@@ -23,6 +23,7 @@ type Member struct {
 	returns  []func()
 
 	mu      sync.Mutex // guards the fields below
+	newer   bool       // see Outdate
 	queue   []func()   // what is to be handled, in order
 	running bool       // somebody works through it
 }
@@ -76,6 +77,20 @@ func (m *Member) IsThere(id replica.ID) bool {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
 	return m.hub.members[id] != nil
+}
+
+// IsNewerThere implements replica.Others.
+func (m *Member) IsNewerThere() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newer
+}
+
+// Outdate says whether a replica of a later version is there.
+func (m *Member) Outdate(newer bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.newer = newer
 }
 
 // Send implements replica.Others.

@@ -101,7 +101,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 	shared := ss.shared && purpose == purposeSession
 	switch {
 	case !ok:
-		return nil, miss(ctx, lostUnreadable)
+		return nil, ss.unreadable(ctx)
 	case t.owner != owner:
 		return nil, miss(ctx, lostForeign)
 	case shared:
@@ -119,6 +119,15 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
 	return l, nil
+}
+
+// unreadable returns the refusal of an id that this replica cannot open. Where a replica of a later version runs, the id may
+// be one of its own: with 404 its client would throw away a session that goes on there.
+func (ss *sessions) unreadable(ctx context.Context) *refusal {
+	if ss.shared && ss.spread.others.IsNewerThere() {
+		return errReplicas
+	}
+	return miss(ctx, lostUnreadable)
 }
 
 // openTicket returns the ticket that is sealed in id.

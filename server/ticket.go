@@ -15,9 +15,9 @@ const (
 	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
 
 	// ticketVersion is the first byte of a ticket. While a gateway is updated, replicas of two versions serve the same
-	// clients. So a layout is changed in two rollouts: the first reads both layouts and writes the old one, and the second,
-	// when no replica is left that reads only the old one, writes the new one. A ticket of a version that is not known is
-	// like a forged one: its client gets 404 and opens another session.
+	// clients. What may be overlooked may be added at the end of a ticket. Any other change of the layout needs a new version,
+	// replica.Formats, and two rollouts: the first reads both layouts and writes the old one, and the second, when no replica
+	// is left that reads only the old one, writes the new one. See sessions.unreadable for who skips the first.
 	ticketVersion  = 3
 	generationSize = 8
 	keySize        = 16
@@ -58,12 +58,13 @@ func (t *ticket) encode() []byte {
 	return append(out, t.capabilities)
 }
 
-// decodeTicket reads what encode wrote. The ticket keeps nothing of data.
+// decodeTicket reads what encode wrote, here or in a later version that adds something at the end. The ticket keeps nothing
+// of data.
 func decodeTicket(data []byte) (t ticket, ok bool) {
-	if len(data) != ticketSize || data[0] != ticketVersion {
+	if len(data) < ticketSize || data[0] != ticketVersion {
 		return ticket{}, false
 	}
-	rest := data[1:]
+	rest := data[1:ticketSize]
 	rest = rest[copy(t.generation[:], rest):]
 	rest = rest[copy(t.key[:], rest):]
 	rest = rest[copy(t.owner[:], rest):]

@@ -3,8 +3,9 @@ package server
 import "encoding/binary"
 
 // Kinds of word that the front doors of replicas send each other. Each names the form of its text, too, and a replica that
-// does not know a kind drops the word. So a form is changed in two rollouts, as that of a ticket is (see ticketVersion): the
-// first knows both kinds and sends the old one, the second sends the new one.
+// does not know a kind drops the word. What may be overlooked may be added at the end of a text. Any other form is another
+// kind, and comes in two rollouts, as that of a ticket does (see ticketVersion): the first knows both kinds and sends the old
+// one, the second sends the new one.
 const (
 	kindMessage = "message 1" // a message of a session over HTTP+SSE, for the replica that has its stream
 	kindVerdict = "verdict 1" // what became of it
@@ -37,8 +38,8 @@ func packed(parts ...[]byte) []byte {
 	return word
 }
 
-// unpacked takes a word apart that packed has joined. It is false for a text that has another number of parts; zero
-// parts stands for any. The parts are not copied.
+// unpacked takes a word apart that packed has joined. It is false for a text that has fewer parts. What has more is word of
+// a later version, which adds only what may be overlooked. The parts are not copied.
 func unpacked(word []byte, parts int) ([][]byte, bool) {
 	found := make([][]byte, 0, parts)
 	for len(word) > 0 {
@@ -49,5 +50,5 @@ func unpacked(word []byte, parts int) ([][]byte, bool) {
 		word = word[n:]
 		found, word = append(found, word[:size]), word[size:]
 	}
-	return found, parts == 0 || len(found) == parts
+	return found, len(found) >= parts
 }

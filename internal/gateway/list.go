@@ -93,7 +93,7 @@ func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, star
 }
 
 // A cursor holds a digest of its user, a digest of the last item on its page (of which the name itself, if it is a URI,
-// could be too long), and the index of that item.
+// could be too long), and the index of that item. A later version may add what may be overlooked.
 const (
 	markSize   = 16
 	cursorSize = 2*markSize + 4
@@ -113,7 +113,7 @@ func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cu
 	token, _ := cursor.Text()
 	user := mark(c.Principal.User().Key()) // worked out for every cursor, so that the time does not tell a foreign one from a forged one
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
-	if err != nil || len(plain) != cursorSize || string(plain[:markSize]) != string(user) {
+	if err != nil || len(plain) < cursorSize || string(plain[:markSize]) != string(user) {
 		return 0, false
 	}
 	sought := string(plain[markSize : 2*markSize])

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"time"
 
@@ -91,7 +92,7 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	now := time.Now()
 	switch {
 	case !ok:
-		return &stateError{stateForged}
+		return g.unreadable(&stateError{stateForged})
 	case s.owner != owner:
 		return &stateError{stateForeign}
 	case s.request != c.digest():
@@ -115,6 +116,18 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 		c.params = c.params.With("requestState", mcp.String(s.inner))
 	}
 	return nil
+}
+
+// errLater says that a replica of a later version runs, which may have sealed what cannot be opened here.
+var errLater = fmt.Errorf("sealed by a later version, perhaps: %w", errHomeUnreached)
+
+// unreadable returns the error for what this replica cannot open: what it takes for forged, unless a later version may have
+// made it. Then the client is to try again.
+func (g *Gateway) unreadable(forged error) error {
+	if g.config.Others.IsNewerThere() {
+		return errLater
+	}
+	return forged
 }
 
 // openState opens a sealed state of either version. ok is false if it is not one of ours.

@@ -301,7 +301,7 @@ func (g *Gateway) openTask(id string) (*task, error) {
 		plain, err = g.config.Seal.OpenLong(purposeHeld, id)
 	}
 	if err != nil {
-		return nil, &taskError{taskForged}
+		return nil, g.unreadable(&taskError{taskForged})
 	}
 	r := &stateReader{rest: plain, ok: true}
 	t := &task{}

@@ -56,6 +56,9 @@ func (c *claim) enter(ctx context.Context) (*Answer, error) {
 		case p.state == answered:
 			c.forget()
 			return &p.answer, nil
+		case p.state != running: // of a later version
+			c.forget()
+			return nil, ErrUnknown
 		}
 		if missed = c.store.misses(p.home, missed); !missed.IsZero() && time.Since(missed) > missedFor {
 			c.forget()

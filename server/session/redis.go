@@ -119,11 +119,18 @@ func (l *Redis) isMark(session Key, mark redis.Reply) bool {
 	return err == nil
 }
 
-// refuse notes that what is in the server was not written by a replica.
+// errLater says that what is in the server may be of a version that knows more than this one. It is like a fault: nothing is
+// known here, and nothing has ended.
+var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
+
+// refuse notes that what is in the server was not written by a replica, or by one of a later version.
 func (l *Redis) refuse(ctx context.Context, p place) error {
 	l.config.Refused()
 	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used", slog.String("tenant", p.session.Owner.TenantID),
 		slog.String("stream", p.stream))
+	if l.config.Others.IsNewerThere() {
+		return errLater
+	}
 	return ErrUnknown
 }
 

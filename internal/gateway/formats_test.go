@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal/sealtest"
+)
+
+// keptState is what the kept states say; that with a home is of the second form.
+func keptState(home string) *state {
+	s := &state{
+		expires: time.Unix(1764000000, 0), spent: 1500 * time.Millisecond, rounds: 2, held: true, hasInner: true,
+		server: "box", callID: "call", inner: "inner",
+	}
+	copy(s.owner[:], "the digest of an owner, 32 bytes")
+	copy(s.request[:], "the digest of a request 32 bytes")
+	copy(s.nonce[:], "a nonce, and more of it")
+	if home != "" {
+		s.home = "0123456789abcdef"
+	}
+	return s
+}
+
+func keptTask(home string) *task {
+	t := &task{form: mcp.TasksAsked, server: "box", tool: "box__paint", callID: "call", own: "its own"}
+	copy(t.owner[:], "the digest of an owner, 32 bytes")
+	if home != "" {
+		t.home = "0123456789abcdef"
+	}
+	return t
+}
+
+// TestKeptStatesAndTasksAreRead opens what an earlier build has given to clients. If it fails, a rollout loses their calls.
+func TestKeptStatesAndTasksAreRead(t *testing.T) {
+	t.Parallel()
+	g := &Gateway{config: Config{Seal: sealtest.Ring(t), Others: (&replicatest.Hub{}).Join()}}
+	for name, home := range map[string]string{"1": "", "2": "home"} {
+		purpose := map[string]string{"": purposeState, "home": purposeHome}[home]
+		want := keptState(home)
+		made, err := g.config.Seal.SealLong(purpose, want.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := string(sealtest.Kept(t, "requestState-"+name, []byte(made)))
+		if got, ok := g.openState(kept); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("state %s: got %+v, %v, want %+v", name, got, ok, want)
+		}
+		if plain, err := g.config.Seal.OpenLong(purpose, kept); err != nil || !bytes.Equal(plain, want.encode()) {
+			t.Errorf("state %s: kept is %x, %v, and this version writes %x", name, plain, err, want.encode())
+		}
+		wantTask := keptTask(home)
+		id, err := g.sealTask(wantTask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = string(sealtest.Kept(t, "task-"+name, []byte(id)))
+		if got, err := g.openTask(kept); err != nil || !reflect.DeepEqual(got, wantTask) {
+			t.Errorf("task %s: got %+v, %v, want %+v", name, got, err, wantTask)
+		}
+	}
+}
+
+// TestKeptLettersAreRead reads a letter that an earlier build has sent, and drops one of a sort that a later one may send.
+func TestKeptLettersAreRead(t *testing.T) {
+	t.Parallel()
+	want := letter{number: 7, sort: sortResult, first: true, last: true, text: []byte("{}")}
+	copy(want.errand[:], "an errand, 16 by")
+	kept := sealtest.Kept(t, "letter-1", want.encode())
+	if got, ok := decodeLetter(kept); !ok || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, ok, want)
+	}
+	want.sort = largestSort + 1
+	if got, ok := decodeLetter(want.encode()); ok {
+		t.Errorf("a sort of a later version: got %+v", got)
+	}
+	r := Request{ID: "1", Method: "tools/call", Params: object(`{"name":"x"}`), Token: "t"}
+	keptRequest := sealtest.Kept(t, "request-1", r.encode(&alice))
+	_, _, rest, ok := cutUser(keptRequest)
+	if got, isRequest := decodeRequest(rest); !ok || !isRequest || got.Method != r.Method || got.Params.Text("name") != "x" || got.Token != "t" {
+		t.Errorf("got %+v, %v, %v, want %+v", got, ok, isRequest, r)
+	}
+	more := bytes.Replace(rest, []byte(`{"id"`), []byte(`{"later":{"a":[1]},"id"`), 1)
+	if got, ok := decodeRequest(more); !ok || got.Method != r.Method {
+		t.Errorf("with a member of a later version: got %+v, %v", got, ok)
+	}
+}
+
+// TestKeptCursorsAreRead goes on with a list that an earlier build has begun, also after a cursor of a later one.
+func TestKeptCursorsAreRead(t *testing.T) {
+	t.Parallel()
+	b, _ := newLibrary(t, everything())
+	b.config.Seal = sealtest.Ring(t)
+	caller := b.caller(t, alice)
+	items := b.grantOf(caller).lists[listedTools].items
+	made, err := b.sealCursor(caller, listedTools, items, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := string(sealtest.Kept(t, "cursor-1", []byte(made)))
+	if start, ok := b.openCursor(caller, listedTools, items, mcp.String(kept)); !ok || start != 1 {
+		t.Errorf("got %d, %v, want 1", start, ok)
+	}
+	plain, err := b.config.Seal.Open(listedTools.purpose(), kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := b.config.Seal.Seal(listedTools.purpose(), append(plain, "more"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start, ok := b.openCursor(caller, listedTools, items, mcp.String(later)); !ok || start != 1 {
+		t.Errorf("with an addition: got %d, %v, want 1", start, ok)
+	}
+}
+
+// TestAStateOfALaterVersionWasTakenForForged: while a new version was rolled out, the replicas of the old one told clients
+// that what they could not read was no state or task of theirs, so that calls were given up which waited at the new ones.
+func TestAStateOfALaterVersionWasTakenForForged(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, nil)
+	member := p.b.config.Others.(*replicatest.Member)
+	for _, later := range []bool{true, false} {
+		member.Outdate(later)
+		want := map[bool]string{true: "DB-REPLICAS", false: "DB-STATE"}[later]
+		r := ask("tools/call", `{"name":"box__echo"}`)
+		r.Params = r.Params.With("requestState", mcp.String("not to be read"))
+		if _, refused := p.b.handle(t, r); stable(refused) != want {
+			t.Errorf("a state, later %v: got %v, want %s", later, refused, want)
+		}
+	}
+}

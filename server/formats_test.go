@@ -1,0 +1,68 @@
+package server
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal/sealtest"
+)
+
+// keptTicket is what testdata/formats/session-3 says.
+func keptTicket() ticket {
+	t := ticket{opened: time.Unix(1764000000, 0), revision: "2025-11-25", capabilities: 0b0001_0011}
+	copy(t.generation[:], "generati")
+	copy(t.key[:], "the key of 16 by")
+	copy(t.owner[:], "the digest of an owner, 32 bytes")
+	return t
+}
+
+// TestKeptSessionIDsAreRead opens an id that an earlier build has made. If it fails, a rollout ends all sessions.
+func TestKeptSessionIDsAreRead(t *testing.T) {
+	t.Parallel()
+	ring, want := sealtest.Ring(t), keptTicket()
+	made, err := ring.Seal(purposeSession, want.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := string(sealtest.Kept(t, "session-3", []byte(made)))
+	ss := &sessions{ring: ring}
+	if got, ok := ss.openTicket(purposeSession, kept); !ok || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, ok, want)
+	}
+	if _, ok := ss.openTicket(purposeSSE, kept); ok {
+		t.Error("an id of one transport passes for one of the other")
+	}
+	if plain, err := ring.Open(purposeSession, kept); err != nil || !bytes.Equal(plain, want.encode()) {
+		t.Errorf("kept is %x, %v, and this version writes %x: what a version before reads has changed", plain, err, want.encode())
+	}
+}
+
+// TestATicketOfALaterVersion reads one with an addition, and one of another layout.
+func TestATicketOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	want := keptTicket()
+	if got, ok := decodeTicket(append(want.encode(), "more"...)); !ok || got != want {
+		t.Errorf("with an addition: got %+v, %v, want %+v", got, ok, want)
+	}
+	other := want.encode()
+	other[0]++
+	if got, ok := decodeTicket(other); ok {
+		t.Errorf("of another layout: got %+v, want that it is not read", got)
+	}
+	if got, ok := decodeTicket(want.encode()[:ticketSize-1]); ok {
+		t.Errorf("cut: got %+v", got)
+	}
+}
+
+// TestWordOfALaterVersion takes word apart that has one part more than this version knows, and one less.
+func TestWordOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	word := packed([]byte("a"), nil, []byte("b"), []byte("later"))
+	if parts, ok := unpacked(word, 3); !ok || string(parts[0]) != "a" || len(parts[1]) != 0 || string(parts[2]) != "b" {
+		t.Errorf("with an addition: got %q, %v", parts, ok)
+	}
+	if parts, ok := unpacked(word, 5); ok {
+		t.Errorf("with a part too few: got %q", parts)
+	}
+}

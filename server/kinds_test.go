@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+)
+
+// noted is a replica that notes which kinds of word it takes.
+type noted struct {
+	*replicatest.Member
+	kinds map[string]bool
+}
+
+func (n noted) Handle(kind string, h replica.Handler) {
+	n.kinds[kind] = true
+	n.Member.Handle(kind, h)
+}
+
+// TestKeptKindsOfWordAreTaken has a list of the kinds that an earlier version says. A kind may be added; one that is not taken
+// any more would be lost in a rollout.
+func TestKeptKindsOfWordAreTaken(t *testing.T) {
+	t.Parallel()
+	kept, err := os.ReadFile("testdata/formats/kinds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := noted{(&replicatest.Hub{}).Join(), make(map[string]bool)}
+	newWorld(t, func(w *world) { w.config.Shared, w.config.Others = true, n })
+	for lines := bufio.NewScanner(bytes.NewReader(kept)); lines.Scan(); delete(n.kinds, lines.Text()) {
+		if !n.kinds[lines.Text()] {
+			t.Errorf("word of the kind %q is not taken any more", lines.Text())
+		}
+	}
+	for kind := range n.kinds {
+		t.Errorf("the kind %q is not in testdata/formats/kinds; the next version must take it, so add it", kind)
+	}
+}
+
+// TestAnIDOfALaterVersionWasThrownAway: while a new version was rolled out, the replicas of the old one answered ids that they
+// could not read with 404, so that clients gave up sessions which went on at the new ones.
+func TestAnIDOfALaterVersionWasThrownAway(t *testing.T) {
+	t.Parallel()
+	member := (&replicatest.Hub{}).Join()
+	w := newWorld(t, func(w *world) { w.config.Shared, w.config.Others = true, member })
+	good := w.open(t, "alice", mcp.Revision2511)
+	later := good[:len(good)-4] + "AAAA" // what this version cannot open
+	member.Outdate(true)
+	wantReplicas(t, "while a later version runs", w.do(t, inSession("POST", later, pingBody)))
+	wantReplicas(t, "to DELETE", w.do(t, inSession("DELETE", later, "")))
+	wantStatus(t, "what it can read", w.do(t, inSession("POST", good, pingBody)), 200)
+	wantStatus(t, "of somebody else", w.do(t, inSession("POST", good, pingBody).as("bob")), 404)
+	member.Outdate(false)
+	wantStatus(t, "when none runs", w.do(t, inSession("POST", later, pingBody)), 404)
+}

@@ -26,7 +26,7 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState and IssuerKeys take a function instead, which is called at every reading of the
+// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState, Replicas and IssuerKeys take a function instead, which is called at every reading of the
 // metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
@@ -278,6 +278,8 @@ func (m *Metrics) held() {
 func (m *Metrics) redis(f promauto.Factory) {
 	m.redisState = newShared(prometheus.Opts{
 		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
+	}, prometheus.Opts{
+		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
 	})
 	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by outcome; those that were skipped were not made, because Redis was not well.",
@@ -479,6 +481,10 @@ func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.r
 // RedisState sets the function that returns all states that Redis may be in, and which it is in. It is called whenever
 // metrics are read. Until it is set, there are no such series.
 func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.Store(&read) }
+
+// Replicas sets the function that returns how many replicas run, and how many the config allows. It is called whenever metrics
+// are read. Until it is set, there are no such series.
+func (m *Metrics) Replicas(count func() (running, allowed int)) { m.redisState.count.Store(&count) }
 
 // RedisCall counts a round trip to Redis, or one that was not made. Took is negative for one whose time says nothing.
 func (m *Metrics) RedisCall(outcome string, took time.Duration) {

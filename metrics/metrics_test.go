@@ -72,6 +72,7 @@ func record(m *metrics.Metrics) {
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
+	m.Replicas(func() (running, allowed int) { return 3, 2 })
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
 	m.RedisCall("done", 2*time.Millisecond)
 	m.RedisCall("skipped", -1)

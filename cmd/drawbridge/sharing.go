@@ -22,14 +22,15 @@ import (
 
 // sharing is what this process has in common with other replicas.
 type sharing struct {
-	store  *redis.Store // nil: there are no others
-	others replica.Others
-	blocks *allot.Blocks     // nil: there are no others
-	mail   *replica.Mail     // the same as others; nil: there are no others
-	events *session.Redis    // of sessions, set when the server is built; nil: there are no others
-	once   *once.Redis       // answers of calls with a key; nil: there are no others
-	flight *once.Flights     // ids of calls in flight; nil: there are no others
-	leases *ratelimit.Leases // of request tokens; nil: there are no others
+	store   *redis.Store // nil: there are no others
+	others  replica.Others
+	blocks  *allot.Blocks     // nil: there are no others
+	mail    *replica.Mail     // the same as others; nil: there are no others
+	events  *session.Redis    // of sessions, set when the server is built; nil: there are no others
+	once    *once.Redis       // answers of calls with a key; nil: there are no others
+	flight  *once.Flights     // ids of calls in flight; nil: there are no others
+	allowed int               // replicas at once, by the config
+	leases  *ratelimit.Leases // of request tokens; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet. An error is about a file that the config names.
@@ -52,9 +53,11 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		}
 		return states
 	})
-	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log})
+	allowed := max(cfg.Replicas, 1)
+	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log, Most: allowed})
+	m.Replicas(func() (int, int) { return mail.Count(), allowed })
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
-	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store)}, nil
+	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
 }
 
 // redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.
@@ -84,6 +87,9 @@ func (s *sharing) generation() func() (text string, known bool) {
 func (s *sharing) judge(view *admin.View) {
 	if s.store == nil {
 		return
+	}
+	if running := s.mail.Count(); running > s.allowed {
+		view.Warnings = append(view.Warnings, fmt.Sprintf("%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
 	}
 	err := s.store.Up()
 	view.Redis = string(s.store.State())

@@ -54,7 +54,13 @@ func startKeyed(t *testing.T, more string) *recorder {
 // startReplica starts a replica with one key and that config, and waits until it is ready.
 func startReplica(t *testing.T, config func(listen, operator string) string) *recorder {
 	t.Helper()
-	r := &recorder{directory: t.TempDir()}
+	return startBuild(t, "", config)
+}
+
+// startBuild is startReplica for another build of the program.
+func startBuild(t *testing.T, program string, config func(listen, operator string) string) *recorder {
+	t.Helper()
+	r := &recorder{directory: t.TempDir(), program: program}
 	var ports [2]string
 	for i := range ports {
 		address, err := freeport.Address()
@@ -69,9 +75,23 @@ func startReplica(t *testing.T, config func(listen, operator string) string) *re
 	r.save(t, "drawbridge.yaml", config(ports[0], ports[1]))
 	r.url, r.operator = "http://"+ports[0]+"/mcp", ports[1]
 	r.token = r.signFor(t, "acme")
+	r.begin(t)
+	return r
+}
+
+// begin starts the process in its directory, and waits until it is ready.
+func (r *recorder) begin(t *testing.T) {
+	t.Helper()
 	r.start(t, func(r *recorder) { r.process.Dir = r.directory })
 	r.ready(t, http.StatusOK, "")
-	return r
+}
+
+// becomes replaces the process by another build of the program, at the same address.
+func (r *recorder) becomes(t *testing.T, program string) {
+	t.Helper()
+	r.stops(t)
+	r.program = program
+	r.begin(t)
 }
 
 // rotate saves the keys, and waits until the process says that they are in force.

@@ -28,6 +28,12 @@ type processes struct {
 
 func startProcesses(t *testing.T) *processes {
 	t.Helper()
+	return startBuilds(t, "")
+}
+
+// startBuilds is startProcesses where the second process is of that build of the program.
+func startBuilds(t *testing.T, second string) *processes {
+	t.Helper()
 	p := &processes{}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "twice"}, func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
@@ -45,15 +51,19 @@ func startProcesses(t *testing.T) *processes {
 	sdk.AddTool(server, &sdk.Tool{Name: "plain"}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("call %d", p.calls.Add(1))}}}, nil, nil
 	})
+	sdk.AddTool(server, &sdk.Tool{Name: "few"}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "one of few"}}}, nil, nil
+	})
 	upstream := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	t.Cleanup(func() { upstream.CloseClientConnections(); upstream.Close() })
 	redis := redistest.Start(t)
 	config := func(listen, operator string) string {
 		text := fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+"\", patience: 5s}\n")
 		text = strings.Replace(text, "servers: [toolbox]", "servers: [toolbox, asker]", 1)
+		text = strings.Replace(text, "limits: {", "limits: {tools: {asker__few: {rate: 0.001, burst: 10}}, ", 1)
 		return text + "  asker: {url: \"" + upstream.URL + "\", revision: \"2025-11-25\", private_addresses: true}\n"
 	}
-	p.a, p.b = startReplica(t, config), startReplica(t, config)
+	p.a, p.b = startReplica(t, config), startBuild(t, second, config)
 	for _, r := range []*recorder{p.a, p.b} {
 		eventually(t, "the server's tools are there", func() bool { return strings.Contains(r.log(), `"server up","server":"asker"`) })
 	}

@@ -33,6 +33,7 @@ type recorder struct {
 	url, operator, token string
 	directory            string
 	writes               atomic.Int64 // that reached the API
+	program              string       // path of another build; "": that of this one
 	process              *exec.Cmd
 	ended                chan struct{} // closed when the process has ended
 }
@@ -113,6 +114,9 @@ func (r *recorder) start(t *testing.T, wire func(*recorder)) {
 	}
 	defer log.Close() // the process has its own
 	r.process.Stderr = log
+	if r.program != "" {
+		r.process.Path = r.program
+	}
 	if wire != nil {
 		wire(r)
 	}

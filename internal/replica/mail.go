@@ -53,9 +53,10 @@ type Mail struct {
 	handlers map[string]Handler
 	returns  []func()
 	alive    atomic.Pointer[map[ID]bool]
-	newer    atomic.Bool // a replica with higher Formats lives
-	crowded  atomic.Bool // more replicas live than the config allows
-	joined   atomic.Bool // the mailbox was read once
+	older    atomic.Bool  // a replica with lower Formats lives
+	newer    atomic.Bool  // a replica with higher Formats lives
+	crowded  atomic.Bool  // more replicas live than the config allows
+	joined   atomic.Int64 // when the mailbox was first read, in nanoseconds since 1970; zero: not yet
 	clock    atomic.Pointer[clock]
 	missed   atomic.Bool     // others may have said what did not come here: the mailbox was gone, or this replica was not known
 	replays  *replays        // of the goroutine that reads, like the next
@@ -163,8 +164,12 @@ func mailbox(id ID) string { return redis.CommonKey("mail", "{"+string(id)+"}") 
 func room(id ID) string    { return redis.CommonKey("mail", "{"+string(id)+"}", "room") }
 
 // Joined tells whether word of others comes here. Until then this replica must serve nobody: what is told to all others
-// would be told to all but this one, and an answer for it would find no mailbox.
-func (m *Mail) Joined() bool { return m.joined.Load() }
+// would be told to all but this one, and an answer for it would find no mailbox. Where replicas with lower Formats live, it
+// also waits until they know of this one, or they would take for forged what it gives to clients.
+func (m *Mail) Joined() bool {
+	joined := m.joined.Load()
+	return joined != 0 && (!m.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
+}
 
 // Tell implements Others. It asks who is there first: a replica that has begun since the last beat may serve already.
 func (m *Mail) Tell(ctx context.Context, w Word) error {
@@ -302,18 +307,19 @@ func formats(n int) string { return formatsMark + strconv.Itoa(n) }
 // note takes what the set of those who live has: ids, and the Formats of their versions. What it does not know is of a later
 // version, or of somebody else.
 func (m *Mail) note(ctx context.Context, members []redis.Reply) {
-	alive, newer := make(map[ID]bool, len(members)), false
+	alive, newer, older := make(map[ID]bool, len(members)), false, false
 	for _, one := range members {
 		text, err := one.Text()
 		if number, found := strings.CutPrefix(text, formatsMark); err == nil && found {
 			n, err := strconv.Atoi(number)
-			newer = newer || err == nil && n > Formats
+			newer, older = newer || err == nil && n > Formats, older || err == nil && n < Formats
 		} else if err == nil && len(text) == len(m.id) {
 			alive[ID(text)] = true
 		}
 	}
 	m.alive.Store(&alive)
 	m.newer.Store(newer)
+	m.older.Store(older)
 	m.watch(ctx, len(alive))
 }
 
@@ -395,7 +401,7 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 		return err
 	}
 	m.missed.Store(false) // what was missed until now is what returns are told of
-	m.joined.Store(true)
+	m.joined.CompareAndSwap(0, time.Now().UnixNano())
 	for _, f := range m.returns {
 		f()
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // overRedis opens a crew whose replicas share a real server, and returns where each is served.
-func overRedis(t *testing.T, server *redistest.Server) (c *crew, bases []string) {
+func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (c *crew, bases []string) {
 	t.Helper()
 	ring := seal.RandomRing()
 	c = &crew{}
@@ -25,11 +25,11 @@ func overRedis(t *testing.T, server *redistest.Server) (c *crew, bases []string)
 		store := server.Store(t)
 		var mail *replica.Mail
 		var log *session.Redis
-		w := newWorld(t, func(w *world) {
+		w := newWorld(t, append([]func(*world){func(w *world) {
 			mail = replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: w.config.Logger})
 			log = session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: w.config.Logger})
 			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others = ring, log, true, mail
-		})
+		}}, change...)...)
 		lists, files := w.asking()
 		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files, files), append(mails, mail)
 		ctx, stop := context.WithCancel(context.Background())

@@ -251,3 +251,23 @@ func TestProcessesMakeACallOnce(t *testing.T) {
 		t.Error("the other made the call, too")
 	}
 }
+
+// TestASessionWasNotEndedAfterAReplicaHadStopped: for seconds after a process had stopped, the others waited for what it would
+// say, and answered each DELETE with 503.
+func TestASessionWasNotEndedAfterAReplicaHadStopped(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	more := "replicas: 2\nredis: {url: \"" + server.URL() + "\", patience: 5s}\n"
+	a, b := startKeyed(t, more), startKeyed(t, more)
+	session := a.session(t)
+	if got := b.ping(session); got.status != http.StatusOK {
+		t.Fatalf("at the other: got %v", got)
+	}
+	b.stops(t)
+	if got := a.end(session); got != http.StatusNoContent {
+		t.Errorf("DELETE: got %d, want 204", got)
+	}
+	if left := server.Exec(t, "ZCARD", "db1:replicas"); left != "2" { // the one that runs, and its formats
+		t.Errorf("%s entries of who lives are left, want 2", left)
+	}
+}

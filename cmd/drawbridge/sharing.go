@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -128,18 +129,27 @@ func (s *sharing) limiters(replicas int, m *metrics.Metrics, log *slog.Logger) (
 	return shared, s.leases
 }
 
-// run starts what is shared, until work ends.
+// run starts what is shared, until work ends. The store goes on until all else has ended, which may have something to give
+// back or to write.
 func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	if s.store == nil {
 		return
 	}
-	group.Go(func() error { return s.store.Run(work) })
-	group.Go(func() error { return s.mail.Run(work) })
-	group.Go(func() error { return s.blocks.Run(work) })
-	group.Go(func() error { return s.events.Run(work) })
-	group.Go(func() error { return s.once.Run(work) })
-	group.Go(func() error { return s.flight.Run(work) })
-	group.Go(func() error { return s.leases.Run(work) })
+	var users sync.WaitGroup
+	for _, run := range []func(context.Context) error{s.mail.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.leases.Run} {
+		users.Add(1)
+		group.Go(func() error {
+			defer users.Done()
+			return run(work)
+		})
+	}
+	last, stop := context.WithCancel(context.WithoutCancel(work))
+	group.Go(func() error { return s.store.Run(last) })
+	group.Go(func() error {
+		defer stop()
+		users.Wait()
+		return nil
+	})
 }
 
 // answers returns the store of answers of calls with a key, nil without other replicas.

@@ -110,3 +110,29 @@ func TestMoreReplicasRanThanTheConfigSaid(t *testing.T) {
 	over.Wait()
 	said(1, 1)
 }
+
+// TestWhoStoppedWasToldInVain: for seconds after a replica had stopped, each that told all others something waited for it, and
+// then did not know whether they had heard.
+func TestWhoStoppedWasToldInVain(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a := post(t, server, ring, func(replica.ID, replica.Word) {})
+	b := replica.NewMail(replica.MailConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	var over sync.WaitGroup
+	over.Go(func() { _ = b.Run(ctx) })
+	redistest.Wait(t, func() error {
+		if !a.IsThere(b.Self()) {
+			return errors.New("it is not there yet")
+		}
+		return nil
+	})
+	stop()
+	over.Wait()
+	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+		t.Errorf("after it has stopped: %v", err)
+	}
+	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+		t.Errorf("to it: got %v, want that it is gone", err)
+	}
+}

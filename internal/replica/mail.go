@@ -236,11 +236,19 @@ func (m *Mail) heard(_ context.Context, _ ID, w Word) {
 func (m *Mail) Run(ctx context.Context) error {
 	var beating sync.WaitGroup
 	beating.Go(func() { m.beat(ctx) })
-	defer beating.Wait()
 	defer m.config.Store.Keep(mailbox(m.id), mailboxTTL, func() { m.missed.Store(true) })()
-	defer m.thanking.Wait()
 	m.read(ctx)
+	m.thanking.Wait()
+	beating.Wait()
+	m.leave(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
 	return nil
+}
+
+// leave says that this replica lives no more, so that nobody waits for what it would hear. Otherwise each that tells something
+// to all waits in vain until its last beat is old.
+func (m *Mail) leave(ctx context.Context) {
+	_, _ = m.config.Store.Do(ctx, redis.Command{Name: "ZREM", Key: redis.CommonKey("replicas"), Args: []string{string(m.id)}}) // or it lapses by itself
+	_, _ = m.config.Store.Do(ctx, redis.Command{Name: "DEL", Key: mailbox(m.id), Args: []string{room(m.id)}})                  // likewise
 }
 
 // beating is a script that says that a replica lives. It returns what the clock of the server shows, in milliseconds, 1 if

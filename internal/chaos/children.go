@@ -26,7 +26,7 @@ func childFaults() []*fault {
 		}
 	}
 	return []*fault{
-		child("fills standard error", "10 MiB on standard error with each call", "stderr", "its calls are answered, and it ends when the config drops it"),
+		child("fills standard error", "1 MiB on standard error with each call", "stderr", "its calls are answered, and it ends when the config drops it"),
 		child("starts others and ignores SIGTERM", "it starts a process with each call, and neither heeds SIGTERM", "forks", "its calls are answered, and all of them end when the config drops it"),
 		child("ends in the middle of calls", "it exits instead of every second answer", "exits", "it is started again, and nothing is left when the config drops it"),
 		child("writes garbage", "lines that are no JSON around each answer", "garbage", "its calls are answered, and it ends when the config drops it"),
@@ -122,7 +122,7 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 func misbehave(mode, mark string, calls int, out io.Writer) error {
 	switch mode {
 	case "stderr":
-		for range 10 << 10 {
+		for range 1 << 10 {
 			fmt.Fprintln(os.Stderr, strings.Repeat("x", 1023))
 		}
 	case "forks":

@@ -107,11 +107,18 @@ func (s *scene) listenRequest() string {
 		mcp.LatestModern+`","io.modelcontextprotocol/clientCapabilities":{}}}`)
 }
 
-func (s *scene) wire(method, params string) string {
+// callRequest is a call of the plain tool of the server that is spared.
+func (s *scene) callRequest() string {
+	return s.wire("tools/call", fmt.Sprintf(`{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q},"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}`,
+		s.spared, crowd.TenantB, mcp.LatestModern), "Mcp-Name: "+s.spared+"__touch\r\n")
+}
+
+// wire is a request as it goes over the wire, with further headers.
+func (s *scene) wire(method, params string, header ...string) string {
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
 	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-		"MCP-Protocol-Version: %s\r\nMcp-Method: %s\r\nContent-Length: %d\r\n\r\n%s",
-		strings.TrimPrefix(s.URL, "http://"), s.token(crowd.TenantB, "slow"), mcp.LatestModern, method, len(body), body)
+		"MCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s",
+		strings.TrimPrefix(s.URL, "http://"), s.token(crowd.TenantB, "slow"), mcp.LatestModern, method, strings.Join(header, ""), len(body), body)
 }
 
 // sentTwice sends calls under one key to two replicas at once.

@@ -26,14 +26,14 @@ func configFaults() []*fault {
 		badConfig("a huge config", "17 MiB of comments", func(text string) string { return text + strings.Repeat("# nothing but room\n", 17<<20/19) }),
 		badConfig("an empty config", "a file without a byte", func(string) string { return "" }),
 		{
-			name: "the config changes under load", done: "all replicas take ten other configs, one after the other", ground: plain,
+			name: "the config changes under load", done: "all replicas take four other configs, one after the other", ground: plain,
 			holds: "each is taken, and sessions go on",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				session, err := s.open(ctx, at(s.victim))
 				if err != nil {
 					return effect{}, err
 				}
-				for i := range 10 {
+				for i := range 4 {
 					for _, r := range s.Replicas[:replicas] {
 						if err := s.rewrite(ctx, r, func(text string) string {
 							return strings.Replace(text, "\nservers:\n", fmt.Sprintf("\nservers:\n  added-%d: {builtin: [calculate]}\n", i), 1)

@@ -22,10 +22,10 @@ type fault struct {
 	ground  ground // the world it needs
 	root    bool   // it needs root
 	variant bool   // it needs a gateway with a clock that can be set
+	weak    bool   // Redis is not well meanwhile, so calls may be answered without a stream, and their progress be left out
 	before  func(ctx context.Context, s *scene) error
 	make    func(ctx context.Context, s *scene) (effect, error)
-	// spares returns how many of what the verdict found must be expected with this fault, and why is part of holds. Nil:
-	// none.
+	// spares returns how much of what the verdict found must be expected with this fault; holds says so, too. Nil: nothing.
 	spares func(v *ledger.Verdict) int
 }
 

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // faultFlags say which faults are made, and how often.
@@ -50,23 +52,41 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if !f.keep {
+			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
+		}
+	}()
+	began := time.Now()
 	fmt.Fprintf(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
-	r := &runner{dir: dir, size: f.size, keep: f.keep, log: log, began: time.Now()}
-	defer r.close()
-	if r.program, err = build(ctx, dir); err != nil {
+	program, variant, err := programs(ctx, dir, faults)
+	if err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
-		if r.variant, err = buildVariant(ctx, dir); err != nil {
-			return "", err
-		}
+	// The two load balancers have worlds of their own, so their rounds can be made at the same time: nothing is measured.
+	group, ctx := errgroup.WithContext(ctx)
+	runners := make([]*runner, len(balancers))
+	for i, balancer := range balancers {
+		r := &runner{dir: filepath.Join(dir, balancer), program: program, variant: variant, size: f.size, keep: f.keep, log: log, began: began}
+		runners[i] = r
+		group.Go(func() error { return r.run(ctx, f.plan(faults, balancers, balancer)) })
 	}
-	for _, j := range f.plan(faults, balancers) {
-		if err := r.round(ctx, j); err != nil {
-			return "", err
-		}
+	if err := group.Wait(); err != nil {
+		return "", err
 	}
-	return describe(faults, unable, r.outcomes, f.seed, time.Since(r.began)), verdictOf(faults, r.outcomes)
+	var outcomes []*outcome
+	for _, r := range runners {
+		outcomes = append(outcomes, r.outcomes...)
+	}
+	return describe(faults, unable, outcomes, f.seed, time.Since(began)), verdictOf(faults, outcomes)
+}
+
+// programs builds the gateway, and the other one if a fault needs it.
+func programs(ctx context.Context, dir string, faults []*fault) (program, variant string, err error) {
+	if program, err = build(ctx, dir); err == nil && slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
+		variant, err = buildVariant(ctx, dir)
+	}
+	return program, variant, err
 }
 
 // chosen returns the faults that are to be made, and those that this machine or user cannot make.
@@ -102,16 +122,18 @@ type job struct {
 	seed     uint64
 }
 
-// plan returns the rounds in an order in which one world serves many of them. The load balancers take turns from round to
-// round of a fault.
-func (f *faultFlags) plan(faults []*fault, balancers []string) (jobs []job) {
+// plan returns the rounds behind one of the load balancers, in an order in which one world serves many of them. The load
+// balancers take turns from round to round of a fault.
+func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) (jobs []job) {
 	for at, one := range faults {
 		for round := range f.rounds {
-			jobs = append(jobs, job{one, at, balancers[(at+round)%len(balancers)], round, f.seed + uint64(round)}) //nolint:gosec // not negative
+			if balancers[(at+round)%len(balancers)] == balancer {
+				jobs = append(jobs, job{one, at, balancer, round, f.seed + uint64(round)}) //nolint:gosec // not negative
+			}
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int {
-		return cmp.Or(a.fault.ground.compare(b.fault.ground), cmp.Compare(a.balancer, b.balancer), a.round-b.round, a.at-b.at)
+		return cmp.Or(a.fault.ground.compare(b.fault.ground), a.round-b.round, a.at-b.at)
 	})
 	return jobs
 }
@@ -126,6 +148,20 @@ type runner struct {
 	worlds                int // so many were started
 	scene                 *scene
 	outcomes              []*outcome
+}
+
+// run makes rounds.
+func (r *runner) run(ctx context.Context, jobs []job) error {
+	defer r.end(false)
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := r.round(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // round makes one round and keeps its outcome. An error means that no world could be started, or that ctx ended.
@@ -170,14 +206,6 @@ func (r *runner) end(keep bool) {
 		_ = os.RemoveAll(r.scene.dir) // it is below the folder that close removes
 	}
 	r.scene = nil
-}
-
-// close ends the world and removes what is not kept.
-func (r *runner) close() {
-	r.end(false)
-	if !r.keep {
-		_ = os.RemoveAll(r.dir) // what is left is in the folder for temporary files
-	}
 }
 
 // verdictOf returns the promises that were broken, nil if none was.

@@ -23,8 +23,8 @@ import (
 func issuerFaults() []*fault {
 	return []*fault{
 		{
-			name: "the keys of an issuer rotate", done: "its key set gets a new key and loses the old one; new tokens are signed with the new key", ground: plain,
-			holds: "tokens of the new key are taken at every replica at once, and those of the old one go on for a while", before: withIssuer,
+			name: "the keys of an issuer rotate", done: "its key set gets a new key before the old one; new tokens are signed with the new key", ground: plain,
+			holds: "tokens of the new key are taken at every replica without a reload, and those of the old one go on", before: withIssuer,
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.issuer.rotate()
 				return effect{seen: s.goOn()}, nil
@@ -96,9 +96,8 @@ const issuerName = "https://rotating.test/"
 type issuer struct {
 	address, audience string
 
-	mu      sync.Mutex // guards the fields below
-	key     ed25519.PrivateKey
-	id      int // of the key
+	mu      sync.Mutex           // guards the fields below
+	keys    []ed25519.PrivateKey // the newest last; the id of a key is its place
 	garbage bool
 	server  *http.Server // nil: it does not listen
 }
@@ -113,13 +112,12 @@ func newIssuer(audience string) (*issuer, error) {
 	return i, i.listen()
 }
 
-// rotate takes a new key in the place of the one before.
+// rotate signs with a new key from now on.
 func (i *issuer) rotate() {
 	_, key, _ := ed25519.GenerateKey(rand.Reader) // it never fails
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.key = key
-	i.id++
+	i.keys = append(i.keys, key)
 }
 
 func (i *issuer) spoil(garbage bool) {
@@ -158,19 +156,24 @@ func (i *issuer) serve(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>this is no key set</html>")) // who reads sees it
 		return
 	}
-	public, _ := i.key.Public().(ed25519.PublicKey)
+	set := []map[string]any{}
+	for id, key := range i.keys {
+		public, _ := key.Public().(ed25519.PublicKey)
+		set = append(set, map[string]any{
+			"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": fmt.Sprint(id), "x": base64.RawURLEncoding.EncodeToString(public),
+		})
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []map[string]any{{ // as above
-		"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": fmt.Sprint(i.id), "x": base64.RawURLEncoding.EncodeToString(public),
-	}}})
+	_ = json.NewEncoder(w).Encode(map[string]any{"keys": set}) // as above
 }
 
 // token signs a token that holds for a day.
 func (i *issuer) token(tenant, user string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	now := time.Now()
-	token, err := auth.Sign(auth.Key{ID: fmt.Sprint(i.id), Public: i.key.Public(), Private: i.key}, "EdDSA", auth.Claims{
+	now, id := time.Now(), len(i.keys)-1
+	key := i.keys[id]
+	token, err := auth.Sign(auth.Key{ID: fmt.Sprint(id), Public: key.Public(), Private: key}, "EdDSA", auth.Claims{
 		Issuer: issuerName, Subject: user, Audience: i.audience, Extra: map[string]any{"tenant": tenant}, IssuedAt: now, Expiry: now.Add(23 * time.Hour),
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func networkFaults() (faults []*fault) {
 				},
 			},
 			&fault{
-				name: "replica to Redis: " + t.name, done: t.done, ground: plain,
+				name: "replica to Redis: " + t.name, done: t.done, ground: plain, weak: true,
 				holds: "the replica stays ready, notices that Redis is not well, and serves calls of 2026-07-28 meanwhile",
 				make: func(_ context.Context, s *scene) (effect, error) {
 					notices := s.missesRedis(s.victim)
@@ -71,7 +71,7 @@ func networkFaults() (faults []*fault) {
 		)
 	}
 	return append(faults, &fault{
-		name: "all replicas to Redis: late answers", done: "answers of Redis come 3 s late at all replicas", ground: plain,
+		name: "all replicas to Redis: late answers", done: "answers of Redis come 3 s late at all replicas", ground: plain, weak: true,
 		holds: "all replicas stay ready, notice that Redis is slow, and serve calls of 2026-07-28 meanwhile",
 		make: func(_ context.Context, s *scene) (effect, error) {
 			seen := []func(context.Context) error{}

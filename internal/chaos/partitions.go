@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
 )
@@ -22,7 +23,7 @@ func partitionFaults() []*fault {
 		partition("everything", "the other replicas serve meanwhile", []string{redis, crowd.Modern, crowd.Legacy, balancer},
 			func(*scene) func(context.Context) error { return nil }),
 		{
-			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis are dropped", ground: spaces, root: true,
+			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis are dropped", ground: spaces, root: true, weak: true,
 			holds: "all are ready, notice, and serve 2026-07-28 meanwhile; all goes on without a restart",
 			make: func(_ context.Context, s *scene) (effect, error) {
 				seen := []func(context.Context) error{s.goOn()}
@@ -41,7 +42,7 @@ func partitionFaults() []*fault {
 // partition cuts one replica off from some parts.
 func partition(name, holds string, parts []string, seen func(s *scene) func(context.Context) error) *fault {
 	return &fault{
-		name: "a replica is cut off from " + name, done: "packets between them are dropped", ground: spaces, root: true,
+		name: "a replica is cut off from " + name, done: "packets between them are dropped", ground: spaces, root: true, weak: slices.Contains(parts, "redis"),
 		holds: holds + "; all goes on without a restart",
 		make: func(_ context.Context, s *scene) (effect, error) {
 			for _, part := range parts {

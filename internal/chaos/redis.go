@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
 )
 
@@ -16,7 +17,7 @@ var (
 
 // redisFaults returns what may happen to Redis.
 func redisFaults() []*fault {
-	return slices.Concat([]*fault{
+	faults := slices.Concat([]*fault{
 		redisLost("Redis is killed and begins empty", "it is killed and started again, and keeps nothing on disk", killed),
 		redisLost("Redis is killed again and again", "it is killed and started three times", killedAgain),
 		redisGone("Redis freezes", "its process is stopped with SIGSTOP, its connections stay open", (*world.Store).Freeze, (*world.Store).Thaw),
@@ -25,13 +26,17 @@ func redisFaults() []*fault {
 		redisSays("Redis is read-only", "it becomes a replica of a server that is not there", "readonly", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
 		redisSays("Redis has too few replicas", "CONFIG SET min-replicas-to-write 1", "readonly",
 			[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
-		redisSays("Redis pauses", "CLIENT PAUSE 60000 ALL", "slow", []string{"CLIENT", "PAUSE", "60000", "ALL"}, []string{"CLIENT", "UNPAUSE"}),
+		redisSays("Redis pauses", "CLIENT PAUSE 60000 WRITE", "slow", []string{"CLIENT", "PAUSE", "60000", "WRITE"}, []string{"CLIENT", "UNPAUSE"}),
 		flushed(),
 		spoiled("Redis has values of other types", "each key that does not hold a number becomes a list, those of streams a text", wrongTypes),
 		spoiled("Redis has junk", "each text, field and entry is replaced by other bytes", junk),
 		hurried("Redis ends all connections", "CLIENT KILL of all connections, twenty times", []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}),
 		hurried("Redis forgets all scripts", "SCRIPT FLUSH, twenty times", []string{"SCRIPT", "FLUSH"}),
 	}, watchedFaults(), clusterFaults())
+	for _, f := range faults {
+		f.weak = true
+	}
+	return faults
 }
 
 // legacyMeets opens a session at the victim, and returns what is wrong when another replica, which has not seen it, does not
@@ -89,11 +94,17 @@ func redisGone(name, done string, begin, end func(*world.Store) error) *fault {
 	}
 }
 
+// keyedTwice spares calls under an Idempotency-Key that were executed twice, because Redis forgot that they had been made.
+// docs/once.md says so.
+func keyedTwice(v *ledger.Verdict) int { return v.TwiceKeyed }
+
+const forgets = "; calls under an Idempotency-Key that are sent again may run again, since Redis has forgotten them"
+
 // redisLost is a fault in which Redis comes back and has lost everything.
 func redisLost(name, done string, begin func(ctx context.Context, s *scene) error) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 meanwhile, and 404 only when Redis is back without it",
+		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 meanwhile, and 404 only when Redis is back without it" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
@@ -177,7 +188,7 @@ func redisSays(name, done, state string, begin, end []string) *fault {
 func flushed() *fault {
 	return &fault{
 		name: "Redis is emptied", done: "FLUSHALL", ground: plain,
-		holds: "sessions from before get 404 at every replica, and new ones are opened",
+		holds: "sessions from before get 404 at every replica, and new ones are opened" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
@@ -210,7 +221,7 @@ end return 'OK'`
 func spoiled(name, done, script string) *fault {
 	return &fault{
 		name: name, done: done + "; then Redis is emptied", ground: plain,
-		holds: "nothing that was written is believed, and when Redis was emptied all goes on",
+		holds: "nothing that was written is believed, and when Redis was emptied all goes on" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			for range 3 {
 				if _, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", script, "0"); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
 )
 
@@ -31,7 +32,7 @@ func watchedFaults() []*fault {
 func failover(name, done string, begin, end func(*world.Store, context.Context) error) *fault {
 	return &fault{
 		name: name, done: done, ground: watched,
-		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile",
+		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			old, err := s.Redis.Master(ctx)
 			if err != nil {
@@ -84,7 +85,7 @@ func (s *scene) moveSlots(ctx context.Context) error {
 		}
 		ids[i] = id
 	}
-	for _, tenant := range world.Tenants() {
+	for _, tenant := range []string{crowd.TenantA, crowd.TenantB} { // the others have no keys
 		slot, err := s.Redis.Nodes[0].Exec(ctx, "CLUSTER", "KEYSLOT", "{"+tenant+"}")
 		if err != nil {
 			return err

@@ -57,12 +57,11 @@ func replicaFaults() []*fault {
 		},
 		{
 			name: "a replica is stopped", done: "SIGTERM, then it is started again", ground: direct,
-			holds: "exit code 0, and no call is broken",
+			holds: "exit code 0",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				err := s.stopClean(ctx, s.victim)
 				return effect{seen: s.othersServe(), heal: s.victim.Start}, err
 			},
-			spares: nil,
 		},
 		{
 			name: "all replicas but one are stopped", done: "SIGTERM to two at once, then they are started again", ground: direct,
@@ -103,8 +102,8 @@ func replicaFaults() []*fault {
 			},
 		},
 		{
-			name: "a replica dies while Redis is gone", done: "Redis is killed, then a replica; both are started again", ground: direct,
-			holds: "the others serve 2026-07-28 meanwhile",
+			name: "a replica dies while Redis is gone", done: "Redis is killed, then a replica; both are started again", ground: direct, weak: true,
+			holds: "the others serve 2026-07-28 meanwhile" + forgets, spares: keyedTwice,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				s.Redis.Nodes[0].Kill()
 				s.victim.Kill()

@@ -58,6 +58,7 @@ func addVerdict(to, v *ledger.Verdict) {
 		{&to.Unexecuted, v.Unexecuted}, {&to.Denied, v.Denied}, {&to.EventsLost, v.EventsLost}, {&to.EventsTwice, v.EventsTwice},
 		{&to.EventsOutOfOrder, v.EventsOutOfOrder}, {&to.ChangesLost, v.ChangesLost}, {&to.WrongTenant, v.WrongTenant}, {&to.Unaudited, v.Unaudited},
 		{&to.Unfounded, v.Unfounded}, {&to.BrokenUnaudited, v.BrokenUnaudited}, {&to.Uncancelled, v.Uncancelled},
+		{&to.Unstreamed, v.Unstreamed},
 	} {
 		*n.to += n.n
 	}

@@ -77,16 +77,21 @@ func descriptorsOut() *fault {
 // diskFull gives the record of a replica a disk of its own, which something else fills.
 func diskFull() *fault {
 	return &fault{
-		name: "the disk of the record is full", done: "a file system of 1 MiB for the record of calls, which another file fills", ground: direct, root: true,
+		name: "the disk of the record is full", done: "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls", ground: direct, root: true,
 		holds:  "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room",
 		before: onSmallDisk,
-		make: func(_ context.Context, s *scene) (effect, error) {
+		make: func(ctx context.Context, s *scene) (effect, error) {
 			filler := filepath.Join(s.smallDisk(), "filler")
+			if err := fill(filler); err != nil {
+				return effect{}, err
+			}
+			// The gateway has set room aside, which is used up first.
+			end, err := s.besiege(ctx, s.victim.Address, 16, strings.Repeat(s.callRequest(), 2000), 1<<20)
 			full := s.judged(s.victim, "records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
 			return effect{
 				seen: all(full, s.refuses(s.victim, s.server, "DB-AUDIT-FULL"), s.othersServe()),
-				heal: func(context.Context) error { return os.Remove(filler) },
-			}, fill(filler)
+				heal: func(ctx context.Context) error { return errors.Join(end(ctx), os.Remove(filler)) },
+			}, err
 		},
 	}
 }
@@ -98,13 +103,13 @@ func (s *scene) nextRecord() string {
 
 func (s *scene) smallDisk() string { return filepath.Join(s.dir, "small-disk") }
 
-// onSmallDisk starts the victim with its record on a file system of 1 MiB.
+// onSmallDisk starts the victim with its record on a file system of 6 MiB.
 func onSmallDisk(ctx context.Context, s *scene) error {
 	disk := s.smallDisk()
 	if err := os.MkdirAll(disk, 0o700); err != nil {
 		return err
 	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=6m"); err != nil {
 		return err
 	}
 	record := filepath.Join(disk, fmt.Sprintf("audit-%d.jsonl", time.Now().UnixNano()))

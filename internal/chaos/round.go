@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	warm  = 60              // so many calls are asked before the fault, and again after it
-	lasts = 2 * time.Second // the least time that a fault lasts
+	warm    = 40               // so many calls are asked before the fault, and again after it
+	lasts   = 2 * time.Second  // the least time that a fault lasts
+	silence = 30 * time.Second // how long a client waits until it takes a call for lost; calls have 10 s, and subscriptions of a replica that died twice 5 s
 )
 
 // outcome is what became of one round.
@@ -54,6 +55,9 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 	}
 	o.verdict = book.Judge(s.executions(), records)
 	o.lost = o.verdict.Lost()
+	if !j.fault.weak {
+		o.lost += o.verdict.Unstreamed
+	}
 	if spares := j.fault.spares; spares != nil {
 		o.lost -= spares(&o.verdict)
 	}
@@ -74,7 +78,7 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	if err := s.ready(ctx); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
-	s.crowd = crowd.Start(ctx, crowd.Config{URL: s.url, Token: s.token, Ledger: book, Size: size})
+	s.crowd = crowd.Start(ctx, crowd.Config{URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: silence})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -143,6 +147,9 @@ func (s *scene) ready(ctx context.Context) error {
 		return err
 	}
 	for _, r := range s.Replicas[:replicas] {
+		if !r.Runs() {
+			continue // a fault may begin with one that has stopped
+		}
 		if err := until(ctx, all(s.serves(r, crowd.Modern), s.serves(r, crowd.Legacy))); err != nil {
 			return err
 		}

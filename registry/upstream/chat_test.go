@@ -360,6 +360,13 @@ func (s *chat) forget() {
 	s.sessions = map[string]*line{}
 }
 
+// forgetCalls ends all sessions but that of the control connection, which is the first one.
+func (s *chat) forgetCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions = map[string]*line{"session-1": s.sessions["session-1"]}
+}
+
 // push sends on the stream of every session that has one.
 func (s *chat) push(message string) {
 	s.mu.Lock()

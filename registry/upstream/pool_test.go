@@ -409,7 +409,7 @@ func TestForgottenSessionOfCallsIsReopened(t *testing.T) {
 				if _, _, _, err := r.round(t.Context(), "answers", p.call(t, "", "", "", nil)); err != nil {
 					t.Fatal(err)
 				}
-				s.forget()
+				s.forgetCalls()
 			}
 		}
 		served, letters := "", map[string]string{} // in the order of their first call

@@ -267,10 +267,7 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 		}
 		f.text(m.ID, fmt.Sprint(child.Process.Pid))
 	case "stderr":
-		for range 200_000 {
-			fmt.Fprintln(os.Stderr, "a line of noise that nobody reads \x1b[31mred")
-		}
-		fmt.Fprint(os.Stderr, strings.Repeat("one long line ", 100_000))
+		fmt.Fprint(os.Stderr, strings.Repeat("a line of noise that nobody reads \x1b[31mred\n", 20_000), strings.Repeat("one long line ", 20_000))
 		f.text(m.ID, "said much")
 	case "deaf":
 		f.deaf.Store(true)

@@ -1,6 +1,39 @@
 package replica
 
-import "testing"
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// TestWordThatWasKeptBackWasHandled: who could write to Redis and read it took word out of a mailbox, and put it there for
+// the first time when it pleased. Such word counts as lost, and is not handled.
+func TestWordThatWasKeptBackWasHandled(t *testing.T) {
+	t.Parallel()
+	ring := seal.RandomRing()
+	for _, test := range []struct {
+		age     time.Duration
+		handled bool
+	}{
+		{0, true}, {wordLife / 2, true}, {-wordLife / 2, true}, {2 * wordLife, false}, {-2 * wordLife, false}, {1e6 * time.Hour, false},
+	} {
+		m := NewMail(MailConfig{Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+		handled, now := false, time.Now()
+		m.clock.Store(&clock{1e13, now, now})
+		m.Handle("news 1", func(context.Context, ID, Word) { handled = true })
+		plain := binary.BigEndian.AppendUint64(nil, 1)
+		plain = binary.BigEndian.AppendUint64(plain, uint64(1e13-test.age.Milliseconds()))
+		fields := map[string]string{"k": "news 1", "f": "a", "d": string(ring.SealBytes(purpose(m.id, "a", "news 1", "", ""), plain))}
+		m.take(t.Context(), fields)
+		if handled != test.handled || m.missed.Load() == test.handled {
+			t.Errorf("age %v: handled %v, missed %v, want %v and %v", test.age, handled, m.missed.Load(), test.handled, !test.handled)
+		}
+	}
+}
 
 // TestReplaysKnowWhatHasCome shows which numbers count as new when word overtakes other word, and a sender dies.
 func TestReplaysKnowWhatHasCome(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	mailboxTTL = 10 * time.Second // after the server was last found well
 	batch      = 512              // words that are read at a time
 	patience   = 2 * time.Second  // of Tell
+	wordLife   = time.Minute      // of word: none waits so long, unless somebody has kept it back
 	most       = 1000             // replicas that are known at most
 
 	mostUnknown = 100 // kinds of word that are remembered as unknown
@@ -126,13 +127,21 @@ redis.call('HINCRBY', KEYS[2], 'w:' .. tenant, 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 2`)
 
-// numberSize is how many bytes before the data of word are its number, see replays.
-const numberSize = 8
+// Before the data of word stand its number, see replays, and when it was sent by the clock of the server, in milliseconds.
+const (
+	numberSize = 8
+	headSize   = numberSize + 8
+)
 
 // put puts word into a mailbox, if that is there. With a receipt, the receiver says when it has handled the word.
 func (m *Mail) put(ctx context.Context, to ID, w Word, receipt string) error {
-	numbered := append(binary.BigEndian.AppendUint64(make([]byte, 0, numberSize+len(w.Data)), m.numbers.Add(1)), w.Data...)
-	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), numbered)
+	sent, err := m.earliest(ctx)
+	if err != nil {
+		return err
+	}
+	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headSize+len(w.Data)), m.numbers.Add(1))
+	plain = append(binary.BigEndian.AppendUint64(plain, sent), w.Data...)
+	sealed := m.config.Seal.SealBytes(purpose(to, m.id, w.Kind, w.Tenant, receipt), plain)
 	reply, err := putting.Run(ctx, m.config.Store, []string{mailbox(to), room(to)}, []string{
 		strconv.Itoa(mailboxWords), strconv.Itoa(mailboxBytes), millis(mailboxTTL),
 		string(m.id), w.Kind, w.Tenant, receipt, string(sealed), strconv.Itoa(tenantPart),
@@ -156,7 +165,7 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 
 // purpose binds all of a word to whom it is for and who says it. No part but the last can hold a NUL.
 func purpose(to, from ID, kind, tenant, receipt string) string {
-	return "word 1\x00" + string(to) + "\x00" + string(from) + "\x00" + kind + "\x00" + tenant + "\x00" + receipt
+	return "word 2\x00" + string(to) + "\x00" + string(from) + "\x00" + kind + "\x00" + tenant + "\x00" + receipt
 }
 
 // mailbox and room return the keys of a mailbox, and of what waits in it. They are on the same node of a cluster.
@@ -293,7 +302,7 @@ func (m *Mail) look(ctx context.Context) error {
 	}
 	found, err := reply.List()
 	if err == nil {
-		found, err = m.set(found, asked)
+		found, err = m.set(found, asked, time.Now())
 	}
 	known, ids, err := living(found, err)
 	if err != nil {
@@ -420,7 +429,7 @@ func (m *Mail) readUntilFault(ctx context.Context, after *string) error {
 		}
 		receipts := make(map[ID][]byte)
 		for _, e := range entries {
-			if from, receipt := m.take(ctx, e.ID, e.Fields); receipt != "" {
+			if from, receipt := m.take(ctx, e.Fields); receipt != "" {
 				receipts[from] = append(append(receipts[from], receipt...), ' ')
 			}
 			*after = e.ID
@@ -465,10 +474,9 @@ func (*Mail) taken(last string, entries []redis.Entry) []string {
 	return args
 }
 
-// take hands one word to its handler, unless somebody else than a replica has put it there, or again. If the sender waits
-// until the word is handled, it returns who that is, and the receipt. id is that of its
-// entry.
-func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (from ID, receipt string) {
+// take hands one word to its handler, unless somebody else than a replica has put it there, or again, or late. If the sender
+// waits until the word is handled, it returns who that is, and the receipt.
+func (m *Mail) take(ctx context.Context, fields map[string]string) (from ID, receipt string) {
 	w := Word{Kind: fields["k"], Tenant: fields["t"]}
 	if w.Kind == "" {
 		return "", "" // it shows that the mailbox is there
@@ -480,7 +488,7 @@ func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (f
 		m.dropUnknown(ctx, w.Kind)
 		return "", ""
 	}
-	if err != nil || len(data) < numberSize {
+	if err != nil || len(data) < headSize {
 		m.config.Logger.WarnContext(ctx, "word of another replica is not understood", slog.String("kind", strconv.Quote(w.Kind)))
 		return "", ""
 	}
@@ -488,7 +496,13 @@ func (m *Mail) take(ctx context.Context, id string, fields map[string]string) (f
 		m.config.Logger.WarnContext(ctx, "word of another replica came again and is dropped", slog.String("kind", strconv.Quote(w.Kind)))
 		return "", ""
 	}
-	w.Data, w.Age = data[numberSize:], m.clock.Load().since(id)
+	age := m.clock.Load().since(binary.BigEndian.Uint64(data[numberSize:]))
+	if age.Abs() > wordLife {
+		m.config.Logger.WarnContext(ctx, "word of another replica was kept back and is dropped", slog.String("kind", strconv.Quote(w.Kind)))
+		m.missed.Store(true) // if it was not somebody else but the clock of the server, others believe that it was heard
+		return "", ""
+	}
+	w.Data, w.Age = data[headSize:], max(0, age)
 	h(ctx, from, w)
 	return from, receipt
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -56,6 +57,42 @@ func TestWordThatWasPutThereAgainWasHandledAgain(t *testing.T) {
 		if text := <-got; text != want {
 			t.Errorf("got %s, want %s", text, want)
 		}
+	}
+}
+
+// TestWordThatWasKeptBackPassedForNew: word that somebody took out of a mailbox and put there later was as old as its entry,
+// so that a message began long after its client had been told to try again.
+func TestWordThatWasKeptBackPassedForNew(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	begun, goOn, ages := make(chan struct{}, 10), make(chan struct{}), make(chan time.Duration, 10)
+	a := post(t, server, ring, func(replica.ID, replica.Word) {})
+	b := post(t, server, ring, func(_ replica.ID, w replica.Word) {
+		begun <- struct{}{}
+		<-goOn
+		ages <- w.Age
+	})
+	for range 2 {
+		if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := time.Now()
+	<-begun
+	waits(t, server, b.Self(), 1)
+	<-time.After(100 * time.Millisecond)
+	kept := time.Since(sent)
+	const again = `for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+  redis.call('XDEL', KEYS[1], e[1])
+  redis.call('XADD', KEYS[1], '*', unpack(e[2]))
+end return 'done'`
+	if said := server.Exec(t, "EVAL", again, "1", mailboxOf(b.Self())); said != "done" {
+		t.Fatal(said)
+	}
+	close(goOn)
+	<-ages
+	if age := <-ages; age < kept-time.Millisecond {
+		t.Errorf("word that was kept back for %v: got an age of %v", kept, age)
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *claim) enter(ctx context.Context) (*Answer, error) {
 		text, err := reply.Text()
 		p, ok := openRecord(c.store.config.Seal, &c.request, text)
 		switch {
-		case err != nil, !ok:
+		case err != nil, !ok, p.isStale(c.store.config.Now()):
 			c.forget()
 			return nil, ErrUnknown
 		case p.body != c.request.Body:
@@ -75,7 +75,8 @@ func (c *claim) enter(ctx context.Context) (*Answer, error) {
 
 // Finish implements Claim.
 func (c *claim) Finish(ctx context.Context, a Answer) {
-	p, held := record{state: answered, body: c.request.Body, home: c.store.config.Others.Self(), answer: a}, int64(claimCost+len(a.Message))
+	p := record{state: answered, at: c.store.config.Now(), body: c.request.Body, home: c.store.config.Others.Self(), answer: a}
+	held := int64(claimCost + len(a.Message))
 	if len(a.Message) > MaxAnswer || c.store.room.take(c.request.User, int64(len(a.Message))) != nil {
 		p.state, p.answer, held = unkept, Answer{}, claimCost
 	}

@@ -326,6 +326,34 @@ func TestForgedRecordsAreNoAnswers(t *testing.T) {
 	}
 }
 
+// TestAnOldAnswerWasGivenAgain: who could write to Redis put an answer back after its ten minutes, and a request that the
+// client had made long after got it.
+func TestAnOldAnswerWasGivenAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		back time.Duration
+		want error
+	}{
+		{"in time, by a clock that is behind", -30 * time.Second, nil},
+		{"in time", 9 * time.Minute, nil},
+		{"too late", 12 * time.Minute, once.ErrUnknown},
+		{"from the future", -12 * time.Minute, once.ErrUnknown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			a := l.join(t)
+			b := l.join(t, func(cfg *once.RedisConfig) { cfg.Now = func() time.Time { return time.Now().Add(test.back) } })
+			claim(t, a, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
+			answer, err := repeat(t, b, request(1, 1))
+			if !errors.Is(err, test.want) || (answer == nil) != (err != nil) {
+				t.Errorf("got %v and error %v, want error %v", answer, err, test.want)
+			}
+		})
+	}
+}
+
 // TestAKeyOfAnotherTypeLetARequestRun puts values of other types where records are: it cannot be known whether the request
 // ran.
 func TestAKeyOfAnotherTypeLetARequestRun(t *testing.T) {

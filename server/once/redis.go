@@ -12,13 +12,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// RedisConfig is what a Redis needs. Every field is required but Room.
+// RedisConfig is what a Redis needs. Every field is required but Room and Now.
 type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
 	// Room is how many bytes of answers this replica may have in Redis, shared out among tenants and users. Zero: 64 MiB.
 	Room int64
+	Now  func() time.Time // that records show; nil: time.Now
 }
 
 // Redis is a Store that replicas share. A key is one record in Redis: claimed by whoever writes it first, in the one round
@@ -81,6 +82,9 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Room <= 0 {
 		cfg.Room = defaultRoom
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	s := &Redis{config: cfg, room: room{part: share.New(cfg.Room)}, claims: make(map[string]*claim)}
 	cfg.Others.Handle(kindWaits, s.heard)
 	return s
@@ -106,7 +110,7 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 
 func (s *Redis) newClaim(r Request) *claim {
 	c := &claim{store: s, request: r, key: keyOf(&r), renewed: time.Now()}
-	p := record{state: running, body: r.Body, home: s.config.Others.Self()}
+	p := record{state: running, at: s.config.Now(), body: r.Body, home: s.config.Others.Self()}
 	c.text = p.seal(s.config.Seal, &r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

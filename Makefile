@@ -26,18 +26,21 @@ build: ## one static binary in the working directory
 image: ## the container image drawbridge, with its version, commit and date
 	DOCKER_BUILDKIT=1 docker build -t drawbridge --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE) $(ARGS) .
 
-# The gateway of interop is a program of its own, which the race detector of its test would not see. The longest packages come first,
-# so that no processor waits for them at the end. The linter vets.
-LONGEST   = ./registry/upstream ./cmd/drawbridge ./auth ./internal/sanitize
+# The gateway of interop is a program of its own, which the race detector of its test would not see, and sanitize has no goroutine:
+# it is cleaned with at the same time by the tests of gateway. The longest packages come first, so that no processor waits for them at
+# the end. Most tests wait for a server or a failover most of the time, so twice as many run as there are processors. The linter vets.
+PLAIN     = ./internal/interop ./internal/sanitize
+LONGEST   = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth
+MANY      = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 test: ## every test
 	@$(MAKE) --no-print-directory -j2 interop unit
 
-unit: setup ## the tests of all packages but interop, under the race detector
-	go test -race -shuffle=on -vet=off -timeout 30m $(LONGEST) $$(go list ./... | grep -v /internal/interop$$)
+unit: setup ## the tests of all packages but those of interop, under the race detector
+	go test -race -shuffle=on -vet=off -timeout 30m -p $(MANY) -parallel $(MANY) $(LONGEST) $$(go list ./... | grep -v -e /internal/interop$$ -e /internal/sanitize$$)
 
-interop: setup ## the tests with real clients, servers and agents
-	go test -shuffle=on -vet=off -timeout 30m ./internal/interop
+interop: setup ## the tests with real clients, servers and agents, and those that only compute
+	go test -shuffle=on -vet=off -timeout 30m -parallel $(MANY) $(PLAIN)
 
 # The race detector makes allocations of its own, so unit does not count them.
 allocations: ## whether calls make no more allocations than they did

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+)
+
+// What the client of a session was last told of lists is kept in the log, so that its next teller repeats nothing.
+
+// knownTime is how long the teller of a session waits for another replica to say what the client knows of lists, before it
+// tells the client that all of them have changed. It is much longer than that takes.
+const knownTime = 2 * time.Second
+
+// keptLists is the name under which the log keeps what the client of a session was last told of lists.
+const keptLists = "lists"
+
+// awaitsKnownLocked tells whether another replica may yet say what the client knows of lists.
+func (l *live) awaitsKnownLocked() bool {
+	return l.shared && time.Since(l.news.since) < knownTime
+}
+
+// learnLists learns from the log what the client was last told of lists, if another replica told it.
+func (s *Server) learnLists(ctx context.Context, l *live) {
+	text, err := s.config.Log.Kept(ctx, l.inLog(), keptLists)
+	contents := strings.Fields(text)
+	if err != nil || len(contents) != len(l.news.lists) {
+		return
+	}
+	self := s.config.Others.Self()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.news.lists {
+		if n := &l.news.lists[i]; n.owed == "" && (n.content != contents[i] || l.news.claim.teller != self && l.news.claim.teller != "") {
+			n.told, n.content = "", contents[i]
+		}
+	}
+}
+
+// keepLists has the log keep what the client was told of lists, for the replica that tells it next.
+func (s *Server) keepLists(ctx context.Context, l *live) {
+	text, due := l.untoldOthers()
+	if !due {
+		return
+	}
+	if err := s.config.Log.Keep(ctx, l.inLog(), keptLists, text); err != nil && !errors.Is(err, session.ErrUnknown) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.news.kept = false // the next notice tries again; until then the client may be told once more by another replica
+	}
+}
+
+// untoldOthers returns what the log is to keep, and notes that it does. It is false if the log has it already, or if the
+// client has yet to get a notice.
+func (l *live) untoldOthers() (text string, due bool) {
+	if !l.shared {
+		return "", false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.news.kept {
+		return "", false
+	}
+	contents := make([]string, 0, len(l.news.lists))
+	for _, n := range l.news.lists {
+		if n.owed != "" || n.content == "" {
+			return "", false
+		}
+		contents = append(contents, n.content)
+	}
+	l.news.kept = true
+	return strings.Join(contents, " "), true
+}

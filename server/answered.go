@@ -157,12 +157,12 @@ func (s *Server) sayTaken(ctx context.Context, to replica.ID, said replica.Word)
 		s.answers.saying.Add(-1)
 		return
 	}
-	go func() { // at most maxSaying, for answerPatience at most
+	s.errands.begin(ctx, func(ctx context.Context) { // at most maxSaying
 		defer s.answers.saying.Add(-1)
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
+		ctx, stop := context.WithTimeout(ctx, answerPatience)
 		defer stop()
 		_ = s.config.Others.Send(ctx, to, said) // see above
-	}()
+	})
 }
 
 // takeWord takes an answer as another replica wrote it.

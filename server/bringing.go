@@ -22,11 +22,11 @@ func (s *Server) bringUpdates(l *live) {
 	l.news.bringing = l.news.bringing || begins
 	l.mu.Unlock()
 	if begins {
-		go s.bring(l)
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.bring(ctx, l) })
 	}
 }
 
-func (s *Server) bring(l *live) {
+func (s *Server) bring(ctx context.Context, l *live) {
 	for {
 		teller, taken := l.takeUpdates(s.config.Others)
 		if len(taken) == 0 {
@@ -36,8 +36,8 @@ func (s *Server) bring(l *live) {
 		for _, one := range taken {
 			parts = append(parts, []byte(one.uri), []byte(one.part))
 		}
-		ctx, stop := context.WithTimeout(context.Background(), takeTime)
-		err := s.config.Others.Send(ctx, teller, replica.Word{Kind: kindUpdated, Tenant: l.user.TenantID, Data: packed(parts...)})
+		brief, stop := context.WithTimeout(ctx, takeTime)
+		err := s.config.Others.Send(brief, teller, replica.Word{Kind: kindUpdated, Tenant: l.user.TenantID, Data: packed(parts...)})
 		stop()
 		if err != nil {
 			l.returnUpdates(teller, taken, errors.Is(err, replica.ErrGone))

@@ -201,7 +201,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	}
 	if w.told == nil {
 		_ = s.tellOfWatch(ctx, l, uri, w.since) // who has not heard may tell of a change once more
-		s.askForTeller(ctx, l)
+		s.askForTeller(context.WithoutCancel(ctx), l)
 	}
 	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
 		l.judge(now)

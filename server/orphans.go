@@ -71,14 +71,14 @@ func (s *Server) bringKnown(l *live, teller replica.ID) {
 	if !useful {
 		return
 	}
-	go func() { // for takeTime at most; the limits of streams bound how many claim at once
-		ctx, stop := context.WithTimeout(context.Background(), takeTime)
+	s.errands.begin(context.Background(), func(ctx context.Context) { // the limits of streams bound how many claim at once
+		ctx, stop := context.WithTimeout(ctx, takeTime)
 		defer stop()
 		err := s.config.Others.Send(ctx, teller, replica.Word{Kind: kindKnown, Tenant: l.user.TenantID, Data: packed(parts...)})
 		if err != nil {
 			s.log.DebugContext(ctx, "another replica was not told what is known of a session", "error", err)
 		}
-	}()
+	})
 }
 
 // heardOfKnown notes what another replica knows of a session. What the client was told of lists counts only if nobody has
@@ -138,13 +138,13 @@ func (s *Server) adoptOrphans(l *live, c gateway.Caller) {
 		return
 	}
 	if uris := l.takeOrphans(s.config.Others, s.config.Heartbeat); len(uris) > 0 {
-		go s.resubscribe(l, c, uris) // for resubscribeTime at most, and for one session once in a heartbeat
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, c, uris) }) // for one session once in a heartbeat
 	}
 }
 
 // resubscribe opens subscriptions of a session, and tells its client that the resources may have changed meanwhile.
-func (s *Server) resubscribe(l *live, c gateway.Caller, uris []string) {
-	ctx, stop := context.WithTimeout(context.Background(), resubscribeTime)
+func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller, uris []string) {
+	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})

@@ -202,8 +202,7 @@ func (p *passing) receive(ctx context.Context, from replica.ID, w replica.Word) 
 		}
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	go func() { // at most maxTaking, and none waits for longer than beginTime
+	p.server.errands.begin(ctx, func(ctx context.Context) { // at most maxTaking, and none waits for longer than beginTime
 		defer p.taking.Add(-1)
 		ctx, stop := context.WithTimeout(ctx, beginTime-w.Age)
 		defer stop()
@@ -216,7 +215,7 @@ func (p *passing) receive(ctx context.Context, from replica.ID, w replica.Word) 
 		if err := p.server.config.Others.Send(ctx, from, verdict); err != nil {
 			p.server.log.WarnContext(x.outliving(), "another replica was not told whether its message was taken", "error", err)
 		}
-	}()
+	})
 }
 
 // exchange returns the request of a message, with the id and the address that it has at the replica that it came to.

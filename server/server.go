@@ -118,6 +118,7 @@ type Server struct {
 	flows   *flows
 	passing *passing
 	returns atomic.Int64 // how often word may have been lost since tellAgain was done last
+	errands errands
 
 	again  chan struct{} // holds a value if what callers have open is to be judged again
 	judged atomic.Uint64 // how often that was begun
@@ -239,6 +240,7 @@ func (s *Server) Run(ctx context.Context) error {
 	window := time.NewTicker(strangersWindow)
 	defer window.Stop()
 	defer s.recordStrangers(context.WithoutCancel(ctx))
+	defer s.errands.end()
 	if s.config.Shared {
 		var tending sync.WaitGroup
 		tending.Go(func() { s.sessions.tend(ctx) })

@@ -16,7 +16,7 @@ func (s *Server) askForTeller(ctx context.Context, l *live) {
 	if !l.shared || !l.lacksTeller() {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), takeTime)
+	ctx, stop := context.WithTimeout(ctx, takeTime)
 	defer stop()
 	// Who has not heard it tells of its stream by itself when it can be reached again, see tellAgain.
 	_ = s.config.Others.Tell(ctx, replica.Word{Kind: kindAsk, Tenant: l.user.TenantID, Data: l.key[:]})
@@ -43,14 +43,13 @@ func (s *Server) heardQuestion(ctx context.Context, from replica.ID, w replica.W
 		return
 	}
 	word := packed(l.key[:], nil, binary.BigEndian.AppendUint64(nil, told.stamp))
-	ctx = context.WithoutCancel(ctx)
-	go func() { // for takeTime at most; the limits of calls bound how many subscribe at once
+	s.errands.begin(ctx, func(ctx context.Context) { // the limits of calls bound how many subscribe at once
 		ctx, stop := context.WithTimeout(ctx, takeTime)
 		defer stop()
 		if err := s.config.Others.Send(ctx, from, replica.Word{Kind: kindStream, Tenant: l.user.TenantID, Data: word}); err != nil {
 			s.log.DebugContext(ctx, "another replica was not told who tells a client", "error", err)
 		}
-	}()
+	})
 }
 
 // isHeardElsewhereLocked tells whether the session has subscriptions here, of which another replica tells the client.
@@ -76,7 +75,7 @@ func (s *Server) forgetTellers() {
 
 // tellAgain tells other replicas of all streams here that tell clients, and brings what is left to those that tell other
 // clients, because word may have been lost. It begins anew if word may have been lost meanwhile.
-func (s *Server) tellAgain() {
+func (s *Server) tellAgain(ctx context.Context) {
 	self := s.config.Others.Self()
 	for {
 		returns := s.returns.Load()
@@ -91,12 +90,12 @@ func (s *Server) tellAgain() {
 			mine := !l.over && !l.news.silent && l.news.claim.teller == self
 			l.mu.Unlock()
 			if mine {
-				s.tellOfStream(context.Background(), l, "", l.claimTelling(self))
+				s.tellOfStream(ctx, l, "", l.claimTelling(self))
 			}
 			s.bringUpdates(l)
-			s.askForTeller(context.Background(), l)
+			s.askForTeller(ctx, l)
 		}
-		if s.returns.CompareAndSwap(returns, 0) {
+		if ctx.Err() != nil || s.returns.CompareAndSwap(returns, 0) {
 			return
 		}
 	}

@@ -55,13 +55,13 @@ func (s *Server) takeStream(ctx context.Context, f *feed) {
 		s.learnLists(ctx, l)
 		stamp = l.claimTelling(s.config.Others.Self())
 	}
-	s.tellOfStream(ctx, l, f.stream, stamp)
+	s.tellOfStream(context.WithoutCancel(ctx), l, f.stream, stamp)
 }
 
 // tellOfStream tells other replicas of a stream, and waits until they know. If stamp is not zero, it is that of the claim
 // to tell the client.
 func (s *Server) tellOfStream(ctx context.Context, l *live, stream string, stamp uint64) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), takeTime)
+	ctx, stop := context.WithTimeout(ctx, takeTime)
 	defer stop()
 	word := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp))
 	// A replica that has not heard of it in time has died or lost touch; its connection is most likely gone, too.
@@ -99,7 +99,7 @@ func (l *live) tellsHere(others replica.Others) (here, claimed bool) {
 func (s *Server) takeOver(ctx context.Context, l *live, stream string) {
 	s.learnLists(ctx, l)
 	stamp := l.claimTelling(s.config.Others.Self())
-	go s.tellOfStream(ctx, l, stream, stamp) // for takeTime at most
+	s.errands.begin(ctx, func(ctx context.Context) { s.tellOfStream(ctx, l, stream, stamp) }) // one for each stream that takes over
 }
 
 // stopTelling tells other replicas that this one has no stream any more on which the client is told. The last stream of
@@ -108,12 +108,11 @@ func (s *Server) stopTelling(ctx context.Context, l *live) {
 	if !l.shared || s.isDraining() || !l.yieldTelling(s.config.Others.Self()) { // a replica that stops is seen to be gone
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	go func() { // for takeTime at most
+	s.errands.begin(ctx, func(ctx context.Context) { // one for each stream that ends
 		ctx, stop := context.WithTimeout(ctx, takeTime)
 		defer stop()
 		_ = s.config.Others.Tell(ctx, replica.Word{Kind: kindSilent, Tenant: l.user.TenantID, Data: l.key[:]})
-	}()
+	})
 }
 
 // yieldTelling makes this replica teller no more, if it was and has no stream for that any more.
@@ -148,7 +147,7 @@ func (s *Server) handleTelling() {
 	others.Handle(kindKnown, s.heardOfKnown)
 	others.OnReturn(func() {
 		if s.returns.Add(1) == 1 {
-			go s.tellAgain() // one at a time; each word waits for takeTime at most
+			s.errands.begin(context.Background(), s.tellAgain) // one at a time
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 )
@@ -52,6 +53,26 @@ func TestWordOutlivedItsServer(t *testing.T) {
 		}
 		if n := others.waiting.Load(); n != 0 {
 			t.Errorf("after Run has returned %d wait for the others, want none", n)
+		}
+	})
+}
+
+// TestADeafReplicaHeldUpWordOfAllSessions: after a fault other replicas were told of one session after the other, and each
+// that was not heard held up the next for half a second.
+func TestADeafReplicaHeldUpWordOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, others := deafCrew(t)
+		c.worlds[0].run(t)
+		const sessions = 20
+		for range sessions {
+			c.id = c.worlds[0].openAsking(t, mcp.Revision2511)
+			c.get(t, 0, "")
+		}
+		others.deaf.Store(true)
+		others.Return()
+		synctest.Wait()
+		if n := others.waiting.Load(); n < 2 || n >= sessions {
+			t.Errorf("word of %d sessions is on its way at once, want several and not that of all %d", n, sessions)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
@@ -73,30 +75,40 @@ func (s *Server) forgetTellers() {
 	})
 }
 
+// maxTelling is of how many sessions tellAgain tells others at once. One that does not hear holds each up for takeTime.
+const maxTelling = 16
+
 // tellAgain tells other replicas of all streams here that tell clients, and brings what is left to those that tell other
 // clients, because word may have been lost. It begins anew if word may have been lost meanwhile.
 func (s *Server) tellAgain(ctx context.Context) {
-	self := s.config.Others.Self()
 	for {
 		returns := s.returns.Load()
-		var shared []*live
+		var telling errgroup.Group
+		telling.SetLimit(maxTelling)
 		s.sessions.roster.each(func(l *live) {
-			if l.shared {
-				shared = append(shared, l)
+			if l.shared && ctx.Err() == nil {
+				telling.Go(func() error {
+					s.tellAgainOf(ctx, l)
+					return nil
+				})
 			}
 		})
-		for _, l := range shared {
-			l.mu.Lock()
-			mine := !l.over && !l.news.silent && l.news.claim.teller == self
-			l.mu.Unlock()
-			if mine {
-				s.tellOfStream(ctx, l, "", l.claimTelling(self))
-			}
-			s.bringUpdates(l)
-			s.askForTeller(ctx, l)
-		}
+		_ = telling.Wait() // there is no error
 		if ctx.Err() != nil || s.returns.CompareAndSwap(returns, 0) {
 			return
 		}
 	}
+}
+
+// tellAgainOf is tellAgain for one session.
+func (s *Server) tellAgainOf(ctx context.Context, l *live) {
+	self := s.config.Others.Self()
+	l.mu.Lock()
+	mine := !l.over && !l.news.silent && l.news.claim.teller == self
+	l.mu.Unlock()
+	if mine {
+		s.tellOfStream(ctx, l, "", l.claimTelling(self))
+	}
+	s.bringUpdates(l)
+	s.askForTeller(ctx, l)
 }

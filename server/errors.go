@@ -79,6 +79,7 @@ var (
 	errIDInUse         = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: this id is in use by a request in flight")
 	errResponse        = refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a client sends no responses")
 	errURI             = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: uri must be a string")
+	errURISize         = refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: uri has more than %d bytes, so no change of it could be told", maxURI)
 	errTasks           = badRequest(&mcp.Error{
 		Code: mcp.CodeMissingCapability, Message: "Only clients that declare the extension can follow tasks",
 		Data: mcp.NewObject(mcp.Member{Name: "requiredCapabilities", Value: mcp.NeedsTasks(mcp.Object{}).JSON()}).JSON(),

@@ -66,9 +66,9 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *ref
 		return filter, nil, errSubscriptions
 	}
 	for _, element := range elements {
-		uri, ok := element.Text()
-		if !ok {
-			return filter, nil, errURI
+		uri, refused := uriOf(element)
+		if refused != nil {
+			return filter, nil, refused
 		}
 		if !slices.Contains(uris, uri) {
 			uris = append(uris, strings.Clone(uri)) // or all of the body would stay in memory

@@ -13,7 +13,22 @@ const (
 	maxSubscriptions = 256
 	// maxTold is how many updates are put into the log before they are sent, because the log keeps only so many events.
 	maxTold = 32
+	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in no notice of a server, and replicas
+	// tell each other of each.
+	maxURI = 8 << 10
 )
+
+// uriOf returns the URI of a subscription.
+func uriOf(value mcp.RawJSON) (string, *refusal) {
+	uri, ok := value.Text()
+	switch {
+	case !ok:
+		return "", errURI
+	case len(uri) > maxURI:
+		return "", errURISize
+	}
+	return uri, nil
+}
 
 // changes returns, for each kind of list, the method of the notice that it changed, the digest that shows whether it
 // did, and the digest of what it holds, which replicas can compare.
@@ -176,9 +191,9 @@ func (l *live) noteUpdate(uri, part string) bool {
 // subscribe opens a subscription of the session, unless it is open already or about to be.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *live, params mcp.Object) *mcp.Error {
-	uri, ok := params.Value("uri").Text()
-	if !ok {
-		return errURI.told
+	uri, refused := uriOf(params.Value("uri"))
+	if refused != nil {
+		return refused.told
 	}
 	w, mine := l.reserve(uri)
 	switch {

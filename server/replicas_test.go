@@ -63,6 +63,33 @@ func TestAllReplicasWereToldOfIdsThatNoRequestHas(t *testing.T) {
 	})
 }
 
+// TestAllReplicasWereToldOfURIsOfAnySize: a client that unsubscribed from a URI of megabytes had it sent to every replica.
+func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		w := c.worlds[0]
+		session := w.openAsking(t, mcp.Revision2511)
+		for _, method := range []string{"subscribe", "unsubscribe"} {
+			for _, test := range []struct {
+				size  int
+				words int64 // one for a URI of the right size
+				want  string
+			}{{8 << 10, 1, ``}, {8<<10 + 1, 0, `-32602`}} {
+				uri := "file:///" + strings.Repeat("a", test.size-len("file:///"))
+				trips := c.count(func() {
+					body := `{"jsonrpc":"2.0","id":1,"method":"resources/` + method + `","params":{"uri":"` + uri + `"}}`
+					if got := w.do(t, inSession("POST", session, body)).Body.String(); !strings.Contains(got, test.want) {
+						t.Errorf("%s, %d bytes: got %.200s, want %s", method, test.size, got, test.want)
+					}
+				})
+				if method == "unsubscribe" && trips != test.words {
+					t.Errorf("%s, %d bytes: %d words, want %d", method, test.size, trips, test.words)
+				}
+			}
+		}
+	})
+}
+
 // TestStreamResumesAtAnotherReplica loses the connection to one replica while a question is open, and goes on at the
 // other.
 func TestStreamResumesAtAnotherReplica(t *testing.T) {

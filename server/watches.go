@@ -78,9 +78,9 @@ func (l *live) dropWatch(uri string) {
 
 // unsubscribe ends a subscription of the session on every replica, if there is one.
 func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
-	uri, ok := params.Value("uri").Text()
-	if !ok {
-		return errURI.told
+	uri, refused := uriOf(params.Value("uri"))
+	if refused != nil {
+		return refused.told
 	}
 	l.dropWatch(uri)
 	if s.tellOfWatch(ctx, l, uri, 0) != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -384,4 +385,31 @@ func TestEndThatCannotBeMarkedIsNone(t *testing.T) {
 	}
 	add(t, one, "s", "p1", "b", true)
 	want(t, one, "s", "p1", first, "b", false)
+}
+
+// TestSessionsOfADayStayedInMemory: each session that a replica had to do with was remembered by it for a day, whether it had
+// ended or went on elsewhere, and nothing counted that.
+func TestSessionsOfADayStayedInMemory(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	r := newHouse(t).join(t, func(cfg *session.RedisConfig) {
+		cfg.Now = func() time.Time { return time.Unix(1e9+now.Load(), 0) }
+	})
+	const sessions = 50
+	for n := range sessions {
+		begin(t, r, fmt.Sprint("ended", n), "p1", true)
+		begin(t, r, fmt.Sprint("elsewhere", n), "p1", true)
+		if err := r.End(t.Context(), of(fmt.Sprint("ended", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now.Store(10 * 60) // twice the age of events
+	begin(t, r, "new", "p1", true)
+	add(t, r, "new", "p1", "x", false) // looks for what is too old
+	if n := r.Sessions(); n != 1 {
+		t.Errorf("%d sessions are remembered, want the new one", n)
+	}
+	if _, err := r.Append(t.Context(), of("ended1"), "p1", []byte("late"), false); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("an event of a session that has ended: got %v, want ErrUnknown", err)
+	}
 }

@@ -21,10 +21,11 @@ const (
 // streamsPart is the part of the budget of the process that streams may take: the budget divided by this.
 const streamsPart = 2
 
-// Bounds of what is remembered of sessions that have no streams: that they have ended, and the texts of Keep.
+// Bounds of what is remembered of sessions that have no streams: that they have ended, and the texts of Keep. One that has
+// ended takes about 400 bytes, which nobody's share counts: whose it was may have no session any more.
 const (
 	maxRest  = 24 * time.Hour // since the session was last used
-	maxEnded = 100_000        // sessions that have ended
+	maxEnded = 10_000         // sessions that have ended
 )
 
 // MemoryConfig bounds a Memory. A zero field means its default.
@@ -52,6 +53,9 @@ type Memory struct {
 	// dropped is called with the mutex held when a stream that others share has lost its oldest event, or is about to lose
 	// all it has. nil: nobody is told.
 	dropped func(s *memoryStream, all bool)
+	// rest is for how long a session is remembered that has no streams, since it was last used: maxRest, or less where
+	// another place remembers it.
+	rest time.Duration
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
@@ -113,7 +117,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	}
 	room := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
-		config: cfg, room: room, most: room.Most(), began: cfg.Now(), sessions: make(map[string]*memorySession), byAge: list.New(),
+		config: cfg, room: room, most: room.Most(), rest: maxRest, began: cfg.Now(), sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
 }
@@ -397,8 +401,7 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 }
 
 // sweepLocked forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and
-// were not used for longer than any session may live. It looks at most ten times within that age, because it goes
-// through all sessions.
+// were not used for longer than rest. It looks at most ten times within that age, because it goes through all sessions.
 func (m *Memory) sweepLocked(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
@@ -412,12 +415,16 @@ func (m *Memory) sweepLocked(now time.Time) {
 		e = e.Next()
 		m.forgetLocked(s)
 	}
-	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > maxRest {
+	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > m.rest {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > maxRest {
+		rest := m.rest
+		if len(s.kept) > 0 || s.wake != nil { // what no other place has
+			rest = maxRest
+		}
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > rest {
 			delete(m.sessions, name)
 		}
 	}

@@ -68,6 +68,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
 	l.config.MemoryConfig = l.local.config
+	l.local.rest = l.config.Age // the server knows for longer which sessions have ended, and what is kept of others
 	l.chores = newChores(l.config.Now)
 	l.local.dropped = l.chores.dropped
 	cfg.Others.Handle(kindStir, l.heard)

@@ -434,7 +434,7 @@ func TestMemoryRemembersEnds(t *testing.T) {
 
 func TestMemoryBoundsEnds(t *testing.T) {
 	l := session.NewMemory(session.MemoryConfig{})
-	for n := range 100_001 {
+	for n := range 10_001 {
 		if err := l.End(t.Context(), of(strconv.Itoa(n))); err != nil {
 			t.Fatal(err)
 		}

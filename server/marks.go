@@ -10,18 +10,20 @@ import (
 const (
 	markTime = 10 * time.Minute // that an end is remembered: longer than what replicas share may lag behind what it has said
 	maxMarks = 4096             // ends of one tenant
+	allMarks = 16 * maxMarks    // ends of all tenants, about 200 bytes each
 )
 
 // marks remembers which shared sessions have ended just now, whichever replica ended them. That is for two cases. One is a
 // replica that is just adopting a session while its end is told. The other is a store that has lost, in a failover, what
 // it had said it kept: then the replica that ended a session marks it again.
 //
-// If a tenant ends more than maxMarks sessions within markTime, the oldest of its ends are forgotten. Then only both
-// together, such a tenant and a failover that loses writes, can bring back a session, which is one of that tenant. marks
-// is safe for concurrent use.
+// If a tenant ends more than maxMarks sessions within markTime, the oldest of its ends are forgotten; if all tenants end more
+// than allMarks, the oldest of the tenant with most. Then only both together, such a tenant and a failover that loses
+// writes, can bring back a session, which is one of that tenant. marks is safe for concurrent use.
 type marks struct {
 	mu      sync.Mutex // guards the fields below and what they lead to
 	tenants map[string]*tenantMarks
+	count   int // of all tenants
 }
 
 // tenantMarks are those of one tenant.
@@ -47,11 +49,26 @@ func (m *marks) add(tenantID string, key sessionKey, inLog session.Key, now time
 		of = &tenantMarks{at: make(map[sessionKey]mark)}
 		m.tenants[tenantID] = of
 	}
-	of.forget(now, maxMarks-1)
+	m.count -= of.forget(now, maxMarks-1)
 	if _, known := of.at[key]; !known {
 		of.order = append(of.order, key)
 		of.at[key] = mark{now, inLog}
+		m.count++
 	}
+	if m.count > allMarks {
+		most := m.largestLocked()
+		m.count -= most.forget(now, len(most.order)-1)
+	}
+}
+
+// largestLocked returns the tenant with most ends. It goes through all tenants.
+func (m *marks) largestLocked() (largest *tenantMarks) {
+	for _, of := range m.tenants {
+		if largest == nil || len(of.order) > len(largest.order) {
+			largest = of
+		}
+	}
+	return largest
 }
 
 // has tells whether the session of a tenant has ended within markTime, as far as is known here.
@@ -86,19 +103,19 @@ func (m *marks) tidy(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for tenantID, of := range m.tenants {
-		of.forget(now, maxMarks)
+		m.count -= of.forget(now, maxMarks)
 		if len(of.order) == 0 {
 			delete(m.tenants, tenantID)
 		}
 	}
 }
 
-// forget forgets ends that are too old, and the oldest until there are at most so many.
-func (of *tenantMarks) forget(now time.Time, most int) {
-	n := 0
+// forget forgets ends that are too old, and the oldest until there are at most so many. It returns how many it forgot.
+func (of *tenantMarks) forget(now time.Time, most int) (n int) {
 	for n < len(of.order) && (len(of.order)-n > most || now.Sub(of.at[of.order[n]].at) > markTime) {
 		delete(of.at, of.order[n])
 		n++
 	}
 	of.order = of.order[n:] // what append leaves behind when it grows is the array with the old ones
+	return n
 }

@@ -161,7 +161,7 @@ func (s *Server) Begin(t testing.TB) {
 		args = append([]string{s.config}, s.args...)
 	}
 	s.program = exec.Command("redis-server", args...) //nolint:gosec,noctx // a test says which arguments; Stop ends it
-	if err := s.program.Start(); err != nil {
+	if err := startBound(s.program); err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); ; {

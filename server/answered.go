@@ -23,20 +23,17 @@ import (
 //
 // The client is told 202 only when the home has taken the answer, or does not want it: it was answered before, or nobody
 // asked. If the home has no memory for it, or says nothing, the client is told so and may send it again. Without that
-// word back, whoever sends many large answers could fill what replicas share: so at most answersPart of them are on
-// their way at once, and they count as the user's.
+// word back, whoever sends many large answers could fill what replicas share: so they count in what is on its way.
 
 const (
 	answerPatience = 2 * time.Second // for the home to say what became of an answer
-	answersPart    = 4               // answers of the greatest size that are on their way at once
 	maxSaying      = 256             // outcomes that are on their way to other replicas at once
 	receiptSize    = 8
 )
 
 // answering are the answers that are on their way to their homes. It is safe for concurrent use.
 type answering struct {
-	room   *share.Budget // of bytes
-	saying atomic.Int64  // outcomes that are on their way to others
+	saying atomic.Int64 // outcomes that are on their way to others
 
 	mu      sync.Mutex // guards the fields below
 	newest  uint64     // receipt
@@ -56,9 +53,7 @@ const (
 // refusals are the answers to outcomes; nil: none.
 var refusals = [...]*refusal{outcomeTaken: nil, outcomeUser: errUserMemory, outcomeTenant: errTenantMemory, outcomeTotal: errOverloadMemory}
 
-func newAnswering(maxBody int64) *answering {
-	return &answering{room: share.New(answersPart * maxBody), waiting: make(map[uint64]chan outcome)}
-}
+func newAnswering() *answering { return &answering{waiting: make(map[uint64]chan outcome)} }
 
 // begin returns a new receipt, and where the outcome arrives.
 func (p *answering) begin() (receipt uint64, became chan outcome) {
@@ -110,10 +105,10 @@ func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal
 // pass passes an answer on to its home.
 func (s *Server) pass(ctx context.Context, l *live, home replica.ID, message []byte) *refusal {
 	user, size := share.User(l.user), int64(len(message))
-	if err := s.answers.room.Take(user, size); err != nil {
+	if err := s.onWay.Take(user, size); err != nil {
 		return ofMemory(err)
 	}
-	defer s.answers.room.Give(user, size)
+	defer s.onWay.Give(user, size)
 	receipt, became := s.answers.begin()
 	defer s.answers.end(receipt)
 	rest := append(binary.BigEndian.AppendUint64(make([]byte, 0, receiptSize+len(message)), receipt), message...)

@@ -22,9 +22,10 @@ const (
 	// beginTime is how long after it was sent a message may begin at the home of its session. It is so much shorter than
 	// passingTime that whoever sent it hears that it was taken before it tells the client to try again.
 	beginTime = passingTime - 500*time.Millisecond
-	// maxPassing is how many bytes of messages may be on their way from this replica at once, as a part of what the
-	// greatest bodies need. Who receives them reads them all into memory before it can judge any.
-	maxPassing = 32 << 20
+	// maxOnWay is how many bytes of messages, and of answers to questions, may be on their way from this replica at once:
+	// this, or onWayBodies of the greatest size. Who receives them reads them all into memory before it can judge any.
+	maxOnWay    = 32 << 20
+	onWayBodies = 8
 	// maxTaking is how many messages of other replicas are being taken at once. The answer to one that was taken is not
 	// counted here, but among the jobs.
 	maxTaking = 256
@@ -53,7 +54,6 @@ const (
 // it, with a new id, has it run twice.
 type passing struct {
 	server   *Server
-	bytes    *share.Budget // of messages that are on their way to others
 	places   *share.Budget // of messages that are being taken from others
 	taking   atomic.Int64
 	returned atomic.Pointer[time.Time] // when word may have been lost last; nil: never
@@ -65,8 +65,7 @@ type passing struct {
 // newPassing returns a passing that takes what other replicas send.
 func newPassing(s *Server) *passing {
 	p := &passing{
-		server: s, bytes: share.New(max(maxPassing, 8*s.config.MaxBody)), places: share.New(maxTaking),
-		waiting: make(map[string]chan [][]byte),
+		server: s, places: share.New(maxTaking), waiting: make(map[string]chan [][]byte),
 	}
 	s.config.Others.Handle(kindMessage, p.receive)
 	s.config.Others.Handle(kindVerdict, p.hear)
@@ -108,11 +107,11 @@ func (p *passing) pass(x *exchange, r *http.Request, home replica.ID, session st
 	user := share.User(x.principal.User())
 	token, _ := bearer(r) // it was accepted
 	word := packed([]byte(session), []byte(x.id), []byte(token), []byte(x.remote), body)
-	if err := p.bytes.Take(user, int64(len(word))); err != nil {
+	if err := p.server.onWay.Take(user, int64(len(word))); err != nil {
 		x.refuse(m.ID, ofMemory(err))
 		return
 	}
-	defer p.bytes.Give(user, int64(len(word)))
+	defer p.server.onWay.Give(user, int64(len(word)))
 	heard := p.await(x.id)
 	defer p.forget(x.id)
 	err := p.server.config.Others.Send(x.context(), home, replica.Word{Kind: kindMessage, Tenant: x.caller.Tenant.ID, Data: word})

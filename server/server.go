@@ -100,6 +100,7 @@ type Server struct {
 	jobs      *jobs
 	waiting   *waiting
 	answers   *answering
+	onWay     *share.Budget // bytes of what clients sent that are on their way to other replicas
 	strangers *strangers
 	once      once.Store    // answers of calls with a key
 	repeats   *share.Budget // places of requests that wait for what runs under their key
@@ -159,7 +160,8 @@ func newServer(cfg Config, d desk) *Server {
 		sessions: newSessions(&cfg, instance, log),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),
-		answers:  newAnswering(cfg.MaxBody),
+		answers:  newAnswering(),
+		onWay:    share.New(max(maxOnWay, onWayBodies*cfg.MaxBody)),
 
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 

@@ -20,7 +20,7 @@ import (
 // TestEachReplicaCountedForItself shows that what one process takes another has not, of calls as of requests.
 func TestEachReplicaCountedForItself(t *testing.T) {
 	t.Parallel()
-	cfg, ring := &config.Config{Redis: config.Redis{Addresses: []string{redistest.StartOne(t).Address}}}, seal.RandomRing()
+	cfg, ring := &config.Config{Redis: config.Redis{Addresses: []string{redistest.StartOne(t).Address}, Patience: redistest.Patience}}, seal.RandomRing()
 	log := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)

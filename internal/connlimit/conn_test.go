@@ -33,6 +33,34 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	}
 }
 
+// TestUnusedConnectionsAreThoseWithoutARequest follows connections of somebody known and of a stranger.
+func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
+	t.Parallel()
+	l := New(Config{Total: 3})
+	known, stranger, taken := admitPipe(t, l), admitPipe(t, l), admitPipe(t, l)
+	want := func(what string, n int) {
+		t.Helper()
+		if got := l.Unused(); got != n {
+			t.Errorf("%s: got %d unused, want %d", what, got, n)
+		}
+	}
+	want("new", 3)
+	for _, c := range []*conn{known, stranger, taken} {
+		c.changed(http.StateActive)
+	}
+	known.mark(false)
+	taken.mark(false)
+	taken.changed(http.StateHijacked)
+	want("in work", 0)
+	known.changed(http.StateIdle)
+	stranger.changed(http.StateIdle)
+	want("idle", 2)
+	_ = stranger.Close() // a pipe does not fail
+	want("closed", 1)
+	known.changed(http.StateActive)
+	want("in work again", 0)
+}
+
 // TestTakenOverConnectionStaysCounted: when a connection was taken over from the HTTP server, it is counted and gives way
 // to nobody, until whoever has it closes it. That gives back one place.
 func TestTakenOverConnectionStaysCounted(t *testing.T) {

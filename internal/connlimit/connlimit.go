@@ -146,6 +146,21 @@ func (l *Limiter) Open() int {
 	return l.open
 }
 
+// Unused returns how many open connections have no request in work: those that are idle, and those on which none has come
+// yet. It looks at all of them.
+func (l *Limiter) Unused() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queue := range []*list.List{&l.all.strangers, &l.all.idle} {
+		for e := queue.Front(); e != nil; e = e.Next() {
+			if !e.Value.(*conn).busy.Load() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Attach makes the limiter bound the connections of the server, which must be served with Listener. It sets ConnState
 // and ConnContext.
 func (l *Limiter) Attach(s *http.Server) {

@@ -194,6 +194,9 @@ func explainEnd(err error) failure {
 	switch {
 	case errors.Is(err, ErrRevoked):
 		return failure{kind: "cancelled", reason: "revoked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
+	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
+		return failure{kind: "cancelled", reason: "stopped", told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+			"The gateway stopped before the call had ended; the call may have taken effect")}
 	case errors.Is(err, context.Canceled):
 		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
 	case errors.Is(err, errHomeUnreached):

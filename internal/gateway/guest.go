@@ -63,13 +63,13 @@ type guest struct {
 	key    guestKey
 	tenant string
 	user   share.User // whom the replica that sent it says it is of; decides nothing but whose memory it takes
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	leave  sync.Once
 	left   chan struct{} // closed by leave
 }
 
 // goAway ends the guest, because its client has left and nobody waits for the answer.
-func (v *guest) goAway() { v.leave.Do(func() { close(v.left) }); v.cancel() }
+func (v *guest) goAway() { v.leave.Do(func() { close(v.left) }); v.cancel(nil) }
 
 // hasLeft tells whether nobody waits for the answer.
 func (v *guest) hasLeft() bool {
@@ -112,7 +112,7 @@ func (g *Gateway) welcomeLocked(ctx context.Context, key guestKey, tenant string
 	user := share.User{TenantID: tenant, Issuer: issuer, Subject: subject}
 	v := &guest{inbox: newInbox(g.config.Memory.Claim(user)), key: key, tenant: tenant, user: user, left: make(chan struct{})}
 	v.take(l)
-	run, cancel := context.WithCancel(ctx)
+	run, cancel := context.WithCancelCause(ctx)
 	v.cancel = cancel
 	g.guests.here[key] = v
 	g.guests.running.Go(func() { g.host(ctx, run, v) })
@@ -120,19 +120,26 @@ func (g *Gateway) welcomeLocked(ctx context.Context, key guestKey, tenant string
 
 // end removes a guest.
 func (gs *guests) end(v *guest) {
-	v.cancel()
+	v.cancel(nil)
 	v.room.Release()
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	delete(gs.here, v.key)
 }
 
-// close ends all guests, takes no more, and waits until they have gone.
+// count returns how many there are.
+func (gs *guests) count() int {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return len(gs.here)
+}
+
+// close ends all guests, takes no more, and waits until they have gone, and who sent them knows why.
 func (gs *guests) close() {
 	gs.mu.Lock()
 	gs.ended = true
 	for _, v := range gs.here {
-		v.cancel()
+		v.cancel(ErrStopped)
 	}
 	gs.mu.Unlock()
 	gs.running.Wait()
@@ -153,7 +160,7 @@ func (g *Gateway) host(ctx, run context.Context, v *guest) {
 		room := v.room.Another()
 		defer room.Release()
 		answer = g.runGuest(run, v, p, room, request)
-		v.cancel()
+		v.cancel(nil)
 		watching.Wait()
 	}
 	if !v.hasLeft() {

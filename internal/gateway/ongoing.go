@@ -16,6 +16,10 @@ import (
 // the rules deny the item now. The door ends calls with this cause too.
 var ErrRevoked = errors.New("the caller may not go on with this")
 
+// ErrStopped is the cause of a call's end when the process stops and has waited for it for as long as it may. The door
+// ends calls with this cause too.
+var ErrStopped = errors.New("the gateway has stopped")
+
 // ongoing are the uses of items that go on: calls under way, and calls that a source keeps open in wait for answers. A
 // reload or a change of keys may take from a caller what it has begun, so each of them can be ended. It is safe for
 // concurrent use.
@@ -28,6 +32,7 @@ type ongoing struct {
 type begun struct {
 	principal *auth.Principal
 	item      *registry.Item
+	parked    bool // nobody runs it: its source keeps it open in wait for answers
 
 	mu      sync.Mutex // guards the fields below
 	revoked bool
@@ -95,6 +100,29 @@ func (o *ongoing) all() []*begun {
 	return slices.Collect(maps.Keys(o.uses))
 }
 
+// Ongoing returns how many calls are under way or wait here for answers, those of other replicas included. None of these
+// may have ended when the process does.
+func (g *Gateway) Ongoing() int { return max(g.ongoing.count(), g.guests.count()) }
+
+// count returns how many uses go on.
+func (o *ongoing) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.uses)
+}
+
+// Stop ends what the door cannot end: calls of other replicas, which it tells so, and calls that wait here for answers.
+// It takes none of either any more, and returns when they have ended. It is called before what reaches the other replicas
+// is gone.
+func (g *Gateway) Stop() {
+	g.guests.close()
+	for _, u := range g.ongoing.all() {
+		if u.parked {
+			u.end.Close()
+		}
+	}
+}
+
 // Judge ends every call whose caller could not begin it any more, those included that wait for answers. It returns how
 // many it ended. It is called after the tenants, the issuers or their keys have changed. now says what the principal of a
 // call may do by now; it is false if the token is not accepted any more or its tenant not served.
@@ -127,8 +155,11 @@ func (g *Gateway) revocable(next Handler) Handler {
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }
 		result, err := next(ctx, c)
-		if c.isRevoked(ctx) {
+		switch {
+		case c.isRevoked(ctx):
 			return mcp.Object{}, ErrRevoked
+		case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), ErrStopped):
+			return mcp.Object{}, ErrStopped
 		}
 		return result, err
 	}
@@ -164,7 +195,7 @@ func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()
 	if !held {
 		return leave
 	}
-	kept := &begun{principal: &c.caller.Principal, item: c.item, end: endFunc(end)}
+	kept := &begun{principal: &c.caller.Principal, item: c.item, parked: true, end: endFunc(end)}
 	g.ongoing.add(kept)
 	if c.isRevoked(ctx) {
 		end()

@@ -55,8 +55,9 @@ type watching interface {
 	Reads(c gateway.Caller, uri string) bool
 }
 
-// judging ends calls whose callers may not go on with them.
+// judging ends calls whose callers may not go on with them, and tells how many calls go on.
 type judging interface {
+	Ongoing() int
 	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -22,6 +23,7 @@ type feed struct {
 	owns     bool         // the session ends with the stream
 	place    *streamPlace // nil: the stream answers a POST, and something else ends it
 	first    *sse.Event   // sent before all others; nil: none
+	parts    bool         // it ends because the process stops, and goes on elsewhere
 	orphaned time.Time    // since when the home of the stream is known to be gone; zero: it is not
 
 	server *Server // set by serveFeed, like the fields below
@@ -98,7 +100,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if f.isOrphaned() {
 		f.bury(ctx)
 	}
-	last := f.server.isDraining() && f.session.isCalm() // calls in flight still get their answers to the client
+	f.parts = f.isDue()
 	f.server.flows.reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
 	if ofLog(err, errSession) == errReplicas {
@@ -121,10 +123,25 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 		f.session.sent(f.stream)
 		f.server.keepLists(ctx, f.session)
 	}
-	if !more || last {
+	if !more {
+		f.parts = false
+	}
+	if !more || f.parts {
 		return errOver
 	}
 	return nil
+}
+
+// isDue tells whether the stream is to end because the process stops. Calls in flight still get their answers to the
+// client; a session that ends with the stream takes no further ones.
+func (f *feed) isDue() bool {
+	if !f.server.flows.isDue(f.flow) {
+		return false
+	}
+	if f.owns {
+		f.session.retire()
+	}
+	return f.session.isCalm()
 }
 
 // send sends events, as long as no other connection takes the stream.
@@ -143,8 +160,15 @@ func (f *feed) send(events []session.Event, out *stream) error {
 	return nil
 }
 
-// farewell implements source: the end of the answer says all.
-func (f *feed) farewell(*stream) error { return nil }
+// farewell implements source: the end of the answer says all, but for when to resume a stream that goes on elsewhere.
+// Clients of older revisions than 2025-11-25 take an event without data for a broken message.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+func (f *feed) farewell(out *stream) error {
+	if !f.parts || !f.numbered || f.session.speaks() < mcp.Revision2511 {
+		return nil
+	}
+	return out.send(sse.Event{Retry: retry + rand.N(retrySpread)}) //nolint:gosec // it spreads clients, and guards nothing
+}
 
 // close implements source.
 func (f *feed) close(ctx context.Context, revoked bool) {

@@ -65,6 +65,7 @@ type flow struct {
 	unread bool          // the log may have more than was read
 	nudge  chan struct{} // wakes the goroutine of the request; nil: workers drive it
 	due    time.Time     // when it is stirred because of the time
+	ends   time.Time     // when it ends because the process stops; zero: that does not stop
 	index  int           // in the timetable
 }
 
@@ -171,13 +172,17 @@ func (f *flow) expires() time.Time {
 	return f.place.principal.Expiry.Add(expiryLeeway)
 }
 
-// next returns when the flow is to be stirred because of the time: to break the silence, or to end.
+// next returns when the flow is to be stirred because of the time: to break the silence, or to end. It is called with the
+// mutex of the flows.
 func (f *flow) next(now time.Time) time.Time {
 	due := now
 	if f.out != nil && f.out.last.Before(now) {
 		due = f.out.last
 	}
 	due = due.Add(f.server.config.Heartbeat)
+	if f.ends.After(now) && f.ends.Before(due) {
+		due = f.ends
+	}
 	if end := f.expires(); !end.IsZero() && end.Before(due) && end.After(now) {
 		return end
 	}

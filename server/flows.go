@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -44,10 +45,14 @@ func newFlows(s *Server) *flows { return &flows{server: s, kick: make(chan struc
 
 // add enters a flow that the calling goroutine drives.
 func (fs *flows) add(f *flow) {
+	now := time.Now()
 	changed := fs.server.catalogue.Changed() // before the flow looks at lists, so that it misses no change after that
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.times.add(f, f.next(time.Now()))
+	if fs.server.isDraining() {
+		f.ends = now // it gets what there is
+	}
+	fs.times.add(f, f.next(now))
 	if !fs.watching {
 		fs.watching = true
 		go fs.watch(changed) // until there are no flows
@@ -95,7 +100,7 @@ func (fs *flows) watch(changed <-chan struct{}) {
 			fs.stirAll()
 		case <-draining:
 			draining = nil
-			fs.stirAll()
+			fs.endAll()
 		case <-fs.kick:
 		}
 	}
@@ -129,6 +134,56 @@ func (fs *flows) stirAll() {
 	for _, f := range fs.times {
 		fs.stirLocked(f)
 	}
+}
+
+// When the process stops, streams end one after the other, so that thousands of clients do not come back in one moment:
+// about endsEach apart, and all within endsAll.
+const (
+	endsEach = time.Millisecond
+	endsAll  = 10 * time.Second
+)
+
+// endAll sets when each flow ends, at random.
+func (fs *flows) endAll() {
+	now := time.Now()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	within := min(time.Duration(len(fs.times))*endsEach, endsAll)
+	for _, f := range slices.Clone(fs.times) {
+		if f.ends.IsZero() {
+			f.ends = now.Add(rand.N(within)) //nolint:gosec // it spreads clients, and guards nothing
+			if f.ends.Before(f.due) {
+				fs.times.move(f, f.ends)
+			}
+		}
+	}
+}
+
+// endNow ends the flows whose turn has not come.
+func (fs *flows) endNow() {
+	now := time.Now()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.times {
+		f.ends = now
+		fs.stirLocked(f)
+	}
+}
+
+// isDue tells whether the time of a flow has come to end because the process stops.
+func (fs *flows) isDue(f *flow) bool {
+	now := time.Now()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return !f.ends.IsZero() && !now.Before(f.ends)
+}
+
+// isEnding tells whether flows are about to end whose turn has not come.
+func (fs *flows) isEnding() bool {
+	draining, now := fs.server.isDraining(), time.Now()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return draining && slices.ContainsFunc(fs.times, func(f *flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
 }
 
 // stir has the flow look for something to send.
@@ -260,6 +315,7 @@ func (fs *flows) gaveUp() {
 
 // endTaken returns when no connection is left that was taken over. When ctx ends, it closes those that are left.
 func (fs *flows) endTaken(ctx context.Context) {
+	fs.endNow()
 	fs.mu.Lock()
 	if fs.taken == 0 {
 		fs.mu.Unlock()

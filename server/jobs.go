@@ -2,18 +2,15 @@ package server
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
-
-// errStopping is the cause of a call's end when the process stops.
-var errStopping = errors.New("the gateway is stopping")
 
 // job is one request that is being answered.
 type job struct {
@@ -29,15 +26,12 @@ type job struct {
 type jobs struct {
 	mu      sync.Mutex // guards the fields below
 	running map[*job]struct{}
-	closing bool
-	empty   chan struct{} // closed when closing and none is running
+	closing bool // none begins any more
 }
 
-func newJobs() *jobs {
-	return &jobs{running: make(map[*job]struct{}), empty: make(chan struct{})}
-}
+func newJobs() *jobs { return &jobs{running: make(map[*job]struct{})} }
 
-// begin adds a job, of which id and principal are set. It is false once a shutdown has begun.
+// begin adds a job, of which id and principal are set. It is false after end.
 func (js *jobs) begin(ctx context.Context, j *job) (context.Context, bool) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -72,9 +66,6 @@ func (js *jobs) finish(j *job) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	delete(js.running, j)
-	if js.closing && len(js.running) == 0 {
-		close(js.empty)
-	}
 }
 
 func (js *jobs) closed() bool {
@@ -83,31 +74,20 @@ func (js *jobs) closed() bool {
 	return js.closing
 }
 
-// close lets no further job begin, and returns how many are running.
-func (js *jobs) close() int {
+// count returns how many are running.
+func (js *jobs) count() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	if !js.closing {
-		js.closing = true
-		if len(js.running) == 0 {
-			close(js.empty)
-		}
-	}
 	return len(js.running)
 }
 
-// wait returns when no job is left. If ctx ends first, wait cancels those that are left and returns how many they are.
-// It is called after close.
-func (js *jobs) wait(ctx context.Context) int {
-	select {
-	case <-js.empty:
-		return 0
-	case <-ctx.Done():
-	}
+// end lets no further job begin, cancels those that are running, and returns how many they are.
+func (js *jobs) end() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	js.closing = true
 	for j := range js.running {
-		j.life.End(errStopping)
+		j.life.End(gateway.ErrStopped)
 	}
 	return len(js.running)
 }

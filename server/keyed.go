@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
@@ -161,7 +162,7 @@ func refusalOfKeyed(err error) *refusal {
 		return errKeyOutcome
 	case errors.Is(err, once.ErrFull):
 		return errKeys
-	case errors.Is(err, errStopping):
+	case errors.Is(err, gateway.ErrStopped):
 		return errDraining
 	}
 	return errReplicas // the client asked for once, and without what the replicas share nobody can promise that

@@ -28,7 +28,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", errAccept)
 		return
 	}
-	place, refused := s.takeLastingPlace(x, r, "sse")
+	place, refused := s.takeLastingPlace(x, r, streamOfSession)
 	if refused != nil {
 		x.refuse("", refused)
 		return
@@ -120,11 +120,6 @@ func sessionOfQuery(r *http.Request) (string, *refusal) {
 
 // takeRequest has a goroutine answer a request on the stream of the session.
 func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
-	select {
-	case <-s.draining: // the stream ends soon, perhaps before the answer
-		return errDraining
-	default:
-	}
 	j := &job{}
 	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
 	if refused != nil {

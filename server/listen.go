@@ -47,7 +47,9 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		sub.told[i] = change.digest
 	}
 	sub.flow = s.newFlow(sub, place)
-	sub.wanted = uris
+	if !s.isDraining() { // otherwise the stream ends at once, and tells of nothing
+		sub.wanted = uris
+	}
 	sub.flow.serve(x.context(), x, r)
 }
 
@@ -215,7 +217,7 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 // step implements source.
 func (sub *subscription) step(_ context.Context, out *stream) error {
 	caller, ok := sub.server.resolve(sub.place.principal)
-	if !ok || sub.server.isDraining() {
+	if !ok || sub.server.flows.isDue(sub.flow) {
 		return errOver
 	}
 	sub.judge(caller)

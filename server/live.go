@@ -44,6 +44,7 @@ type live struct {
 	level        mcp.Level      // of log messages that the client wants; zero: none
 	principal    auth.Principal // of the token that was last used
 	over         bool
+	retired      bool // it takes no further request, because its stream is about to end
 	ready        bool // the client has confirmed the handshake
 	heard        bool // the client has sent a message since the session was opened
 	unqueued     bool // the roster took it out of its queues, because it was in use
@@ -235,8 +236,11 @@ func (l *live) agree(revision string, capabilities mcp.Object) {
 func (l *live) enter(j *job) *refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	switch {
+	case l.over:
 		return errSession
+	case l.retired:
+		return errDraining
 	}
 	if l.jobs == nil {
 		l.jobs = make(map[mcp.ID]*job)
@@ -286,6 +290,13 @@ func (l *live) isCalm() bool {
 	defer l.mu.Unlock()
 	l.awaited = l.inFlightLocked() > 0
 	return !l.awaited
+}
+
+// retire has the session take no further request.
+func (l *live) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retired = true
 }
 
 // isOver tells whether the session has ended.

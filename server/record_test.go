@@ -84,16 +84,16 @@ func TestRefusedStreamsAreOnRecord(t *testing.T) {
 	taken := w.recording()
 	base := w.serve(t)
 	call(t.Context(), t, base, modernListen().as("poor"))
-	want := func(token, reason string) {
+	want := func(m message, reason string) {
 		t.Helper()
-		w.do(t, modernListen().as(token))
+		w.do(t, m)
 		if got := taken(); len(got) != 1 || got[0].Outcome != "limited" || got[0].Reason != reason {
 			t.Errorf("got %+v, want one line of outcome limited for %s", got, reason)
 		}
 	}
-	want("alice", "DB-OVERLOAD-STREAMS")
+	want(modernListen(), "DB-OVERLOAD-STREAMS")
 	w.EndStreams()
-	want("alice", "DB-DRAINING")
+	want(message{method: "GET", path: "/sse", token: "alice"}, "DB-DRAINING")
 }
 
 // TestStrangersFillNoRecord shows that a path that is not served leaves no line, whoever asks.

@@ -164,7 +164,10 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	last := rt.request
 	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
 	_, _ = rt.server.handle(ended, rt.caller, &last) // its answer is only that its context has ended
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
+		return mcp.Object{}, errStopped
+	case ctx.Err() != nil:
 		return mcp.Object{}, errGone
 	}
 	return unanswerable(rt.request.Method, err)

@@ -125,7 +125,7 @@ type Server struct {
 	judged atomic.Uint64 // how often that was begun
 
 	parting  atomic.Bool   // set by PartFromClients
-	draining chan struct{} // closed by EndStreams
+	draining chan struct{} // closed by EndStreams; see flows for when each stream ends
 	drain    sync.Once
 }
 
@@ -279,24 +279,41 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// EndStreams ends every open event stream properly and refuses new ones. It is the second step of a shutdown. A stream
-// that a call waits on ends with the answer to that call.
+// EndStreams ends every open event stream properly: not all in one moment, so that their clients do not come back in one
+// moment either (see endsEach), and one that a call waits on with the answer to that call. A stream that is asked for
+// later gets what there is for it and ends at once, so that its client goes on elsewhere; only a session over HTTP+SSE,
+// which would end with it, is refused. It is the second step of a shutdown, after which nobody can connect any more.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
 // CloseStreams returns when every event stream has ended whose connection an http.Server has given up to this server,
 // and which the http.Server neither waits for nor closes. When ctx ends, it closes the connections of those that are
-// left. It is called after EndStreams and when the http.Server takes no more requests.
+// left. It is called after EndStreams and when the http.Server takes no more requests. Streams whose turn has not come
+// end now.
 func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
 
-// Wait refuses further requests and returns when none is in work any more. If ctx ends first, it cancels those that are
-// left and returns how many they were. How many it waits for, and for how long at most, is logged.
+// waitStep is how often Wait looks whether anything is in work.
+const waitStep = 10 * time.Millisecond
+
+// Wait returns when nothing is in work any more: no request, no call that waits for its client to repeat it or that
+// another replica has sent here, and no stream whose end has yet to come. Requests that come meanwhile are served. If ctx
+// ends first, Wait cancels the requests that are left, which are answered that they may have taken effect, refuses
+// further ones, and returns how many it cancelled. For how many requests it waits, and for how long at most, is logged.
 func (s *Server) Wait(ctx context.Context) int {
-	if calls := s.jobs.close(); calls > 0 {
+	if calls := s.jobs.count(); calls > 0 && !s.jobs.closed() {
 		line := []slog.Attr{slog.Int("calls", calls)}
 		if end, bounded := ctx.Deadline(); bounded {
 			line = append(line, slog.Duration("at_most", time.Until(end).Round(time.Second)))
 		}
 		s.log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
 	}
-	return s.jobs.wait(ctx)
+	step := time.NewTicker(waitStep)
+	defer step.Stop()
+	for s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
+		select {
+		case <-step.C:
+		case <-ctx.Done():
+			return s.jobs.end()
+		}
+	}
+	return 0
 }

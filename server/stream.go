@@ -16,8 +16,10 @@ import (
 const (
 	// expiryLeeway is how long a stream may outlive the token that opened it, because clocks may differ by that much.
 	expiryLeeway = 30 * time.Second
-	// retry is how long a client whose stream ended waits before it resumes.
-	retry = time.Second
+	// retry is how long a client whose stream ended waits before it resumes. One whose stream ends because the process
+	// stops waits for up to retrySpread longer, each for another time.
+	retry       = time.Second
+	retrySpread = 2 * time.Second
 	// keptBuffer is the largest buffer that an open stream keeps between two events, in bytes.
 	keptBuffer = 4 << 10
 )
@@ -32,17 +34,16 @@ type streamPlace struct {
 	flow      atomic.Pointer[flow] // that has the place; nil: none has it yet
 }
 
-// streamOfPost is the kind of stream that answers a POST.
-const streamOfPost = "post"
+// Kinds of streams that are special: one answers a POST, and the other one's end is that of its session.
+const (
+	streamOfPost    = "post"
+	streamOfSession = "sse"
+)
 
 // takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen, sse.
 func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
-	select {
-	case <-s.draining:
-		if kind != streamOfPost { // a call that is being answered may still need a stream
-			return nil, errDraining
-		}
-	default:
+	if kind == streamOfSession && s.isDraining() {
+		return nil, errDraining
 	}
 	switch err := s.streams.Take(share.User(x.principal.User()), 1); {
 	case errors.Is(err, share.ErrTotal):

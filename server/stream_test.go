@@ -62,7 +62,7 @@ func TestStreamLegacyGetAndResume(t *testing.T) {
 	w.offer(t)
 	got.expect(t, "id: g1-2", mcp.NotifyToolsChanged)
 	w.EndStreams()
-	got.expect(t, "")
+	got.expect(t, "retry: ", "")
 }
 
 func TestStreamResumePost(t *testing.T) {

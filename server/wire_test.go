@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/wiretest"
@@ -69,6 +70,7 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			regexp.MustCompile(`Mcp-Session-Id: (?<session>\S+)`),
 			regexp.MustCompile(`sessionId=(?<session>[\w-]+)`),
 			regexp.MustCompile(`"id":"(?<question>q[0-9a-f]{32})"`),
+			regexp.MustCompile(`retry: (?<retry>\d+)\n\n`), // of a stream that ends, which is random
 			regexp.MustCompile(`"requestId":"(?<request>[A-Z2-7]{26})"`),
 			regexp.MustCompile(`"elicitationId":"(?<elicitation>q[0-9a-f]{32})"`),
 		},
@@ -80,7 +82,7 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			"lose the server":   func() { w.registry.Lose("box", "") },
 			"the grace is over": func() { w.registry.Unlist("box", w.registry.Lose("box", "")) },
 			"close tenant":      func() { w.setTenants(t, w.tenants[1:]) },
-			"end streams":       w.EndStreams,
+			"end streams":       func() { w.EndStreams(); <-time.After(time.Second) }, // they end one after the other
 		},
 	}
 }

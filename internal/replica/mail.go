@@ -241,7 +241,8 @@ func (m *Mail) heard(_ context.Context, _ ID, w Word) {
 	}
 }
 
-// Run lives, and hands word to its handlers, until ctx ends.
+// Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the server can be reached: the store must
+// serve until Run has returned.
 func (m *Mail) Run(ctx context.Context) error {
 	var beating sync.WaitGroup
 	beating.Go(func() { m.beat(ctx) })
@@ -253,11 +254,15 @@ func (m *Mail) Run(ctx context.Context) error {
 	return nil
 }
 
-// leave says that this replica lives no more, so that nobody waits for what it would hear. Otherwise each that tells something
-// to all waits in vain until its last beat is old.
+// leave removes what shows that this replica lives, so that others need not wait until that has lapsed.
 func (m *Mail) leave(ctx context.Context) {
-	_, _ = m.config.Store.Do(ctx, redis.Command{Name: "ZREM", Key: redis.CommonKey("replicas"), Args: []string{string(m.id)}}) // or it lapses by itself
-	_, _ = m.config.Store.Do(ctx, redis.Command{Name: "DEL", Key: mailbox(m.id), Args: []string{room(m.id)}})                  // likewise
+	_, err := m.config.Store.Do(ctx, redis.Command{Name: "ZREM", Key: redis.CommonKey("replicas"), Args: []string{string(m.id)}})
+	if err == nil {
+		_, err = m.config.Store.Do(ctx, redis.Command{Name: "DEL", Key: mailbox(m.id), Args: []string{room(m.id)}})
+	}
+	if err != nil {
+		m.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended", slog.Any("error", err))
+	}
 }
 
 // beating is a script that says that a replica lives. It returns what the clock of the server shows, in milliseconds, 1 if

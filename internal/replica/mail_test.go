@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -117,5 +118,27 @@ func TestTellReachesAllBeforeItReturns(t *testing.T) {
 			t.Errorf("after %d: heard %d times, want %d", i, heard, 2*i)
 		}
 		mu.Unlock()
+	}
+}
+
+// TestReplicaThatHadEndedSeemedToLive: others took it for there for five seconds, and put word into its mailbox for ten.
+func TestReplicaThatHadEndedSeemedToLive(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	ignore := func(replica.ID, replica.Word) {}
+	a, store := post(t, server, ring, ignore), server.Store(t)
+	b := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); _ = b.Run(ctx) }()
+	redistest.Wait(t, func() error { return a.Send(t.Context(), b.Self(), replica.Word{Kind: "heard"}) })
+	stop()
+	<-over
+	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "heard"}); !errors.Is(err, replica.ErrGone) {
+		t.Errorf("word for it: got %v, want ErrGone", err)
+	}
+	reply, err := store.Do(t.Context(), redis.Command{Name: "ZSCORE", Key: redis.CommonKey("replicas"), Args: []string{string(b.Self())}})
+	if err != nil || !reply.Nil() {
+		t.Errorf("it is still among those that live: %v, %v", reply, err)
 	}
 }

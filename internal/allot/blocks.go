@@ -167,22 +167,25 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	}
 }
 
-// Run renews the blocks every second until ctx ends. Those that are held then last for a few seconds more.
+// Run renews the blocks every second until ctx ends, and then gives them up, if Redis can be reached: the store must serve
+// until Run has returned. Those of which places are taken even then last for a few seconds more.
 func (b *Blocks) Run(ctx context.Context) error {
 	ticker := time.NewTicker(renewal)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			b.renewAll(ctx)
+			b.forEach(func(one *block) { b.renew(ctx, one) })
 		case <-ctx.Done():
+			last := context.WithoutCancel(ctx)
+			b.forEach(func(one *block) { b.ask(last, one, func(d *demand) { d.needed, d.wanted = 0, 0 }) })
 			return nil
 		}
 	}
 }
 
-// renewAll renews all blocks.
-func (b *Blocks) renewAll(ctx context.Context) {
+// forEach calls do for each block, several at once.
+func (b *Blocks) forEach(do func(*block)) {
 	b.mu.Lock()
 	blocks := make([]*block, 0, len(b.blocks))
 	for _, one := range b.blocks {
@@ -195,7 +198,7 @@ func (b *Blocks) renewAll(ctx context.Context) {
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
-			b.renew(ctx, one)
+			do(one)
 		})
 	}
 	all.Wait()

@@ -227,3 +227,17 @@ func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 		t.Errorf("%d places taken of 10, of which another has 7", taken)
 	}
 }
+
+// TestPlacesOfAReplicaThatEndedWereHeld: the others had to wait for five seconds until its block had lapsed.
+func TestPlacesOfAReplicaThatEndedWereHeld(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	a := join(t, store, "a", 2, 10)
+	until(t, "all places are taken", func() bool { return a.take(t.Context()) && a.taken.Load() == 10 })
+	a.taken.Store(0)
+	a.die()
+	held, err := store.Do(t.Context(), redis.Command{Name: "HGET", Key: redis.Key(tenant, "places", string(allot.Calls)), Args: []string{"a"}})
+	if err != nil || !held.Nil() {
+		t.Errorf("it holds %v, %v, want nothing", held, err)
+	}
+}

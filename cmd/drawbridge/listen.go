@@ -31,9 +31,12 @@ func bind(ctx context.Context, cfg *config.Config) (listeners, error) {
 	return l, err
 }
 
-// listen binds one address. Its error is a *bindError.
+// listen binds one address. Its error is a *bindError. Multipath TCP, which Go would use by default, has no filter: see
+// refuseConnections.
 func listen(ctx context.Context, key, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	var one net.ListenConfig
+	one.SetMultipathTCP(false)
+	l, err := one.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, &bindError{key, address, err}
 	}

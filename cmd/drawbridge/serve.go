@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	drainDelay   = 2 * time.Second  // a load balancer's check should fall into it, so that new clients go elsewhere before connections end
+	drainDelay   = 2 * time.Second  // a load balancer's check should fall into it, so that new clients go elsewhere before they are refused
 	callPatience = 25 * time.Second // how long calls in work may go on; containers are commonly killed 30 s after the signal
 	closeTimeout = 3 * time.Second  // how long answers that are being written may take
+
+	lookEvery = 10 * time.Millisecond // while it is waited for clients
 
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second // longer than most load balancers', so that the balancer closes first and never sends into a closed connection
@@ -39,7 +41,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("serve", "[-config drawbridge.yaml]",
 		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	delay := flags.Duration("drain-delay", drainDelay, "how long to be not ready before connections end; the check interval of the load balancer")
+	delay := flags.Duration("drain-delay", drainDelay, "how long to be not ready before connections are refused, and then how long idle ones may still be used; more than the check interval of the load balancer")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
@@ -157,7 +159,11 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })
 	group.Go(func() error { return p.collector.Run(work) })
-	group.Go(func() error { return serveHTTP(clients, p.doors.clients.Listener(l.clients)) })
+	accepting := make(chan struct{}) // closed when no connection is accepted any more
+	group.Go(func() error {
+		defer close(accepting)
+		return serveHTTP(clients, p.doors.clients.Listener(l.clients))
+	})
 	if o.hangups != nil {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
 	}
@@ -170,7 +176,10 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	}
 	select {
 	case <-ctx.Done():
-		p.drain(work, o.delay)
+		p.drain(work, o.delay, func() {
+			refuseConnections(work, l.clients)
+			<-accepting // or one that was accepted last would not be known yet
+		})
 	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	p.closeClients(clients)
@@ -182,21 +191,42 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	return errors.Join(err, p.audit.Close())
 }
 
-// drain lets clients go without breaking a call, in four steps: /readyz says not ready; one interval of the load
-// balancer's checks goes by, in which clients are still served and each answer closes its connection; event streams end
-// properly, so that clients reconnect elsewhere; calls in work finish, for callPatience at most. Were the order another,
-// a load balancer would still send clients to a gateway that turns them away. Idle connections are not closed before
-// all that, by closeHTTP: whoever uses one until then gets an answer. It returns earlier when ctx ends.
-func (p *parts) drain(ctx context.Context, delay time.Duration) {
+// drain lets clients go without breaking a call:
+//
+//	/readyz says not ready, each answer closes its connection ── delay ──▶ a load balancer that asks goes elsewhere
+//	connections are refused ─────────────────────────────────────────────▶ one that does not ask goes elsewhere, too
+//	event streams end properly, one after the other ─────────────────────▶ clients resume elsewhere
+//	idle connections may be used once more ── delay at most ─────────────▶ hardly any is left that is closed under a request
+//	calls finish ── callPatience at most, with the two steps before ─────▶ those that are left are cancelled, and told so
+//
+// Whatever comes on an open connection until it is closed, by closeHTTP, is served. Were streams to end while clients can
+// still connect, many would come back here. Were idle connections closed at once, as http.Server does, the requests that
+// are on their way on them would be lost. It returns earlier when ctx ends.
+func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
 	p.server.PartFromClients()
 	wait(ctx, delay)
+	refuse()
 	p.server.EndStreams()
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	calls, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	if n := p.server.Wait(ctx); n > 0 {
+	p.letUse(calls, delay)
+	if n := p.server.Wait(calls); n > 0 {
 		p.log.WarnContext(ctx, "calls cancelled: they took too long to wait for", slog.Int("calls", n))
+	}
+	p.gateway.Stop()
+	told, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	p.server.Wait(told) // also those whose clients are at other replicas
+}
+
+// letUse waits until no connection is idle, for patience at most. Each that is used now closes with the answer.
+func (p *parts) letUse(ctx context.Context, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for p.doors.clients.Unused() > 0 && ctx.Err() == nil {
+		wait(ctx, lookEvery)
 	}
 }
 
@@ -227,29 +257,46 @@ func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.
 	return s
 }
 
-// closeClients stops the clients' listener, and then the event streams whose connections it no longer has. Most have
-// ended by then; those of clients that do not take the end are cut off.
+// closeClients closes the connections of clients, and then the event streams whose connections the server no longer has.
+// Most have ended by then; those of clients that do not take the end are cut off. A call that came at the last moment, on
+// a connection that was open still, is cancelled if it does not end soon, and its client told so.
 func (p *parts) closeClients(clients *http.Server) {
-	closeHTTP(clients)
+	if shutDown(clients) != nil {
+		p.endCalls()
+		closeHTTP(clients)
+	}
 	p.server.EndStreams() // again, because a stop without a drain comes here first
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	p.server.CloseStreams(ctx)
 }
 
+// endCalls cancels the calls that are in work, and makes their clients be told so.
+func (p *parts) endCalls() {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.server.Wait(over)
+}
+
+// shutDown takes no new connections, and closes those that are open when their requests are answered. It returns an error
+// if some are not within closeTimeout.
+func shutDown(s *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
 // closeHTTP stops a server: it takes no new connections, and requests in work have closeTimeout to finish before their
 // connections are closed.
 func closeHTTP(s *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if err := s.Shutdown(ctx); err != nil {
+	if shutDown(s) != nil {
 		_ = s.Close() // whatever is left had its time, and there is nobody to tell
 	}
 }
 
-// serveHTTP serves until the server is closed. That is no error; anything else is, and stops the gateway.
+// serveHTTP serves until the server or its listener is closed. That is no error; anything else is, and stops the gateway.
 func serveHTTP(s *http.Server, l net.Listener) error {
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -78,7 +78,7 @@ func doors() []door {
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
-		{"golang.org/x/sys", []string{"registry/upstream/process"}, "what the kernel does to processes is asked for there"},
+		{"golang.org/x/sys", []string{"registry/upstream/process", "cmd/drawbridge"}, "what the kernel does to processes, and to a listener at its end, is asked for there"},
 
 		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
 		{"net/http/httptest", nil, "for tests"},

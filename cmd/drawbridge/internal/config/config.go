@@ -53,6 +53,7 @@ import (
 type Config struct {
 	File     string // that was loaded, as the operator wrote its name; "" for a Default
 	Included int    // how many other files the config was joined from
+	Digest   string // of the contents of all its files, those of keys included: 8 hexadecimal digits; "" for a Default
 
 	Listen    string // listen: host:port for clients; the host is an IP address or localhost
 	Operator  string // operator: host:port for the operator's page and the metrics
@@ -158,6 +159,9 @@ func load(path string, data []byte, env Environment, known *memory) (*Config, So
 		r = newReader(path, data, nil, env)
 		r.known = known
 		cfg, err = r.parse(data)
+	}
+	if err == nil {
+		cfg.Digest = r.sources.digest()
 	}
 	return cfg, r.sources, err
 }

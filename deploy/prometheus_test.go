@@ -82,7 +82,8 @@ func TestSizingNamesWhatExists(t *testing.T) {
 // recorded returns the names of all metrics.
 func recorded(t *testing.T) (names []string) {
 	t.Helper()
-	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../metrics/metrics.go"), -1) {
+	text := read(t, "../metrics/metrics.go") + read(t, "../metrics/replicas.go")
+	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text, -1) {
 		names = append(names, match[1])
 	}
 	return names

@@ -9,6 +9,7 @@
 //
 // metrics.go has nearly everything. failures.go keeps the one count that is no series, failed logins by address, and
 // loads.go, keys.go, memory.go and work.go the metrics that are not recorded but asked for when somebody reads them.
+// replicas.go has those of several replicas.
 // resolved.go makes it cheap to record what happens at each call.
 package metrics
 
@@ -26,8 +27,8 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState, Replicas and IssuerKeys take a function instead, which is called at every reading of the
-// metrics: it must be quick and safe for concurrent use.
+// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState, RedisClock, Replicas, Draining and IssuerKeys take a function instead,
+// which is called at every reading of the metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
@@ -56,8 +57,9 @@ type Metrics struct {
 	sealKeys        *prometheus.GaugeVec
 	redisState      *shared
 	redisCalls      *prometheus.CounterVec
-	redisSeconds    prometheus.Histogram
+	redisSeconds    *prometheus.HistogramVec
 	redisOpenings   *prometheus.CounterVec
+	replicas        *replicas
 	memory          *memory
 	work            *work
 	reloads         *prometheus.CounterVec
@@ -95,7 +97,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.held()
 	m.connections(f)
 	m.redis(f)
-	registerer.MustRegister(m.upstreamLoads, m.issuerKeys, m.memory, m.work, m.redisState)
+	m.replicas = newReplicas(f)
+	registerer.MustRegister(m.replicas, m.upstreamLoads, m.issuerKeys, m.memory, m.work, m.redisState)
 	m.process(f)
 	return m
 }
@@ -282,12 +285,12 @@ func (m *Metrics) redis(f promauto.Factory) {
 		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
 	})
 	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by outcome; those that were skipped were not made, because Redis was not well.",
-	}, []string{"outcome"})
-	m.redisSeconds = f.NewHistogram(prometheus.HistogramOpts{
+		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
+	}, []string{"kind", "outcome"})
+	m.redisSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "drawbridge_redis_call_duration_seconds", Help: "Time of round trips to Redis that were answered, without those that wait for something to come.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1},
-	})
+	}, []string{"kind"})
 	m.redisOpenings = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_redis_breaker_openings_total", Help: "How often calls to Redis were stopped, by the state that it was in.",
 	}, []string{"state"})
@@ -486,11 +489,12 @@ func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.St
 // are read. Until it is set, there are no such series.
 func (m *Metrics) Replicas(count func() (running, allowed int)) { m.redisState.count.Store(&count) }
 
-// RedisCall counts a round trip to Redis, or one that was not made. Took is negative for one whose time says nothing.
-func (m *Metrics) RedisCall(outcome string, took time.Duration) {
-	m.redisCalls.WithLabelValues(outcome).Inc()
+// RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was for, and is one of few that are named
+// in code. Took is negative for one whose time says nothing.
+func (m *Metrics) RedisCall(kind, outcome string, took time.Duration) {
+	m.redisCalls.WithLabelValues(kind, outcome).Inc()
 	if took >= 0 {
-		m.redisSeconds.Observe(took.Seconds())
+		m.redisSeconds.WithLabelValues(kind).Observe(took.Seconds())
 	}
 }
 

@@ -74,8 +74,17 @@ func record(m *metrics.Metrics) {
 	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Replicas(func() (running, allowed int) { return 3, 2 })
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
-	m.RedisCall("done", 2*time.Millisecond)
-	m.RedisCall("skipped", -1)
+	m.RedisCall("rate", "done", 2*time.Millisecond)
+	m.RedisCall("mail", "skipped", -1)
+	m.RedisLost()
+	m.RedisClock(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
+	m.SessionAdopted()
+	m.WordSent("news 1", "sent")
+	m.WordReceived("end 1")
+	m.WordMissed()
+	m.ConfigInForce("aaaaaaaa")
+	m.ConfigInForce("c0ffee00")
+	m.Draining(func() bool { return true })
 	m.RedisStopped("slow")
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
@@ -132,10 +141,18 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_seal_keys{key="c0ffee",use="open"} 1`,
 		`drawbridge_redis_state{state="up"} 1`,
 		`drawbridge_redis_state{state="slow"} 0`,
-		`drawbridge_redis_calls_total{outcome="done"} 1`,
-		`drawbridge_redis_calls_total{outcome="skipped"} 1`,
-		`drawbridge_redis_call_duration_seconds_bucket{le="0.0025"} 1`,
-		`drawbridge_redis_call_duration_seconds_count 1`,
+		`drawbridge_redis_calls_total{kind="rate",outcome="done"} 1`,
+		`drawbridge_redis_calls_total{kind="mail",outcome="skipped"} 1`,
+		`drawbridge_redis_call_duration_seconds_bucket{kind="rate",le="0.0025"} 1`,
+		`drawbridge_redis_call_duration_seconds_count{kind="rate"} 1`,
+		`drawbridge_redis_losses_total 1`,
+		`drawbridge_redis_clock_offset_seconds -1.5`,
+		`drawbridge_sessions_adopted_total 1`,
+		`drawbridge_replica_words_sent_total{kind="news 1",outcome="sent"} 1`,
+		`drawbridge_replica_words_received_total{kind="end 1"} 1`,
+		`drawbridge_replica_words_missed_total 1`,
+		`drawbridge_config_info{digest="c0ffee00"} 1`,
+		`drawbridge_draining 1`,
 		`drawbridge_redis_breaker_openings_total{state="slow"} 1`,
 		`drawbridge_config_reloads_total{result="ok"} 1`,
 		`drawbridge_config_last_reload_successful 1`,

@@ -124,6 +124,7 @@ func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*li
 	case !entered.use(now, ss.maxAge, c.Principal):
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
+	ss.roster.metrics.SessionAdopted()
 	return entered, nil
 }
 

@@ -72,6 +72,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
 	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
+	p.metrics.ConfigInForce(cfg.Digest)
 	var err error
 	if p.ring, err = newRing(cfg); err != nil {
 		return nil, err
@@ -124,6 +125,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.settings.Store(settingsOf(cfg, p.address))
 	p.server = server.New(p.serverConfig(cfg))
 	p.status = newStatus(p)
+	p.metrics.Draining(p.status.drain.Load)
 	return p, nil
 }
 

@@ -91,6 +91,7 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	tellWarnings(ctx, cfg, p.log, p.metrics)
 	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)), slog.String("changes", changes(p.started, p.inForce, cfg)))
 	p.inForce = cfg
+	p.metrics.ConfigInForce(cfg.Digest)
 	if len(restart) > 0 {
 		p.log.WarnContext(ctx, "some changes need a restart", slog.Any("settings", restart))
 	}

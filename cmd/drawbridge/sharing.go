@@ -26,7 +26,7 @@ type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
 	blocks  *allot.Blocks     // nil: there are no others
-	mail    *replica.Mail     // the same as others; nil: there are no others
+	mail    *replica.Mail     // what others carry word with; nil: there are no others
 	events  *session.Redis    // of sessions, set when the server is built; nil: there are no others
 	once    *once.Redis       // answers of calls with a key; nil: there are no others
 	flight  *once.Flights     // ids of calls in flight; nil: there are no others
@@ -44,9 +44,10 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return sharing{}, fmt.Errorf("redis: %w", err)
 	}
 	settings.Logger = log
-	settings.Called = func(outcome redis.Outcome, took time.Duration) { m.RedisCall(string(outcome), took) }
+	settings.Called = func(kind string, outcome redis.Outcome, took time.Duration) { m.RedisCall(kind, string(outcome), took) }
 	settings.Opened = func(state redis.State) { m.RedisStopped(string(state)) }
 	store := redis.New(settings)
+	store.OnGeneration(m.RedisLost)
 	m.RedisState(func() map[string]bool {
 		states, now := make(map[string]bool), store.State()
 		for _, state := range redis.States() {
@@ -57,8 +58,10 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	allowed := max(cfg.Replicas, 1)
 	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log, Most: allowed})
 	m.Replicas(func() (int, int) { return mail.Count(), allowed })
-	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: mail})
-	return sharing{store: store, others: mail, mail: mail, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
+	m.RedisClock(mail.Ahead)
+	others := observe(mail, m)
+	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: others})
+	return sharing{store: store, others: others, mail: mail, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
 }
 
 // redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.

@@ -36,11 +36,11 @@ func (s *Store) leave(t *turn) {
 	s.turns.Put(t)
 }
 
-// ask makes a call on a goroutine of its own, and waits for it at most that long. If over is false, the goroutine may
+// ask makes a call of a kind, see kindOf, on a goroutine of its own, and waits for it at most that long. If over is false, the goroutine may
 // still run, and what it writes must not be read. It ends soon after, since it has little more time, and with the link at
 // the latest. The library never sees the caller's context: a caller that gives up would otherwise end a connection that
 // others use, or are waiting for.
-func (s *Store) ask(ctx context.Context, wait time.Duration, call func(context.Context, rueidis.Client) error) (over bool, err error) {
+func (s *Store) ask(ctx context.Context, kind string, wait time.Duration, call func(context.Context, rueidis.Client) error) (over bool, err error) {
 	l := s.link.Load()
 	if l == nil {
 		return false, errNotYet
@@ -59,14 +59,14 @@ func (s *Store) ask(ctx context.Context, wait time.Duration, call func(context.C
 		err = errLate
 	case <-ctx.Done():
 		t.timer.Stop()
-		s.config.Called(OutcomeAbandoned, -1)
+		s.config.Called(kind, OutcomeAbandoned, -1)
 		return false, context.Cause(ctx)
 	}
 	took := time.Since(began)
 	if wait > s.config.Patience || err != nil {
 		took = -1 // it may have waited for something to come, or was not answered
 	}
-	s.config.Called(outcomeOf(err), took)
+	s.config.Called(kind, outcomeOf(err), took)
 	return over, err
 }
 

@@ -94,11 +94,12 @@ func Outcomes() []Outcome {
 
 // Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
-	if err := s.admit(); err != nil {
+	kind := kindOf(c.Key)
+	if err := s.admit(kind); err != nil {
 		return Reply{}, err
 	}
 	size := bytesOf(c.Args)
-	reply, err := s.one(ctx, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+	reply, err := s.one(ctx, kind, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
 		return client.Do(ctx, c.build(client, isLarge(size)))
 	})
 	if err != nil {
@@ -117,9 +118,9 @@ func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
 }
 
 // one makes a call with one answer past the breaker, that carries so many bytes.
-func (s *Store) one(ctx context.Context, size int, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
+func (s *Store) one(ctx context.Context, kind string, size int, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
 	var a answer // of the goroutine, until that is over
-	_, err := s.askSized(ctx, size, func(ctx context.Context, client rueidis.Client) error {
+	_, err := s.askSized(ctx, kind, size, func(ctx context.Context, client rueidis.Client) error {
 		a = answerOf(call(ctx, client))
 		return a.err
 	})
@@ -129,10 +130,13 @@ func (s *Store) one(ctx context.Context, size int, call func(context.Context, ru
 	return a.Reply, nil
 }
 
-// DoAll runs several commands in one round trip, or in a cluster one to each node. They are not done together: others may
+// DoAll runs several commands, if any, in one round trip, or in a cluster one to each node. They are not done together: others may
 // come between. An error says that at least one of them failed.
 func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error) {
-	if err := s.admit(); err != nil {
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	if err := s.admit(kindOf(commands[0].Key)); err != nil {
 		return nil, err
 	}
 	answers, err := s.each(ctx, commands)
@@ -147,10 +151,10 @@ func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error)
 }
 
 // admit returns why no call is made; nil: it is.
-func (s *Store) admit() error {
+func (s *Store) admit(kind string) error {
 	err := s.breaker.problem()
 	if err != nil {
-		s.config.Called(OutcomeSkipped, -1)
+		s.config.Called(kind, OutcomeSkipped, -1)
 	}
 	return err
 }
@@ -178,7 +182,7 @@ func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) 
 		size += bytesOf(commands[i].Args)
 	}
 	var answers []answer // of the goroutine, until that is over
-	over, err := s.askSized(ctx, size, func(ctx context.Context, client rueidis.Client) error {
+	over, err := s.askSized(ctx, kindOf(commands[0].Key), size, func(ctx context.Context, client rueidis.Client) error {
 		built := make([]rueidis.Completed, len(commands))
 		for i := range commands {
 			built[i] = commands[i].build(client, isLarge(size))
@@ -239,7 +243,7 @@ func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text),
 
 // Run runs the script in one round trip, but for the first time. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	if err := s.admit(); err != nil {
+	if err := s.admit(kindOf(keys[0])); err != nil {
 		return Reply{}, err
 	}
 	reply, err := p.run(ctx, s, keys, args)
@@ -253,7 +257,7 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 // and some not are refused, and have done nothing: those are run again until they succeed or the time is over.
 func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
 	size := bytesOf(args)
-	return s.one(ctx, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+	return s.one(ctx, kindOf(keys[0]), size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
 		for {
 			result := p.exec(ctx, client, size, keys, args)
 			if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
@@ -279,11 +283,12 @@ func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys
 // ReadStream waits until a stream has entries after the one with that id, and returns them, at most count. It returns
 // none if nothing comes within about a second. It waits on a connection of its own.
 func (s *Store) ReadStream(ctx context.Context, key, after string, count int) ([]Entry, error) {
-	if err := s.admit(); err != nil {
+	kind := kindOf(key)
+	if err := s.admit(kind); err != nil {
 		return nil, err
 	}
 	var found []rueidis.XRangeEntry // of the goroutine, until that is over
-	_, err := s.ask(ctx, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
+	_, err := s.ask(ctx, kind, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
 		read := client.B().Arbitrary("XREAD").Args("COUNT", strconv.Itoa(count), "BLOCK", millis(streamWait), "STREAMS").Keys(key).Args(after).Blocking()
 		streams, err := client.Do(ctx, read).AsXRead()
 		if rueidis.IsRedisNil(err) {

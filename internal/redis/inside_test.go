@@ -32,7 +32,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 			took time.Duration
 		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, 100 * time.Millisecond}} {
 			began := time.Now()
-			if _, err := s.ask(test.ctx, s.config.Patience, library); !errors.Is(err, test.want) {
+			if _, err := s.ask(test.ctx, "test", s.config.Patience, library); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if took := time.Since(began); took != test.took {

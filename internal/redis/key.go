@@ -22,5 +22,16 @@ func Key(tenant string, parts ...string) string {
 	return version + "{" + tenant + "}:" + strings.Join(parts, ":")
 }
 
+// kindOf returns what a key is for: the part of it that our code chose, such as session or mail. It is no client's choice, so
+// it may be a label of a metric.
+func kindOf(key string) string {
+	rest := strings.TrimPrefix(key, version)
+	if strings.HasPrefix(rest, "{") {
+		_, rest, _ = strings.Cut(rest, "}:")
+	}
+	kind, _, _ := strings.Cut(rest, ":")
+	return kind
+}
+
 // CommonKey returns a key of what belongs to no tenant. It shares its node of a cluster with nothing on purpose.
 func CommonKey(parts ...string) string { return version + strings.Join(parts, ":") }

@@ -30,9 +30,9 @@ func bytesOf(args []string) (size int) {
 }
 
 // askSized is ask for a call that carries so many bytes.
-func (s *Store) askSized(ctx context.Context, size int, call func(context.Context, rueidis.Client) error) (over bool, err error) {
+func (s *Store) askSized(ctx context.Context, kind string, size int, call func(context.Context, rueidis.Client) error) (over bool, err error) {
 	if !isLarge(size) {
-		return s.ask(ctx, s.config.Patience, call)
+		return s.ask(ctx, kind, s.config.Patience, call)
 	}
 	turn := time.NewTimer(s.config.Patience + largeQueue)
 	defer turn.Stop()
@@ -47,7 +47,7 @@ func (s *Store) askSized(ctx context.Context, size int, call func(context.Contex
 	if err := s.Up(); err != nil {
 		return false, err
 	}
-	over, err = s.ask(ctx, s.config.Patience+time.Duration(size)*time.Second/largePace, call)
+	over, err = s.ask(ctx, kind, s.config.Patience+time.Duration(size)*time.Second/largePace, call)
 	if err == nil || ctx.Err() != nil {
 		return over, err
 	}

@@ -50,9 +50,10 @@ type Config struct {
 	// Patience is how long a call waits for its answer. Zero: 100 ms.
 	Patience time.Duration
 	Logger   *slog.Logger // nil: none
-	// Called is told of each round trip how it came out, and how long it took, which is negative where that says nothing
-	// of the server; nil: nobody is. It must return at once.
-	Called func(outcome Outcome, took time.Duration)
+	// Called is told of each round trip what it was for, which is the part of its first key that names what is kept there,
+	// how it came out, and how long it took, which is negative where that says nothing of the server; nil: nobody is. It must
+	// return at once.
+	Called func(kind string, outcome Outcome, took time.Duration)
 	// Opened is told each time that calls are not made any more; nil: nobody is. It must return at once.
 	Opened func(State)
 }
@@ -100,7 +101,7 @@ func New(cfg Config) *Store {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Called == nil {
-		cfg.Called = func(Outcome, time.Duration) {}
+		cfg.Called = func(string, Outcome, time.Duration) {}
 	}
 	if cfg.Opened == nil {
 		cfg.Opened = func(State) {}

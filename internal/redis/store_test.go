@@ -37,7 +37,7 @@ func (c *counts) openings() []redis.State {
 // counted returns a config that counts.
 func counted(cfg redis.Config) (redis.Config, *counts) {
 	c := &counts{outcomes: map[redis.Outcome]int{}}
-	cfg.Called = func(o redis.Outcome, _ time.Duration) { c.mu.Lock(); c.outcomes[o]++; c.mu.Unlock() }
+	cfg.Called = func(_ string, o redis.Outcome, _ time.Duration) { c.mu.Lock(); c.outcomes[o]++; c.mu.Unlock() }
 	cfg.Opened = func(s redis.State) { c.mu.Lock(); c.opened = append(c.opened, s); c.mu.Unlock() }
 	return cfg, c
 }

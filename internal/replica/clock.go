@@ -38,6 +38,17 @@ func (m *Mail) set(found []redis.Reply, asked, answered time.Time) ([]redis.Repl
 	return found[1:], nil
 }
 
+// Ahead returns how far the clock here was ahead of that of the server when that was asked last, a second ago or so; below zero:
+// behind. The time that the answer took, which is short, counts as ahead or behind by that much at most. It is false until the
+// server has answered once.
+func (m *Mail) Ahead() (ahead time.Duration, known bool) {
+	c := m.clock.Load()
+	if c == nil {
+		return 0, false
+	}
+	return c.asked.Sub(time.UnixMilli(c.millis)), true
+}
+
 // earliest returns what the clock of the server shows now, or a little less, by as much as the server took to say so.
 // Before Run has asked for the time, earliest does.
 func (m *Mail) earliest(ctx context.Context) (millis uint64, err error) {

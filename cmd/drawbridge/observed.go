@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+)
+
+// observed counts the word that goes to other replicas and comes from them. It changes nothing of it.
+type observed struct {
+	replica.Others
+
+	metrics *metrics.Metrics
+}
+
+// observe returns others whose word is counted. It is called before they run.
+func observe(others replica.Others, m *metrics.Metrics) *observed {
+	var joined atomic.Bool
+	others.OnReturn(func() {
+		if joined.Swap(true) { // the first time nothing was missed
+			m.WordMissed()
+		}
+	})
+	return &observed{others, m}
+}
+
+// Send implements replica.Others.
+func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+	err := o.Others.Send(ctx, to, w)
+	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "sent"))
+	return err
+}
+
+// Tell implements replica.Others.
+func (o *observed) Tell(ctx context.Context, w replica.Word) error {
+	err := o.Others.Tell(ctx, w)
+	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "told"))
+	return err
+}
+
+// Handle implements replica.Others.
+func (o *observed) Handle(kind string, h replica.Handler) {
+	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Word) {
+		o.metrics.WordReceived(kind)
+		h(ctx, from, w)
+	})
+}
+
+func outcomeOfWord(err error, done string) string {
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, replica.ErrGone):
+		return "gone"
+	case errors.Is(err, replica.ErrFull):
+		return "full"
+	default:
+		return "failed"
+	}
+}

@@ -1,0 +1,111 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// replicas are the metrics of what several replicas have to do with each other. Without Redis in the config all counts stay
+// zero.
+type replicas struct {
+	losses    prometheus.Counter
+	adopted   prometheus.Counter
+	sent      *prometheus.CounterVec
+	received  *prometheus.CounterVec
+	missed    prometheus.Counter
+	config    *prometheus.GaugeVec
+	draining  atomic.Pointer[func() bool] // nil: nobody has set it yet
+	clockDesc *prometheus.Desc
+	clock     atomic.Pointer[func() (time.Duration, bool)] // nil: there are no other replicas
+}
+
+var _ prometheus.Collector = (*replicas)(nil)
+
+// newReplicas makes them. Word has few kinds, which are named in the code of those who send it.
+func newReplicas(f promauto.Factory) *replicas {
+	r := &replicas{
+		losses: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_redis_losses_total", Help: "Times that Redis had lost what replicas share, so that sessions that were opened before have ended.",
+		}),
+		adopted: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_sessions_adopted_total", Help: "Sessions that this replica took up after another had opened them, or it had let go of them itself.",
+		}),
+		sent: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_replica_words_sent_total",
+			Help: "Word for other replicas by kind and outcome: sent, told (to all, who have handled it), gone (there is no such replica), full (too much waits there) or failed.",
+		}, []string{"kind", "outcome"}),
+		received: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_replica_words_received_total", Help: "Word of other replicas that was handled, by kind.",
+		}, []string{"kind"}),
+		missed: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_replica_words_missed_total", Help: "Times that word of other replicas may have been lost, so that this one looked again at all that it holds.",
+		}),
+		config: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
+		}, []string{"digest"}),
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "drawbridge_draining", Help: "Whether the gateway is stopping, and lets calls end.",
+	}, func() float64 {
+		draining := r.draining.Load()
+		return oneIf(draining != nil && (*draining)())
+	})
+	clock := prometheus.Opts{
+		Name: "drawbridge_redis_clock_offset_seconds",
+		Help: "How far the clock of this replica is ahead of that of Redis; below zero: behind. There are no series where the config names no Redis.",
+	}
+	r.clockDesc = prometheus.NewDesc(clock.Name, clock.Help, nil, nil)
+	return r
+}
+
+// Describe implements prometheus.Collector, for the one metric that may have no series.
+func (r *replicas) Describe(out chan<- *prometheus.Desc) { out <- r.clockDesc }
+
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+func (r *replicas) Collect(out chan<- prometheus.Metric) {
+	read := r.clock.Load()
+	if read == nil {
+		return
+	}
+	if offset, known := (*read)(); known {
+		out <- prometheus.MustNewConstMetric(r.clockDesc, prometheus.GaugeValue, offset.Seconds())
+	}
+}
+
+// RedisLost counts that Redis had lost what replicas share.
+func (m *Metrics) RedisLost() { m.replicas.losses.Inc() }
+
+// SessionAdopted counts a session that another replica opened, or that this one had let go of.
+func (m *Metrics) SessionAdopted() { m.replicas.adopted.Inc() }
+
+// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists.
+func (m *Metrics) WordSent(kind, outcome string) {
+	m.replicas.sent.WithLabelValues(kind, outcome).Inc()
+}
+
+// WordReceived counts word of another replica.
+func (m *Metrics) WordReceived(kind string) { m.replicas.received.WithLabelValues(kind).Inc() }
+
+// WordMissed counts that word of other replicas may have been lost.
+func (m *Metrics) WordMissed() { m.replicas.missed.Inc() }
+
+// ConfigInForce records the digest of the config in use. The one before is forgotten. A config without files has none, "".
+func (m *Metrics) ConfigInForce(digest string) {
+	m.replicas.config.Reset()
+	if digest != "" {
+		m.replicas.config.WithLabelValues(digest).Set(1)
+	}
+}
+
+// Draining sets the function that tells whether the gateway is stopping. It is called whenever metrics are read. Until it is
+// set, the gauge says that it is not.
+func (m *Metrics) Draining(check func() bool) { m.replicas.draining.Store(&check) }
+
+// RedisClock sets the function that tells how far the clock here is ahead of that of Redis, if that is known. It is called
+// whenever metrics are read. Until it is set, there are no such series.
+func (m *Metrics) RedisClock(read func() (ahead time.Duration, known bool)) {
+	m.replicas.clock.Store(&read)
+}

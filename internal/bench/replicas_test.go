@@ -46,6 +46,16 @@ func TestTallyCountsRoundTrips(t *testing.T) {
 		t.Errorf("between two tallies there are %d reads and %v, want none", none.reads, none.commands)
 	}
 	before = count()
+	big := strings.Repeat("v", 1<<20)
+	fmt.Fprintf(conn, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", len(big), big)
+	if _, err := io.ReadFull(conn, make([]byte, len("+OK\r\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if grown := count().since(before).memory; grown < 1<<20 || grown > 3<<20 {
+		t.Errorf("memory has grown by %d bytes for a value of %d", grown, len(big))
+	}
+	server.Exec(t, "DEL", "big")
+	before = count()
 	for range 10 {
 		ask(1)
 	}
@@ -82,15 +92,15 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 			})
 		}
 	}
-	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, commands: "`evalsha` 1"}}
-	s.stream = []tripFigure{{what: "a stream", three: 0.5}}
+	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, kept: 512, commands: "`evalsha` 1"}}
+	s.stream = []tripFigure{{what: "a stream", three: 0.5, kept: 1024}}
 	text := s.section("ORIGIN", "nginx/1")
 	for _, want := range []string{
 		"ORIGIN", "nginx/1", "2 rounds of 1s", "makes 130 a minute",
 		"| 2025-11-25 | 1, shares nothing | 100 | 1 | – | 20 | 400 | – |",
 		"| 2025-11-25 | 1 | 200 | 2 | 8 (7–9) | 20 |", "| 500 (500–501) | 100 (100–101) |",
 		"| 2026-07-28 | 3 | 300 | 3 |",
-		fmt.Sprintf("| a call | %s | 2 | `evalsha` 1 |", number(1.02)), "| a stream | 0.50 |", "open for 1m0s",
+		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", number(1.02)), "| a stream | 0.50 | 1024 |", "open for 1m0s",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)

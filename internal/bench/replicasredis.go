@@ -16,6 +16,7 @@ import (
 type tally struct {
 	reads    int64            // times it read from a connection: a round trip each, however many commands came together
 	commands map[string]int64 // by name; those that scripts run count too
+	memory   int64            // bytes that it uses now; after since, how many more than before
 }
 
 // counter asks a Redis server for tallies, on one connection.
@@ -35,7 +36,7 @@ func newCounter(ctx context.Context, addr string) (*counter, error) {
 // tally asks what the server has done. The question itself is one read.
 // https://redis.io/docs/latest/commands/info/
 func (c *counter) tally() (tally, error) {
-	if _, err := io.WriteString(c.conn, "INFO stats commandstats\r\n"); err != nil {
+	if _, err := io.WriteString(c.conn, "INFO stats commandstats memory\r\n"); err != nil {
 		return tally{}, err
 	}
 	head, err := c.in.ReadString('\n')
@@ -66,12 +67,16 @@ func readTally(text string) (tally, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		command, found := strings.CutPrefix(name, "cmdstat_")
 		switch {
-		case name == "total_reads_processed":
-			reads, err := strconv.ParseInt(value, 10, 64)
+		case name == "total_reads_processed", name == "used_memory":
+			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
 				return t, err
 			}
-			t.reads = reads
+			if name == "used_memory" {
+				t.memory = n
+			} else {
+				t.reads = n
+			}
 		case found:
 			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 			n, err := strconv.ParseInt(calls, 10, 64)
@@ -90,7 +95,7 @@ func readTally(text string) (tally, error) {
 // since returns what was done after an earlier tally, without the asking.
 func (t tally) since(before tally) tally {
 	const own = 1 // the later question
-	d := tally{reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64)}
+	d := tally{reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64), memory: t.memory - before.memory}
 	for name, n := range t.commands {
 		if n > before.commands[name] && name != "info" {
 			d.commands[name] = n - before.commands[name]

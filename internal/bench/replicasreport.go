@@ -49,20 +49,23 @@ makes %s a minute when nobody asks it anything, for its lease, for word from the
 load several requests share a round trip, so there are fewer. The commands are those of `+"`INFO commandstats`"+`, with those
 that scripts run.
 
-| request | round trips, 1 replica | 3 replicas | commands a request, 3 replicas |
-|---|---|---|---|
+What is kept is by how much the memory of Redis (`+"`used_memory`"+`) has grown afterwards, with three replicas, for as long as the keys
+live. Some hundred bytes more or less are those of connections.
+
+| request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
+|---|---|---|---|---|
 `, s.times, warming, number(s.alone))
 	for _, t := range s.trips {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", t.what, number(t.one), number(t.three), t.commands)
+		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, number(t.one), number(t.three), max(0, t.kept), t.commands)
 	}
 	fmt.Fprintf(b, `
 Of %d event streams, open for %v at three replicas, on which nothing happens but heartbeats, each takes:
 
-| stream | round trips a minute |
-|---|---|
+| stream | round trips a minute | kept, bytes, with its session |
+|---|---|---|
 `, idleStreams, s.watched)
 	for _, t := range s.stream {
-		fmt.Fprintf(b, "| %s | %s |\n", t.what, number(t.three))
+		fmt.Fprintf(b, "| %s | %s | %.0f |\n", t.what, number(t.three), max(0, t.kept))
 	}
 }
 

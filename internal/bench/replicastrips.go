@@ -16,6 +16,7 @@ type tripFigure struct {
 	what     string
 	one      float64 // with one replica
 	three    float64 // with three
+	kept     float64 // bytes of Redis afterwards, with three
 	commands string  // with three
 }
 
@@ -33,6 +34,7 @@ func deeds() []deed {
 		{"call, 2025-11-25, in which its client is asked", calling("kinds__ask", mcp.Legacy)},
 		{"`tools/list`, 2026-07-28", listing2026},
 		{"`tools/list`, 2025-11-25", listing2025},
+		{"a session opened", openingAlone},
 		{"a session opened and ended", openingAndEnding},
 	}
 }
@@ -74,6 +76,15 @@ func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Co
 	return func(context.Context) error { return c.say(request, http.StatusOK) }, c.close, nil
 }
 
+// openingAlone opens a session and leaves it open.
+func openingAlone(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+	ask := asks("http://"+f.nginx.addr+"/mcp", mcp.MethodInitialize, "", f.token)
+	return func(ctx context.Context) error {
+		_, err := l.send(ctx, 0, ask)
+		return err
+	}, func() {}, nil
+}
+
 // openingAndEnding opens a session and ends it, so that there are never many.
 func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
 	url := "http://" + f.nginx.addr + "/mcp"
@@ -101,9 +112,9 @@ func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Wr
 			return fmt.Errorf("%s, three replicas: %w", d.what, err)
 		}
 		figure.one, figure.three = few.each, many.each
-		figure.commands = many.done.common(s.times)
+		figure.commands, figure.kept = many.done.common(s.times), float64(many.done.memory)/float64(s.times)
 		s.trips = append(s.trips, figure)
-		_, _ = fmt.Fprintf(progress, "%s: %.2f round trips with one replica, %.2f with three (%s)\n", d.what, figure.one, figure.three, figure.commands)
+		_, _ = fmt.Fprintf(progress, "%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what, figure.one, figure.three, figure.commands, figure.kept)
 	}
 	return nil
 }
@@ -189,36 +200,44 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.
 	}
 	s.alone = 60 * quiet / float64(len(three.replicas))
 	for _, k := range idleKinds() {
-		rate, err := withStreams(ctx, l, three, k, s.watched)
+		rate, kept, err := withStreams(ctx, l, three, k, s.watched)
 		if err != nil {
 			return fmt.Errorf("idle streams, %s: %w", k.name, err)
 		}
 		each := 60 * max(0, rate-quiet) / idleStreams
-		s.stream = append(s.stream, tripFigure{what: k.name, three: each})
-		_, _ = fmt.Fprintf(progress, "idle stream, %s: %.2f round trips a minute; a replica by itself %.0f\n", k.name, each, s.alone)
+		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})
+		_, _ = fmt.Fprintf(progress, "idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name, each, kept, s.alone)
 	}
 	return nil
 }
 
-// withStreams returns how many round trips a second a fleet makes with idle streams.
-func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind, watched time.Duration) (float64, error) {
+// withStreams returns how many round trips a second a fleet makes with idle streams, and how many bytes Redis has for each,
+// its session included.
+func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind, watched time.Duration) (rate, kept float64, err error) {
+	before, err := f.counter.tally()
+	if err != nil {
+		return 0, 0, err
+	}
 	c := &crowd{lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era)}
 	defer c.close()
 	for range idleStreams {
 		opened, err := k.open(ctx, c)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		stream := &idleStream{caller: opened}
 		c.streams = append(c.streams, stream)
 		c.readers.Go(stream.read)
 	}
-	rate, err := rateOf(ctx, f, watched)
+	if rate, err = rateOf(ctx, f, watched); err != nil {
+		return 0, 0, err
+	}
+	after, err := f.counter.tally()
 	for _, stream := range c.streams {
 		if stream.ended.Load() {
 			err = errors.Join(err, errors.New("a stream ended"))
 			break
 		}
 	}
-	return rate, err
+	return rate, float64(after.since(before).memory) / idleStreams, err
 }

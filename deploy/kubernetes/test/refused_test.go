@@ -43,7 +43,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"one replica with Redis and no keys", "replicas", changes{"config.sessions": nil, "autoscaling.enabled": false}, `config.redis needs config.sessions.keys_file`},
 		{"fewer shares than replicas", "replicas", changes{"config.replicas": 6}, `config.replicas is 6, but 7 can run at once: 6, and rollout.maxSurge more during a rollout`},
 		{"a floor above the ceiling", "replicas", changes{"autoscaling.minReplicas": 7}, `autoscaling.minReplicas is 7, which is more than maxReplicas, 6`},
-		{"a grace that the drain does not fit in", "single", changes{"rollout.terminationGracePeriodSeconds": 44}, `rollout.terminationGracePeriodSeconds is 44: the gateway may take 40 s to drain, after preStopSeconds (5); allow 45`},
+		{"a grace that the drain does not fit in", "single", changes{"rollout.terminationGracePeriodSeconds": 49}, `rollout.terminationGracePeriodSeconds is 49: the gateway may take 45 s to drain, after preStopSeconds (5); allow 50`},
 		{"a Secret that is not mounted", "single", changes{"secrets": []any{}}, `config names a file below /run/secrets/drawbridge, but secrets has no "drawbridge"`},
 		{"a ConfigMap that is not mounted", "single", changes{"config.include": []any{"/etc/drawbridge.d/teams/*.yaml"}}, `config names a file below /etc/drawbridge.d/teams, but configMaps has no "teams"`},
 		{"a record where nothing is writable", "single", changes{"config.audit": map[string]any{"file": "/var/log/audit.jsonl"}}, `config.audit.file is "/var/log/audit.jsonl": nothing else is writable`},

@@ -44,8 +44,8 @@ found ends the installation.
 {{- end -}}
 {{- end -}}
 {{- with .values.rollout -}}
-{{- if lt (int .terminationGracePeriodSeconds) (add 40 .preStopSeconds | int) -}}
-{{- fail (printf "rollout.terminationGracePeriodSeconds is %d: the gateway may take 40 s to drain, after preStopSeconds (%d); allow %d" (int .terminationGracePeriodSeconds) (int .preStopSeconds) (add 40 .preStopSeconds | int)) -}}
+{{- if lt (int .terminationGracePeriodSeconds) (add 45 .preStopSeconds | int) -}}
+{{- fail (printf "rollout.terminationGracePeriodSeconds is %d: the gateway may take 45 s to drain, after preStopSeconds (%d); allow %d" (int .terminationGracePeriodSeconds) (int .preStopSeconds) (add 45 .preStopSeconds | int)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -23,10 +23,12 @@ func (l *live) awaitsKnownLocked() bool {
 	return l.shared && time.Since(l.news.since) < knownTime
 }
 
-// learnLists learns from the log what the client was last told of lists, if another replica told it.
+// learnLists learns from the log what the client was last told of lists, if another replica told it, and which
+// subscriptions it has at others.
 func (s *Server) learnLists(ctx context.Context, l *live) {
-	text, err := s.config.Log.Kept(ctx, l.inLog(), keptLists)
-	contents := strings.Fields(text)
+	facts, err := s.config.Log.Facts(ctx, l.inLog())
+	l.learnWatches(facts, s.config.Others.Self())
+	contents := strings.Fields(facts[keptLists])
 	if err != nil || len(contents) != len(l.news.lists) {
 		return
 	}

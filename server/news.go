@@ -215,6 +215,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		w.subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
 	if w.told == nil {
+		s.keepWatch(ctx, l, uri)
 		_ = s.tellOfWatch(ctx, l, uri, w.since) // who has not heard may tell of a change once more
 		s.askForTeller(context.WithoutCancel(ctx), l)
 	}

@@ -216,6 +216,32 @@ func TestSubscriptionsOutliveTheirReplica(t *testing.T) {
 	}
 }
 
+// TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem lets the replica die that has the stream and the subscriptions, which no
+// other has heard of. The replica with the next stream opens those that the client has not ended. It knew of none.
+func TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem(t *testing.T) {
+	for method, want := range map[string]int{"subscribe": 1, "unsubscribe": 0} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t)
+				c.subscribe(t, 0, "subscribe")
+				c.get(t, 0, "")
+				if method == "unsubscribe" {
+					c.subscribe(t, 0, method)
+				}
+				c.hub.Leave(c.worlds[0].config.Others.(*replicatest.Member))
+				stream := c.get(t, 1, "")
+				<-time.After(time.Minute)
+				expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, want)
+				c.changeFile(t, 1, "file:///a")
+				expectNotices(t, "a change", stream, mcp.NotifyResourceUpdated, want)
+				if got := c.files[1].open(); got != want {
+					t.Errorf("got %d subscriptions at the replica with the stream, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
 // TestListsAreToldOnceWhereverTheStreamIs moves the stream for notices from replica to replica. The client is told when a
 // list differs from what it was told last, and never only because the stream moved.
 func TestListsAreToldOnceWhereverTheStreamIs(t *testing.T) {

@@ -83,6 +83,7 @@ func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *m
 		return refused.told
 	}
 	l.dropWatch(uri)
+	s.forgetWatch(ctx, l, uri)
 	if s.tellOfWatch(ctx, l, uri, 0) != nil {
 		return errReplicas.told // the client may try again
 	}

@@ -281,6 +281,9 @@ func (m *Memory) Keep(_ context.Context, session Key, name, text string) error {
 		s.kept = make(map[string]string)
 	}
 	s.kept[name], s.touched = text, m.now()
+	if text == "" {
+		delete(s.kept, name)
+	}
 	return nil
 }
 

@@ -217,8 +217,11 @@ func (l *Redis) Keep(ctx context.Context, session Key, name, text string) error 
 	if name == "" {
 		return errors.New("a fact of a session has no name")
 	}
-	sealed := l.config.Seal.SealBytes(factPurpose(session, name), []byte(text))
-	_, _, err := l.run(ctx, keepScript, place{session: session}, name, string(sealed), rest)
+	sealed := ""
+	if text != "" {
+		sealed = string(l.config.Seal.SealBytes(factPurpose(session, name), []byte(text)))
+	}
+	_, _, err := l.run(ctx, keepScript, place{session: session}, name, sealed, rest)
 	return err
 }
 

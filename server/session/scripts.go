@@ -88,11 +88,15 @@ for i = 1, #info, 2 do
 end
 return {'gone'}`)
 
-// keepScript keeps a fact. ARGV: its name, its value, milliseconds.
+// keepScript keeps a fact. ARGV: its name, its value or "" to forget it, milliseconds.
 var keepScript = redis.NewScript(`
 local mark = redis.call('HGET', KEYS[1], '')
 if mark then return {'ended', mark} end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+if ARGV[2] == '' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+end
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return {'ok'}`)
 

@@ -94,7 +94,7 @@ type Log interface {
 	// from anyone. The error is ErrUnknown, also if an event that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session Key, event string) (stream string, err error)
 	// Keep keeps a short text of a session under a name, for a day or until the session ends. It replaces the text that
-	// the name had. The error is ErrUnknown if the session has ended.
+	// the name had; the text "" forgets the name. The error is ErrUnknown if the session has ended.
 	Keep(ctx context.Context, session Key, name, text string) error
 	// Kept returns the text of that name, "" if there is none. The error is ErrUnknown if the session has ended.
 	Kept(ctx context.Context, session Key, name string) (text string, err error)

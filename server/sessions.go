@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"encoding/hex"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,10 +16,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// Causes of a call's end.
+// Causes of a call's end. Whatever gives up because of them, such as a question to Redis, may return them as its error, and
+// that is then told and recorded as a cancelled call.
 var (
-	errCancelled    = errors.New("cancelled by the client")
-	errSessionEnded = errors.New("the session has ended")
+	errCancelled    = fmt.Errorf("cancelled by the client: %w", context.Canceled)
+	errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
 )
 
 // sessions opens, finds and ends the sessions that live on this instance. Those that live on others too are in shared.go.

@@ -102,7 +102,7 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 		case "initialize":
 			result = `{"protocolVersion":"` + legacyRevision + `","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`
 		case "server/discover":
-			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", message.ID)
+			say(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", message.ID)
 			continue
 		case "tools/list":
 			result = `{"tools":[{"name":"touch","description":"says which call it is","inputSchema":{"type":"object"}}]}`
@@ -113,7 +113,7 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 			}
 			result = fmt.Sprintf(`{"content":[{"type":"text","text":"serial %d"}]}`, calls)
 		}
-		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", message.ID, result)
+		say(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", message.ID, result)
 	}
 	return lines.Err()
 }
@@ -123,7 +123,7 @@ func misbehave(mode, mark string, calls int, out io.Writer) error {
 	switch mode {
 	case "stderr":
 		for range 1 << 10 {
-			fmt.Fprintln(os.Stderr, strings.Repeat("x", 1023))
+			say(os.Stderr, "%s\n", strings.Repeat("x", 1023))
 		}
 	case "forks":
 		// Not with a context: that it outlives this process is what is tried.
@@ -133,7 +133,7 @@ func misbehave(mode, mark string, calls int, out io.Writer) error {
 			os.Exit(1)
 		}
 	case "garbage":
-		fmt.Fprint(out, "no JSON at all\n{\"jsonrpc\":\n[]\n\n")
+		say(out, "no JSON at all\n{\"jsonrpc\":\n[]\n\n")
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func serialOf(r reply) string {
 func resent() *fault {
 	return &fault{
 		name: "the load balancer sends calls again", done: "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed", ground: direct,
-		holds: "calls under an Idempotency-Key are executed once; others may be executed twice, which is why no load balancer may do that",
+		holds: "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy while the first sending runs, which is why no load balancer may do that",
 		before: func(ctx context.Context, s *scene) error {
 			address, err := freeport.Address()
 			if err != nil {
@@ -184,7 +184,7 @@ func resent() *fault {
 			}
 			return effect{seen: s.goOn()}, nil
 		},
-		spares: func(v *ledger.Verdict) int { return v.Twice - v.TwiceKeyed },
+		spares: func(v *ledger.Verdict) int { return v.Twice - v.TwiceKeyed + v.Denied },
 	}
 }
 
@@ -202,11 +202,14 @@ func (s *scene) careless(ctx context.Context, address string) (end func(), err e
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
+	program, err := exec.LookPath(name)
+	if err != nil {
+		program = "/usr/sbin/" + name // where only root's path leads
+	}
 	args := map[string][]string{"nginx": {"-p", dir, "-c", file}, "haproxy": {"-db", "-f", file}}[name]
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	command := exec.CommandContext(running, name, args...) //nolint:gosec // our own config
+	command := exec.CommandContext(running, program, args...) //nolint:gosec // our own config
 	command.SysProcAttr = dying()
-	command.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin")
 	if err := command.Start(); err != nil {
 		stop()
 		return nil, err

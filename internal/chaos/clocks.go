@@ -82,7 +82,7 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 	return &fault{
 		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and set back", ground: direct, variant: true,
 		holds: what + "; the others serve; all goes on without a restart, and no limit stays used up", before: changed,
-		make: func(ctx context.Context, s *scene) (effect, error) {
+		make: func(_ context.Context, s *scene) (effect, error) {
 			while := s.servesAll(s.victim)
 			if !valid {
 				while = s.refuses(s.victim, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")

@@ -58,7 +58,7 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 		}
 	}()
 	began := time.Now()
-	fmt.Fprintf(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
+	say(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
 	program, variant, err := programs(ctx, dir, faults)
 	if err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) 
 	for at, one := range faults {
 		for round := range f.rounds {
 			if balancers[(at+round)%len(balancers)] == balancer {
-				jobs = append(jobs, job{one, at, balancer, round, f.seed + uint64(round)}) //nolint:gosec // not negative
+				jobs = append(jobs, job{one, at, balancer, round, f.seed + uint64(round)})
 			}
 		}
 	}
@@ -184,10 +184,10 @@ func (r *runner) round(ctx context.Context, j job) error {
 		return context.Cause(ctx)
 	}
 	r.outcomes = append(r.outcomes, o)
-	fmt.Fprintf(r.log, "%6s  %s\n", time.Since(r.began).Round(time.Second), o)
+	say(r.log, "%6s  %s\n", time.Since(r.began).Round(time.Second), o)
 	if o.bad() {
 		for _, sample := range o.verdict.Samples {
-			fmt.Fprintln(r.log, "        ", sample)
+			say(r.log, "          %s\n", sample)
 		}
 		r.end(r.keep)
 	}
@@ -201,7 +201,7 @@ func (r *runner) end(keep bool) {
 	}
 	r.scene.close()
 	if keep {
-		fmt.Fprintln(r.log, "         kept:", r.scene.dir)
+		say(r.log, "          kept: %s\n", r.scene.dir)
 	} else {
 		_ = os.RemoveAll(r.scene.dir) // it is below the folder that close removes
 	}

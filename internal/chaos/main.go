@@ -46,6 +46,9 @@ func main() {
 // errBroken means that a proof took place and a promise did not hold.
 var errBroken = errors.New("a promise was broken")
 
+// say writes how it goes. Whoever reads it may have gone, which ends no proof.
+func say(log io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(log, format, args...) }
+
 // proof is one part of the program. It says on log how it goes, and returns its section of the page. An error that is
 // errBroken comes with a section, any other without.
 type proof func(ctx context.Context, log io.Writer) (section string, err error)

@@ -143,8 +143,8 @@ func killedAgain(ctx context.Context, s *scene) error {
 // redisAbsent starts a replica while Redis is not there.
 func redisAbsent() *fault {
 	return &fault{
-		name: "Redis is not there when a replica starts", done: "a replica is stopped, Redis killed, the replica started", ground: direct,
-		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28",
+		name: "Redis is not there when a replica starts", done: "a replica is stopped, Redis killed, the replica started", ground: direct, spares: keyedTwice,
+		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28" + forgets,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			if _, err := s.victim.Stop(ctx); err != nil {
 				return effect{}, err

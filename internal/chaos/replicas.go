@@ -12,6 +12,11 @@ import (
 // replicaFaults returns what may happen to replicas. The load balancer reaches them without proxies, so that it sees what it
 // would see in production.
 func replicaFaults() []*fault {
+	return append(killings(), stoppings()...)
+}
+
+// killings are ends without a word.
+func killings() []*fault {
 	return []*fault{
 		{
 			name: "a replica is killed", done: "SIGKILL, then it is started again", ground: direct,
@@ -55,6 +60,12 @@ func replicaFaults() []*fault {
 				return effect{seen: s.othersServe(), heal: func(context.Context) error { return s.victim.Thaw() }}, s.victim.Freeze()
 			},
 		},
+	}
+}
+
+// stoppings are ends and beginnings with all that belongs to them.
+func stoppings() []*fault {
+	return []*fault{
 		{
 			name: "a replica is stopped", done: "SIGTERM, then it is started again", ground: direct,
 			holds: "exit code 0",
@@ -80,16 +91,16 @@ func replicaFaults() []*fault {
 			name: "a replica is killed while it stops", done: "SIGTERM, and SIGKILL when it is draining", ground: direct,
 			holds: "the others serve meanwhile",
 			make: func(ctx context.Context, s *scene) (effect, error) {
-				stopped := make(chan error, 1)
+				stopped := make(chan struct{})
 				dying, kill := context.WithCancel(ctx)
 				defer kill()
 				go func() {
-					_, err := s.victim.Stop(dying)
-					stopped <- err
+					defer close(stopped)
+					_, _ = s.victim.Stop(dying) // it is killed, as was asked
 				}()
 				err := until(ctx, s.judged(s.victim, "it is draining", func(v view) bool { return v.Draining }))
 				kill()
-				<-stopped // it was killed, as was asked
+				<-stopped
 				return effect{seen: s.othersServe(), heal: s.victim.Start}, err
 			},
 		},
@@ -104,7 +115,7 @@ func replicaFaults() []*fault {
 		{
 			name: "a replica dies while Redis is gone", done: "Redis is killed, then a replica; both are started again", ground: direct, weak: true,
 			holds: "the others serve 2026-07-28 meanwhile" + forgets, spares: keyedTwice,
-			make: func(ctx context.Context, s *scene) (effect, error) {
+			make: func(_ context.Context, s *scene) (effect, error) {
 				s.Redis.Nodes[0].Kill()
 				s.victim.Kill()
 				return effect{seen: s.othersServe(), heal: func(ctx context.Context) error {

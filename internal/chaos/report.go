@@ -53,11 +53,27 @@ func addVerdict(to, v *ledger.Verdict) {
 		to *int
 		n  int
 	}{
-		{&to.Requests, v.Requests}, {&to.Answered, v.Answered}, {&to.Refused, v.Refused}, {&to.Broken, v.Broken}, {&to.Executed, v.Executed},
-		{&to.Events, v.Events}, {&to.Changes, v.Changes}, {&to.Twice, v.Twice}, {&to.TwiceKeyed, v.TwiceKeyed}, {&to.Unanswered, v.Unanswered},
-		{&to.Unexecuted, v.Unexecuted}, {&to.Denied, v.Denied}, {&to.EventsLost, v.EventsLost}, {&to.EventsTwice, v.EventsTwice},
-		{&to.EventsOutOfOrder, v.EventsOutOfOrder}, {&to.ChangesLost, v.ChangesLost}, {&to.WrongTenant, v.WrongTenant}, {&to.Unaudited, v.Unaudited},
-		{&to.Unfounded, v.Unfounded}, {&to.BrokenUnaudited, v.BrokenUnaudited}, {&to.Uncancelled, v.Uncancelled},
+		{&to.Requests, v.Requests},
+		{&to.Answered, v.Answered},
+		{&to.Refused, v.Refused},
+		{&to.Broken, v.Broken},
+		{&to.Executed, v.Executed},
+		{&to.Events, v.Events},
+		{&to.Changes, v.Changes},
+		{&to.Twice, v.Twice},
+		{&to.TwiceKeyed, v.TwiceKeyed},
+		{&to.Unanswered, v.Unanswered},
+		{&to.Unexecuted, v.Unexecuted},
+		{&to.Denied, v.Denied},
+		{&to.EventsLost, v.EventsLost},
+		{&to.EventsTwice, v.EventsTwice},
+		{&to.EventsOutOfOrder, v.EventsOutOfOrder},
+		{&to.ChangesLost, v.ChangesLost},
+		{&to.WrongTenant, v.WrongTenant},
+		{&to.Unaudited, v.Unaudited},
+		{&to.Unfounded, v.Unfounded},
+		{&to.BrokenUnaudited, v.BrokenUnaudited},
+		{&to.Uncancelled, v.Uncancelled},
 		{&to.Unstreamed, v.Unstreamed},
 	} {
 		*n.to += n.n

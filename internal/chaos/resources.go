@@ -55,14 +55,7 @@ func descriptorsOut() *fault {
 			})
 		},
 		make: func(ctx context.Context, s *scene) (effect, error) {
-			var idle []net.Conn
-			for range many {
-				c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", s.victim.Address)
-				if err != nil {
-					break // its queue is full, too
-				}
-				idle = append(idle, c)
-			}
+			idle := connect(ctx, s.victim.Address, many)
 			up := s.judged(s.victim, "it is ready and uses Redis", func(v view) bool { return v.Ready && v.Redis == "up" })
 			return effect{seen: all(up, s.othersServe()), heal: func(context.Context) error {
 				for _, c := range idle {
@@ -72,6 +65,18 @@ func descriptorsOut() *fault {
 			}}, nil
 		},
 	}
+}
+
+// connect opens connections, fewer if there is no room for more.
+func connect(ctx context.Context, address string, many int) (open []net.Conn) {
+	for range many {
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return open // even its queue is full
+		}
+		open = append(open, c)
+	}
+	return open
 }
 
 // diskFull gives the record of a replica a disk of its own, which something else fills.

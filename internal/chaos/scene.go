@@ -80,7 +80,7 @@ func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *
 
 func (s *scene) close() {
 	if s.World != nil {
-		s.World.Close()
+		s.World.Close() //nolint:staticcheck // scene.close is another one
 	}
 	for _, server := range s.servers {
 		server.Close()

@@ -28,8 +28,8 @@ func TestTheMostTellingFaults(t *testing.T) {
 	telling := []string{"a replica is killed", "a replica is stopped", "Redis is killed and begins empty", "Redis freezes", "replica to server: resets"}
 	for seed, name := range telling {
 		f := named(t, name)
-		f.ground = direct                                                         // it has the proxies that these need
-		jobs = append(jobs, job{fault: f, balancer: "nginx", seed: uint64(seed)}) //nolint:gosec // not negative
+		f.ground = direct // it has the proxies that these need
+		jobs = append(jobs, job{fault: f, balancer: "nginx", seed: uint64(seed)})
 	}
 	r := &runner{dir: filepath.Join(dir, "nginx"), program: program, size: 1, log: t.Output()}
 	if err := r.run(t.Context(), jobs); err != nil {

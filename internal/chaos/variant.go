@@ -84,8 +84,10 @@ func init() {
 
 // panics makes the handler of a request with panicHeader panic.
 func panics() patch {
-	return patch{"server/middleware.go", "func (s *Server) bounded(x *exchange, r *http.Request) bool {\n",
-		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n"}
+	return patch{
+		"server/middleware.go", "func (s *Server) bounded(x *exchange, r *http.Request) bool {\n",
+		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n",
+	}
 }
 
 // buildVariant compiles a gateway whose wall clock can be set and whose handlers can be made to panic, which no gateway
@@ -142,7 +144,7 @@ func (p patch) apply(from, to string) error {
 	if !found || strings.Contains(after, p.anchor) {
 		return fmt.Errorf("%s: %w: %q", p.file, errAnchor, p.anchor)
 	}
-	return os.WriteFile(to, []byte(before+p.anchor+p.text+after), 0o600)
+	return os.WriteFile(to, []byte(before+p.anchor+p.text+after), 0o600) //nolint:gosec // into a folder of our own
 }
 
 // errAnchor means that a source file has changed so that the variant must be changed, too.

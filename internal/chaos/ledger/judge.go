@@ -12,7 +12,8 @@ type done struct {
 	cancelled            bool   // one of them was told
 	serialKnown          bool   // one of them has the serial of the answer
 	recorded, recordedOK bool
-	strangeExecution     bool // one says another tenant
+	outcome              string // of its last record
+	strangeExecution     bool   // one says another tenant
 	strangeRecord        bool
 }
 
@@ -81,7 +82,7 @@ func (j *judge) takeRecords(records []Record) {
 			continue
 		}
 		d := &j.done[at]
-		d.recorded = true
+		d.recorded, d.outcome = true, r.Outcome
 		d.recordedOK = d.recordedOK || r.Outcome == "ok"
 		d.strangeRecord = d.strangeRecord || r.Tenant != j.ledger.words[j.ledger.entries[at].tenant]
 	}
@@ -165,9 +166,9 @@ func (j *judge) describe(i int) string {
 	if e.end != answered && e.end != open {
 		how += " (" + words[e.word] + ")"
 	}
-	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, recorded %t",
+	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, on record as %q",
 		nonce, words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
-		bits.OnesCount64(e.seen), e.events, d.recorded)
+		bits.OnesCount64(e.seen), e.events, d.outcome)
 }
 
 func one(claim bool) int {

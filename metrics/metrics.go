@@ -16,7 +16,7 @@ package metrics
 import (
 	"net/http"
 	"net/netip"
-	"runtime/debug"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -303,19 +303,10 @@ func Handler(gatherer prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
 }
 
-// BuildInfo records the version that runs; the revision of the source and the version of Go come from the binary. Its
-// gauge is always 1, as is usual in Prometheus for a metric whose labels are what it tells.
-func (m *Metrics) BuildInfo(version string) {
-	revision, goVersion := "", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		goVersion = info.GoVersion
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				revision = setting.Value
-			}
-		}
-	}
-	m.buildInfo.WithLabelValues(version, revision, goVersion).Set(1)
+// BuildInfo records the version that runs, the commit that it was built from, and the version of Go. Its gauge is always 1, as
+// is usual in Prometheus for a metric whose labels are what it tells.
+func (m *Metrics) BuildInfo(version, revision string) {
+	m.buildInfo.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
 // Request counts an HTTP request at the client listener. route is the pattern of the router that it matched, "none" if

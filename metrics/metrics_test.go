@@ -40,7 +40,7 @@ func scrape(t *testing.T, handler http.Handler) []string {
 
 // record uses every method once.
 func record(m *metrics.Metrics) {
-	m.BuildInfo("1.2.3")
+	m.BuildInfo("1.2.3", "c0ffee")
 	m.Request("/mcp", http.MethodPost, http.StatusOK, "modern", time.Millisecond)
 	m.Call("acme", "files", "files__read", "ok", 3*time.Millisecond)
 	m.CallStarted("acme")

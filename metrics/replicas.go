@@ -81,8 +81,10 @@ func (m *Metrics) RedisLost() { m.replicas.losses.Inc() }
 // SessionAdopted counts a session that another replica opened, or that this one had let go of.
 func (m *Metrics) SessionAdopted() { m.replicas.adopted.Inc() }
 
-// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists.
+// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists. The series of word
+// that found no room begins at zero with the first word of its kind: what begins at one does not increase, and no alert sees it.
 func (m *Metrics) WordSent(kind, outcome string) {
+	m.replicas.sent.WithLabelValues(kind, "full")
 	m.replicas.sent.WithLabelValues(kind, outcome).Inc()
 }
 

@@ -64,7 +64,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
 	p.metrics = metrics.New(registerer)
-	p.metrics.BuildInfo(thisBuild().version)
+	p.metrics.BuildInfo(thisBuild().version, thisBuild().commit)
 	p.memory = budgetFor(cfg.Limits, plan)
 	p.collector = newCollector(plan, config.ProcessEnvironment())
 	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)

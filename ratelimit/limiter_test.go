@@ -95,6 +95,15 @@ func TestTakeSeveralAtOnce(t *testing.T) {
 	})
 }
 
+// TestTakeOfNoBucket takes of no bucket at all, where a limiter on a server has no key to send.
+func TestTakeOfNoBucket(t *testing.T) {
+	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
+		if refusal := exceeded(t, l); refusal != nil {
+			t.Errorf("got %v, want nothing refused", refusal)
+		}
+	})
+}
+
 func TestTakeFromAllOrNone(t *testing.T) {
 	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
 		wide := ratelimit.Bucket{Key: "tenant", Limit: ratelimit.Limit{Rate: 0.001, Burst: 10}}

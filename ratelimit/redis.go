@@ -74,6 +74,9 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	if never != nil {
 		return never
 	}
+	if len(wants) == 0 {
+		return nil // a script that has no key belongs to no node of a cluster
+	}
 	now := r.now() // before the trip, so that nothing is refused for longer than it must be
 	if refused := r.refusals.known(wants, now); refused != nil {
 		return refused

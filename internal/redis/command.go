@@ -241,7 +241,7 @@ type Script struct {
 // NewScript returns a script. It is loaded when it is first run.
 func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text), text} }
 
-// Run runs the script in one round trip, but for the first time. Errors are those of Store.Do.
+// Run runs the script in one round trip, but for the first time. There is at least one key. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
 	if err := s.admit(kindOf(keys[0])); err != nil {
 		return Reply{}, err

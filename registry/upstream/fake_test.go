@@ -57,6 +57,9 @@ func serveFake(kind string) {
 	case "sdk":
 		_ = sdkServer().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 		return
+	case "sdk-late":
+		_ = lateSDK().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
+		return
 	case "sdk-asks":
 		_ = roundsSDK().Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 		return

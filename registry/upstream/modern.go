@@ -246,14 +246,22 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 		if err != nil {
 			m.conn.Doubt()
 		}
-		if !pace.Wait(ctx, max(pace.Backoff(failures), relisten)) {
+		least := relisten
+		if !m.link.Streams() {
+			least = relistenChild
+		}
+		if !pace.Wait(ctx, max(pace.Backoff(failures), least)) {
 			return ctx.Err()
 		}
 	}
 }
 
-// relisten is the least time between two subscriptions, for a server that ends each at once.
-const relisten = 100 * time.Millisecond
+// The least time between two subscriptions, for a server that ends each at once. A child has longer: one of the Go SDK that
+// is slow to end a subscription forgets with it those that began meanwhile, and would tell of no change any more.
+const (
+	relisten      = 100 * time.Millisecond
+	relistenChild = time.Second
+)
 
 // subscribe opens one subscription to changes of the lists and stays until it ends. acknowledged tells whether the
 // server had accepted it.

@@ -70,9 +70,10 @@ func sdkServer() *sdk.Server {
 	add("wait", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		select {
 		case <-ctx.Done():
+			return nil, ctx.Err()
 		case <-time.After(3 * time.Second): // the cancellation may have come before the call, on another connection
+			return say("waited") // the SDK panics where there is neither a result nor an error
 		}
-		return nil, ctx.Err()
 	})
 	add("grow", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		server.AddTool(&sdk.Tool{Name: "grown", InputSchema: object}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -160,6 +161,38 @@ func TestAgainstOfficialSDK(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lateSDK returns sdkServer on a machine so busy that it ends subscriptions late.
+func lateSDK() *sdk.Server {
+	server := sdkServer()
+	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if method != mcp.MethodListen {
+				return next(ctx, method, req)
+			}
+			late, end := context.WithCancel(context.WithoutCancel(ctx))
+			defer end()
+			context.AfterFunc(ctx, func() { time.AfterFunc(300*time.Millisecond, end) })
+			return next(late, method, req)
+		}
+	})
+	return server
+}
+
+// TestSubscriptionThatEndedLateTookTheNextWithIt follows a resource of a child for a while. When the child ends what was
+// subscribed to for that, it forgets all subscriptions of its only session, and must be asked for those of lists again, not
+// too early.
+func TestSubscriptionThatEndedLateTookTheNextWithIt(t *testing.T) {
+	t.Parallel()
+	r := start(t, command("sdk-late"))
+	r.untilUp()
+	r.untilTool("grow")
+	sdkItems(t, r)
+	sdkFollows(t, r)
+	r.must("wait", `{"name":"x","arguments":{}}`) // three seconds there
+	r.must("grow", `{"name":"x","arguments":{}}`)
+	r.untilTool("grown")
 }
 
 func parse(t testing.TB, raw string) mcp.Object {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,11 +128,33 @@ func sharingAll(t *testing.T) func(*world) {
 // TestTripsOfEachKind counts what each kind of request asks of Redis, with three replicas. A limit is taken in one trip
 // (rate), a call of a session claims its id beside that and gives it back (flight), a stream begins and takes its events one
 // after the other (session), and nothing else is asked: what is more would cost each call its time.
+//
+// A replica that is kept from running for seconds is not known to the others any more, and looks at all sessions again. What
+// was counted meanwhile says nothing, so all is counted anew then.
 func TestTripsOfEachKind(t *testing.T) {
 	t.Parallel()
-	server, w, _ := onRedis(t, 3, sharingAll(t))
+	var returns atomic.Int64
+	server, w, _ := onRedis(t, 3, sharingAll(t), func(w *world) {
+		w.config.Others.OnReturn(func() { returns.Add(1) })
+	})
 	m := watch(t, server)
 	base := w[0].serve(t)
+	for round := range 20 {
+		before := returns.Load()
+		wrong := wrongTrips(t, server, w, m, base, round)
+		if returns.Load() == before {
+			for _, one := range wrong {
+				t.Error(one)
+			}
+			return
+		}
+	}
+	t.Error("a replica came back again and again while trips were counted")
+}
+
+// wrongTrips counts trips in sessions of its own, and tells which are not as they must be.
+func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, base string, round int) (wrong []string) {
+	t.Helper()
 	id := w[0].openAsking(t, mcp.Revision2511)
 	looks := 0
 	eventually(t, func() bool { // each knows the session, and that nothing was missed since it joined
@@ -140,7 +163,7 @@ func TestTripsOfEachKind(t *testing.T) {
 			wantStatus(t, "a ping", one.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 		}
 		looks++
-		return looks > 1 && len(m.since(t, server, fmt.Sprint("looks ", looks))) == 0
+		return looks > 1 && len(m.since(t, server, fmt.Sprint(round, " looks ", looks))) == 0
 	})
 	n := 0
 	inFlight := func(tool string) message {
@@ -154,7 +177,7 @@ func TestTripsOfEachKind(t *testing.T) {
 		wantStatus(t, "the answer", answering.do(t, answerTo(question[1], id)), http.StatusAccepted)
 		stream.until(t, `"result"`)
 	}
-	var opened string
+	key, opened := fmt.Sprint("k", round), ""
 	for i, test := range []struct {
 		what string
 		do   func()
@@ -167,8 +190,8 @@ func TestTripsOfEachKind(t *testing.T) {
 		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
 		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3, "word": 2}},
 		{"tools/list", func() { w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`)) }, map[string]int{}},
-		{"a call with a key", func() { w[0].do(t, keyedCall("echo", "k")) }, map[string]int{"evalsha rate": 1, "evalsha once": 2}},
-		{"the same at another", func() { w[1].do(t, keyedCall("echo", "k")) }, map[string]int{"evalsha once": 1}},
+		{"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha rate": 1, "evalsha once": 2}},
+		{"the same at another", func() { w[1].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 1}},
 		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{}},
 		{"its first use", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
 		{"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{"hgetall session": 1}},
@@ -176,17 +199,18 @@ func TestTripsOfEachKind(t *testing.T) {
 		{"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) }, map[string]int{"hgetall session": 1, "evalsha session": 1, "word": 4}},
 		{"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
 	} {
-		m.since(t, server, fmt.Sprint("before ", i))
+		m.since(t, server, fmt.Sprint(round, " before ", i))
 		m.forget()
 		test.do()
 		got, try := map[string]int{}, 0
 		eventually(t, func() bool { // what is beside the path comes a little later
 			try++
-			got = m.since(t, server, fmt.Sprint("after ", i, " ", try))
+			got = m.since(t, server, fmt.Sprint(round, " after ", i, " ", try))
 			return cmp.Equal(got, test.want) || try > 50
 		})
 		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.what, diff)
+			wrong = append(wrong, fmt.Sprintf("%s (-want +got):\n%s", test.what, diff))
 		}
 	}
+	return wrong
 }

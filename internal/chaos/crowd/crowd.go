@@ -3,7 +3,8 @@
 // twice, a library would hide.
 //
 // crowd.go has the crowd and its kinds of clients, person.go what each client can do over HTTP, word.go what it reads
-// there. modern.go, listen.go, session.go, legacy.go, follow.go and old.go have one kind of client each, or two.
+// there. modern.go, listen.go, session.go, legacy.go, follow.go and old.go have one kind of client each, or two. tally.go
+// counts what is no call.
 package crowd
 
 import (
@@ -52,9 +53,10 @@ type Crowd struct {
 	stop   chan struct{} // closed when nothing new is to be asked
 	once   sync.Once
 	work   sync.WaitGroup
+	tally  tally
 
 	deeds struct {
-		calls, resumed, questions, cancelled, repeated, changes, sessions, listened, postponed, reconnects atomic.Int64
+		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed, reconnects atomic.Int64
 	}
 }
 
@@ -69,10 +71,19 @@ func kinds() map[string]func(*person) {
 		"2025 calls":    (*person).sessions,
 		"2025 listen":   (*person).follow,
 		"2024":          (*person).old,
+		Plain:           (*person).plainCalls,
+		Brief:           (*person).briefSessions,
 	}
 }
 
-// Kinds returns the kinds of clients, in the order of the revisions.
+// Kinds of clients for load, which are not among Kinds: one that does nothing but call the plain tool in 2026-07-28, and
+// one that opens a session, makes a plain call in it and ends it with DELETE.
+const (
+	Plain = "2026 plain"
+	Brief = "2025 brief"
+)
+
+// Kinds returns the kinds of clients that a crowd has unless it is told others, in the order of the revisions.
 func Kinds() []string {
 	return []string{"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls", "2025 listen", "2024"}
 }
@@ -145,15 +156,25 @@ type Deeds struct {
 	Listened   int64 // subscriptions/listen that were acknowledged
 	Postponed  int64 // requests that were told to come again later
 	Reconnects int64 // sessions that were opened because the last one was gone
+
+	Requests    int64         // that were sent over HTTP, of all kinds
+	Lives       int64         // sessions that were opened, used and ended with DELETE
+	Goodbyes    int64         // streams that the gateway ended in good order, though there was more to come
+	Crossed     int64         // calls over HTTP+SSE that were refused since their session had just ended, and were sent again in another
+	Aborted     int64         // answers, streams among them, whose connection broke without the client's doing
+	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
+	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
 }
 
 // Deeds returns what the crowd has done so far.
 func (c *Crowd) Deeds() Deeds {
-	d := &c.deeds
+	d, t := &c.deeds, &c.tally
 	return Deeds{
 		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(), Cancelled: d.cancelled.Load(),
 		Repeated: d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(), Listened: d.listened.Load(),
-		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(),
+		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(),
+		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(), Crossed: t.crossed.Load(),
+		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
 	}
 }
 

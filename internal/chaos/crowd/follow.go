@@ -71,6 +71,10 @@ func (s *session) along(w *watch) time.Duration {
 	if w.last != "" {
 		s.crowd.deeds.resumed.Add(1)
 	}
+	if !w.ended.IsZero() {
+		longest(&s.crowd.tally.longestGap, time.Since(w.ended))
+		w.ended = time.Time{}
+	}
 	w.heard = make(chan *mcp.Message, watched)
 	go s.read(w, response) // it is waited for below
 	for open, i := true, 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {

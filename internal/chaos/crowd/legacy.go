@@ -103,6 +103,9 @@ func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
 		if over {
 			return later
 		}
+		if err == nil {
+			s.crowd.tally.goodbyes.Add(1)
+		}
 		if t.last == "" || s.gone {
 			s.broke(ctx, d.nonce, err)
 			return 0
@@ -156,6 +159,7 @@ func (s *session) answer(ctx context.Context, question mcp.ID) {
 
 // resume opens the stream of a call again, as often as it takes. It returns nil when that has no end, which it enters.
 func (s *session) resume(ctx context.Context, t *stream) *reply {
+	began := time.Now()
 	for wait := t.retry; rest(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
 		t.broken = true
 		header := s.header()
@@ -165,6 +169,7 @@ func (s *session) resume(ctx context.Context, t *stream) *reply {
 		case err != nil:
 			continue
 		case response.status == http.StatusOK:
+			longest(&s.crowd.tally.longestGap, time.Since(began))
 			return response
 		}
 		w := s.refusal(response)

@@ -95,11 +95,20 @@ func (p *person) modernCalls() {
 	})
 }
 
+// plainCalls calls nothing but the plain tool.
+func (p *person) plainCalls() {
+	p.eachRound(func() time.Duration { return p.once("touch", "") })
+}
+
 // once makes one call that is sent once.
 func (p *person) once(tool, arguments string) time.Duration {
 	ctx, cancel := p.patient()
 	defer cancel()
-	_, _, later := p.attempt(ctx, p.modernRound(p.intend(p.server(), tool, arguments, ledger.Question{}), ""))
+	began := time.Now()
+	_, broken, later := p.attempt(ctx, p.modernRound(p.intend(p.server(), tool, arguments, ledger.Question{}), ""))
+	if tool == "touch" && !broken {
+		longest(&p.crowd.tally.longestCall, time.Since(began))
+	}
 	return later
 }
 
@@ -195,7 +204,7 @@ func (p *person) hasty(ctx context.Context, r *round) (broken bool, later time.D
 			}
 		}
 	}
-	p.ledger.Broken(r.nonce, "left by its client, to repeat it")
+	p.ledger.Left(r.nonce, "left by its client, to repeat it")
 	return true, 0
 }
 

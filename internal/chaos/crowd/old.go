@@ -19,6 +19,7 @@ type oldSession struct {
 	endpoint string // path to send messages to
 	cancel   context.CancelFunc
 	left     atomic.Bool   // the client ended the stream itself
+	crossed  bool          // the gateway ended the stream while a call was being sent, which it has refused
 	ended    chan struct{} // closed when the stream has ended
 
 	mu   sync.Mutex // guards the field below
@@ -36,18 +37,24 @@ type waiting struct {
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (p *person) old() {
 	var s *oldSession
+	var crossed *deed // whose message crossed the end of its session, so that it is sent again in the next one
 	p.eachRound(func() time.Duration {
+		if s != nil && s.over() {
+			s.close()
+			s = nil
+		}
 		if s == nil {
 			if s = p.openOld(); s == nil {
 				return 100 * time.Millisecond
 			}
 		}
 		n := 2 + p.dice.IntN(10)
-		var d *deed
-		switch p.dice.IntN(4) {
-		case 0:
+		d := crossed
+		switch kind := p.dice.IntN(4); {
+		case d != nil:
+		case kind == 0:
 			d = p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)), ledger.Question{Events: n})
-		case 1:
+		case kind == 1:
 			d = p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), ledger.Question{})
 		default:
 			d = p.intend(p.server(), "touch", "", ledger.Question{})
@@ -60,13 +67,22 @@ func (p *person) old() {
 			})
 		}
 		alive, later := s.call(d)
+		if crossed = nil; s.crossed {
+			crossed = d
+		}
 		if !alive {
 			s.close()
 			s = nil
 		}
 		return later
 	})
+	if s == nil && crossed != nil {
+		s = p.openOld()
+	}
 	if s != nil {
+		if crossed != nil {
+			s.call(crossed)
+		}
 		s.close()
 	}
 }
@@ -124,6 +140,33 @@ func (s *oldSession) handshake(initialize []byte, id mcp.ID) bool {
 	return s.posts(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 }
 
+// over tells whether the stream has ended, and the session with it.
+func (s *oldSession) over() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// crossTime is how long a client waits for the end of its stream when it was refused, before it takes the refusal for one
+// that has nothing to do with that.
+const crossTime = 5 * time.Second
+
+// endsSoon tells whether the gateway ends the stream at about this time.
+func (s *oldSession) endsSoon(ctx context.Context) bool {
+	timer := time.NewTimer(crossTime)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // close ends the session and waits for its stream.
 func (s *oldSession) close() {
 	s.cancel()
@@ -157,6 +200,7 @@ func (s *oldSession) listens(response *reply, endpoint chan<- string) {
 			s.hears(e.message)
 		}
 	}
+	s.crowd.tally.goodbyes.Add(1)
 }
 
 // hears enters what a message says of a call.
@@ -197,13 +241,19 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 		return false
 	}
 	if response.status != http.StatusAccepted {
-		w := s.heard(response)
+		w := s.refusalOf(response)
 		switch {
-		case d == nil:
-		case s.left.Load():
+		case s.left.Load() && d != nil:
 			s.lost(ctx, d) // so there is no such session any more
+		case s.endsSoon(ctx) && d != nil && !w.broken && !w.made:
+			s.crossed = true
+			s.crowd.tally.crossed.Add(1)
+			s.refused(d.nonce, w) // unless it is answered in the next session
 		default:
-			s.refused(d.nonce, w)
+			s.crowd.tally.trouble(s.kind + ": " + w.code)
+			if d != nil {
+				s.refused(d.nonce, w)
+			}
 		}
 		return false
 	}
@@ -214,7 +264,7 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 // lost enters that the stream of a call ended before its answer.
 func (s *oldSession) lost(ctx context.Context, d *deed) {
 	if s.left.Load() {
-		s.ledger.Broken(d.nonce, "session left by its client")
+		s.ledger.Left(d.nonce, "session left by its client")
 		return
 	}
 	s.broke(ctx, d.nonce, nil)

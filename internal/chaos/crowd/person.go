@@ -148,11 +148,13 @@ func (p *person) do(r *http.Request, header map[string]string) (*reply, error) {
 		r.Header.Set(name, value)
 	}
 	r.Header.Set("Authorization", "Bearer "+p.token)
-	response, err := p.crowd.http.Do(r) //nolint:bodyclose // whoever gets the reply closes it
+	response, err := p.crowd.http.Do(r)
+	p.crowd.tally.requests.Add(1)
 	if err != nil {
+		p.crowd.tally.failed(r, err)
 		return nil, err
 	}
-	return &reply{response.StatusCode, response.Header, response.Body}, nil
+	return &reply{response.StatusCode, response.Header, p.crowd.tally.watch(r.Context(), response)}, nil
 }
 
 // maxEvent bounds an event and a JSON answer, in bytes.

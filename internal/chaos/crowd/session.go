@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -42,6 +43,23 @@ func (p *person) open() (s *session, later time.Duration) {
 	}
 	p.crowd.deeds.sessions.Add(1)
 	return s, 0
+}
+
+// briefSessions opens sessions for one plain call each.
+func (p *person) briefSessions() {
+	p.eachRound(func() time.Duration {
+		s, later := p.open()
+		if s == nil {
+			return later
+		}
+		ctx, cancel := s.patient()
+		defer cancel()
+		later = s.call(ctx, s.intend(s.server(), "touch", "", ledger.Question{}))
+		if s.close() {
+			p.crowd.deeds.lives.Add(1)
+		}
+		return later
+	})
 }
 
 // header returns the headers of a request of the session.
@@ -87,8 +105,9 @@ func (s *session) refusal(response *reply) word {
 	return w
 }
 
-// close ends the session with DELETE, which is repeated while the gateway asks to come later.
-func (s *session) close() {
+// close ends the session with DELETE, which is repeated while the gateway asks to come later. It returns
+// whether the gateway has ended it.
+func (s *session) close() (ended bool) {
 	ctx, cancel := s.patient()
 	defer cancel()
 	for !s.gone {
@@ -97,18 +116,19 @@ func (s *session) close() {
 		if err == nil {
 			if response.status < http.StatusMultipleChoices {
 				_ = response.body.Close() // it is empty
-				return
+				return true
 			}
 			w := s.refusal(response)
 			if w.later == 0 && !w.broken {
-				return
+				return false
 			}
 			wait = max(wait, w.later)
 		}
 		if !rest(ctx, wait) {
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // list asks for the list of tools.

@@ -19,7 +19,8 @@ type watch struct {
 	heard chan *mcp.Message
 	last  string // id of the last event; it may be read when the stream has ended
 	retry time.Duration
-	over  bool // the stream ended with its result; as last
+	over  bool      // the stream ended with its result; as last
+	ended time.Time // when the gateway ended the stream in good order; as last
 }
 
 // watched is how many messages wait for a client that makes a call meanwhile.
@@ -60,6 +61,11 @@ func (p *person) read(w *watch, response *reply) {
 			default: // it has changes enough to go on with
 			}
 		}
+	}
+	w.ended = time.Now()
+	p.crowd.tally.goodbyes.Add(1)
+	if p.kind == "2026 listen" && !w.over {
+		p.crowd.tally.trouble("a subscription ended without its result")
 	}
 }
 

@@ -24,8 +24,14 @@ type word struct {
 // asked while things are broken.
 const maxWait = 2 * time.Second
 
-// heard reads a refusal with an HTTP status other than 200 and 202, and closes it.
+// heard reads a refusal with an HTTP status other than 200 and 202, closes it, and counts it as trouble.
 func (p *person) heard(r *reply) word {
+	w := p.refusalOf(r)
+	p.crowd.tally.trouble(p.kind + ": " + w.code)
+	return w
+}
+
+func (p *person) refusalOf(r *reply) word {
 	defer func() { _ = r.body.Close() }()                 // it is of no more use
 	body, _ := io.ReadAll(io.LimitReader(r.body, 64<<10)) // what there is must do
 	w := word{status: r.status, code: "status " + strconv.Itoa(r.status)}
@@ -92,7 +98,11 @@ func (p *person) told(d *deed, m *mcp.Message) (over bool, later time.Duration) 
 	case m.Method != "":
 		return false, 0 // nothing that this client counts
 	case m.Err != nil:
-		return true, p.refused(d.nonce, wordOf(m.Err, word{}))
+		w := wordOf(m.Err, word{})
+		if !strings.HasSuffix(d.tool, "__stay") { // whose calls end when their client cancels them, be it with an error
+			p.crowd.tally.trouble(p.kind + ": " + w.code)
+		}
+		return true, p.refused(d.nonce, w)
 	}
 	p.answered(d, m.Result)
 	return true, 0

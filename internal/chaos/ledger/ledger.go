@@ -73,6 +73,7 @@ type entry struct {
 	doubled, disordered  uint8 // events; at most 255 are counted
 	keyed, made          bool
 	wasBroken            bool // it broke, whatever came later: events may be missing
+	left                 bool // its client ended it, and it had no other end since
 	cancelled            bool
 	plain                bool // the answer had no place for events
 	foreign, otherTenant bool // answer or event of another call; of another tenant's call
@@ -137,7 +138,7 @@ func (l *Ledger) Plain(n Nonce) { l.with(n, func(e *entry) { e.plain = true }) }
 func (l *Ledger) Refused(n Nonce, code string, made bool) {
 	l.with(n, func(e *entry) {
 		if e.end != answered {
-			e.end, e.word, e.made = refused, l.wordLocked(code), made || e.made
+			e.end, e.word, e.made, e.left = refused, l.wordLocked(code), made || e.made, false
 		}
 	})
 }
@@ -147,14 +148,20 @@ func (l *Ledger) Broken(n Nonce, how string) {
 	l.with(n, func(e *entry) {
 		e.wasBroken, e.made = true, true
 		if e.end != answered {
-			e.end, e.word = broken, l.wordLocked(how)
+			e.end, e.word, e.left = broken, l.wordLocked(how), false
 		}
 	})
 }
 
+// Left is Broken where the client broke the connection itself.
+func (l *Ledger) Left(n Nonce, how string) {
+	l.Broken(n, how)
+	l.with(n, func(e *entry) { e.left = true })
+}
+
 // Cancelled enters that the client cancelled a call, and so gets no answer. It may still get one that was on its way.
 func (l *Ledger) Cancelled(n Nonce) {
-	l.Broken(n, "cancelled by its client")
+	l.Left(n, "cancelled by its client")
 	l.with(n, func(e *entry) { e.cancelled = true })
 }
 
@@ -190,6 +197,50 @@ func (l *Ledger) Event(n, of Nonce, number int) {
 			e.last = uint8(number) //nolint:gosec // it is at most events
 		}
 	})
+}
+
+// Open returns the calls that are in flight: they were asked and have no end yet, or may be repeated by their clients, who
+// broke the connection.
+func (l *Ledger) Open() map[Nonce]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := map[Nonce]bool{}
+	for i := range l.entries {
+		if e := &l.entries[i]; e.end == open || e.left && e.keyed {
+			calls[l.base+Nonce(i)+1] = true
+		}
+	}
+	return calls
+}
+
+// Last returns the call that was asked last, 0 if there was none.
+func (l *Ledger) Last() Nonce {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) == 0 {
+		return 0
+	}
+	return l.base + Nonce(len(l.entries))
+}
+
+// Failure is a call that ended without an answer and without its client's doing.
+type Failure struct {
+	Nonce     Nonce
+	Kind, How string // as in the question; the code of the error, or how the connection broke
+}
+
+// Failures returns all calls that ended without an answer and without their clients' doing. Where nothing breaks, there
+// are none.
+func (l *Ledger) Failures() (all []Failure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.end != answered && e.end != open && !e.left && !e.cancelled {
+			all = append(all, Failure{l.base + Nonce(i) + 1, l.words[e.kind], l.words[e.word]})
+		}
+	}
+	return all
 }
 
 // Told enters that a client was told of a change.

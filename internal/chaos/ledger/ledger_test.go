@@ -3,7 +3,9 @@ package ledger_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -383,5 +385,32 @@ func BenchmarkJudge(b *testing.B) {
 		if v := s.Judge(s.executions, s.records); v.Lost() != 0 {
 			b.Fatal(v)
 		}
+	}
+}
+
+// TestFailuresAreNotTheClientsDoing enters calls that ended in all ways: only those are failures that their clients did not
+// end themselves, and only those are open that may still get an answer.
+func TestFailuresAreNotTheClientsDoing(t *testing.T) {
+	t.Parallel()
+	l := ledger.New()
+	ask := func(keyed bool) ledger.Nonce {
+		return l.Ask(ledger.Question{Tenant: "red", Kind: "touch", Keyed: keyed})
+	}
+	answered, inFlight, left, repeated, again := ask(false), ask(false), ask(false), ask(true), ask(true)
+	refused, broken, cancelled := ask(false), ask(false), ask(false)
+	l.Answered(answered, ledger.Answer{Nonce: answered, Serial: 1, Tenant: "red"})
+	l.Left(left, "left by its client")
+	l.Left(repeated, "left by its client")
+	l.Left(again, "left by its client")
+	l.Refused(again, "DB-ONE", true)
+	l.Refused(refused, "DB-TWO", false)
+	l.Broken(broken, "connection reset")
+	l.Cancelled(cancelled)
+	if got, want := l.Open(), map[ledger.Nonce]bool{inFlight: true, repeated: true}; !maps.Equal(got, want) {
+		t.Errorf("open are %v, want %v", got, want)
+	}
+	want := []ledger.Failure{{again, "touch", "DB-ONE"}, {refused, "touch", "DB-TWO"}, {broken, "touch", "connection reset"}}
+	if got := l.Failures(); !slices.Equal(got, want) {
+		t.Errorf("failures are %v, want %v", got, want)
 	}
 }

@@ -27,7 +27,7 @@ tenants:
 %[10]saudit: {file: %[11]s}
 log: {level: info, format: json}
 redis: {url: "%[12]s", patience: %[13]s}
-sessions: {keys_file: keys}
+sessions: {keys_file: keys, events: {age: %[15]s}}
 limits: {heartbeat: 5s}
 replicas: %[14]d
 `
@@ -55,7 +55,7 @@ func (w *World) text(r *Replica, audit string) string {
 		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n", name, r.Upstream[name].Address, path)
 	}
 	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile, tenantClaim, strings.Join(names, ", "),
-		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room)
+		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room, w.config.EventAge)
 }
 
 // everything returns patterns for all prompts and resources of the servers.

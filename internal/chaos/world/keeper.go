@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // keeper starts all children, from one thread of the system. The kernel ends a child when the thread that started it
@@ -127,6 +128,17 @@ func (c *child) signal(number syscall.Signal) error {
 		return errNotRunning
 	}
 	return c.command.Process.Signal(number)
+}
+
+// quit has the child write what all its goroutines do into its log, and ends it.
+func (c *child) quit() {
+	if c.signal(syscall.SIGQUIT) == nil {
+		select {
+		case <-c.ended:
+		case <-time.After(operatorTime):
+		}
+	}
+	c.kill()
 }
 
 // kill ends the child and its group at once, and waits for it.

@@ -151,8 +151,8 @@ func (r *Replica) ready(ctx context.Context) error {
 	return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
 }
 
-// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. It is killed when ctx ends, which
-// is an error.
+// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. When ctx ends, which is
+// an error, it writes into its log what it does, and is killed.
 func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 	if err := r.child.signal(syscall.SIGTERM); err != nil {
 		return 0, fmt.Errorf("%s: %w", r.Name, err)
@@ -161,7 +161,7 @@ func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 	case <-r.child.ended:
 		return r.child.command.ProcessState.ExitCode(), nil
 	case <-ctx.Done():
-		r.child.kill()
+		r.child.quit()
 		return 0, fmt.Errorf("%s did not stop: %w", r.Name, ctx.Err())
 	}
 }

@@ -43,6 +43,7 @@ type Config struct {
 	Namespaces bool
 
 	DrainDelay time.Duration // of the gateways; zero: 500 ms, which two checks of the balancer need
+	EventAge   time.Duration // sessions.events.age of the gateways; zero: their default of 5 m
 	Patience   time.Duration // redis.patience of the gateways; zero: 1 s, since all share a few processors
 }
 
@@ -68,6 +69,7 @@ type World struct {
 // also when ctx ends.
 func Start(ctx context.Context, c Config) (_ *World, err error) {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
+	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
 	switch {
 	case c.Replicas < 1 || c.Replicas > Room:
 		return nil, fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
 )
@@ -41,6 +42,9 @@ type ground struct {
 	redis      string // "one", "watched" or "cluster"
 	direct     bool   // the load balancer reaches the replicas without proxies
 	namespaces bool   // the parts are in network namespaces of their own
+
+	patience time.Duration // redis.patience of the gateways; zero: that of the world
+	eventAge time.Duration // sessions.events.age of the gateways; zero: that of the world
 }
 
 // The grounds.

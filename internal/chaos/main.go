@@ -56,7 +56,9 @@ type proof func(ctx context.Context, log io.Writer) (section string, err error)
 // proofs returns what adds the flags of a part and makes its proof, by the name of the part, which is that of its section.
 func proofs() map[string]func(*flag.FlagSet) proof {
 	return map[string]func(*flag.FlagSet) proof{
-		"faults": newFaults,
+		"faults":  newFaults,
+		"rolling": newRolling,
+		"soak":    newSoak,
 	}
 }
 

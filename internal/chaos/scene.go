@@ -70,7 +70,7 @@ func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	s.World, err = world.Start(ctx, world.Config{
-		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths, Direct: g.direct, Namespaces: g.namespaces,
+		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths, Direct: g.direct, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
 	})
 	if err != nil {
 		return nil, err

@@ -11,14 +11,7 @@ import (
 // TestTheMostTellingFaults makes a few faults of the catalogue once, all in one world behind nginx. `make chaos` makes all
 // of them, behind both load balancers.
 func TestTheMostTellingFaults(t *testing.T) {
-	for _, program := range []string{"nginx", "redis-server"} {
-		if _, err := exec.LookPath(program); err != nil && !exists("/usr/sbin/"+program) {
-			if slices.Contains(os.Environ(), "CI=true") {
-				t.Fatal(err)
-			}
-			t.Skip(program, "is not installed; .ci/setup installs it")
-		}
-	}
+	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
 	program, err := build(t.Context(), dir)
 	if err != nil {
@@ -38,6 +31,19 @@ func TestTheMostTellingFaults(t *testing.T) {
 	for _, o := range r.outcomes {
 		if o.bad() {
 			t.Errorf("%s\n%q", o, o.verdict.Samples)
+		}
+	}
+}
+
+// needs passes a test over where a program is missing, but not in CI.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil && !exists("/usr/sbin/"+program) {
+			if slices.Contains(os.Environ(), "CI=true") {
+				t.Fatal(err)
+			}
+			t.Skip(program, "is not installed; .ci/setup installs it")
 		}
 	}
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
+)
+
+// moment is what all parts hold while nobody works.
+type moment struct {
+	name  string
+	at    time.Duration // since the beginning
+	usage map[string]world.Usage
+	redis holding
+}
+
+// holding is what Redis holds.
+type holding struct {
+	used  int64 // bytes
+	kinds map[string]kind
+}
+
+// kind is all keys of one kind, such as session.
+type kind struct {
+	keys  int
+	bytes int64
+}
+
+// countScript tells of each kind of keys how many there are, and how many bytes they take.
+const countScript = `local n, b, out = {}, {}, {}
+for _, key in ipairs(redis.call('KEYS', 'db1:*')) do
+  local kind = string.match(key, '^db1:{[^}]*}:(%a+)') or string.match(key, '^db1:(%a+)')
+  n[kind] = (n[kind] or 0) + 1
+  b[kind] = (b[kind] or 0) + redis.call('MEMORY', 'USAGE', key)
+end
+for kind, keys in pairs(n) do out[#out + 1] = kind .. ' ' .. keys .. ' ' .. b[kind] end
+return out`
+
+// removeScript removes the keys that live for minutes or for a day, see stays.
+const removeScript = `local n = 0
+for _, key in ipairs(redis.call('KEYS', 'db1:{*')) do
+  local kind = string.match(key, '^db1:{[^}]*}:(%a+)')
+  if kind == 'session' or kind == 'once' or kind == 'used' then n = n + redis.call('DEL', key) end
+end
+return n`
+
+// stays tells whether keys of a kind live for longer than it takes to measure: what is known of a session for 25 hours,
+// the answers of calls under a key and used states for 10 and 11 minutes.
+func stays(kind string) bool { return kind == "session" || kind == "once" || kind == "used" }
+
+// measure waits until nothing is left of what clients did, and looks at what all parts hold. Nobody may be at work.
+func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
+	quiet := time.Now()
+	if err := s.well(ctx); err != nil {
+		return nil, err
+	}
+	wait(ctx, time.Until(quiet.Add(closing)))
+	m := &moment{name: name, at: time.Since(s.began), usage: map[string]world.Usage{}}
+	for _, r := range s.Replicas {
+		if err := s.collect(ctx, r); err != nil {
+			return nil, err
+		}
+		usage, err := r.Usage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.usage[r.Name] = usage
+	}
+	var err error
+	m.redis, err = s.store(ctx)
+	return m, err
+}
+
+// collect has a replica collect its garbage twice, after which what its pools kept is gone, too. The metrics tell when it
+// has, and asking for them makes the garbage that it takes.
+func (s *soak) collect(ctx context.Context, r *world.Replica) error {
+	const collections = "go_gc_duration_seconds_count"
+	before, err := r.Metric(ctx, collections)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	for now := before; now < before+2; {
+		if now, err = r.Metric(ctx, collections); err != nil {
+			return fmt.Errorf("%s has not collected its garbage: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// store looks at what Redis holds.
+func (s *soak) store(ctx context.Context) (holding, error) {
+	h := holding{kinds: map[string]kind{}}
+	text, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0")
+	if err != nil {
+		return h, err
+	}
+	for line := range strings.Lines(text) {
+		var name string
+		var k kind
+		if n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes); n != 3 {
+			return h, fmt.Errorf("redis says %q: %w", line, err)
+		}
+		h.kinds[name] = k
+	}
+	info, err := s.Redis.Nodes[0].Exec(ctx, "INFO", "memory")
+	if err != nil {
+		return h, err
+	}
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	digits, _, _ := strings.Cut(rest, "\n")
+	h.used, err = strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	return h, err
+}
+
+// String is the moment in a line.
+func (m *moment) String() string {
+	var b strings.Builder // which has no errors
+	_, _ = fmt.Fprintf(&b, "%s (%v): Redis %s", m.name, m.at.Round(time.Second), mebibytes(m.redis.used))
+	for _, name := range slices.Sorted(maps.Keys(m.redis.kinds)) {
+		k := m.redis.kinds[name]
+		_, _ = fmt.Fprintf(&b, ", %d %s with %s", k.keys, name, mebibytes(k.bytes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.usage)) {
+		u := m.usage[name]
+		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+	}
+	return b.String()
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// describe writes the section.
+func (s *soak) describe() string {
+	var b strings.Builder // which has no errors
+	d, v := s.deeds(), &s.total
+	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended; %s requests, %s calls; %d replicas were replaced, by SIGTERM and SIGKILL in turn; %d reloads. The oracle found %d.** "+
+		"%s calls were answered; what was in flight at a replica when it was killed was not: %s.\n\n",
+		time.Since(s.began).Round(time.Second), s.balancer, grouped(int(d.Lives)), grouped(int(d.Requests)), grouped(v.Requests), s.restarts, s.reloads, v.Lost(), grouped(v.Answered), counted(s.ends))
+	b.WriteString("| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
+	for _, r := range s.Replicas {
+		what := "replaced"
+		if r == s.longLived() {
+			what = "all the time"
+		}
+		for _, m := range s.moments[:3] {
+			u := m.usage[r.Name]
+			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name, m.at.Round(time.Second), u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+		}
+	}
+	b.WriteString("\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
+	for _, m := range s.moments {
+		short := 0
+		for name, k := range m.redis.kinds {
+			if !stays(name) {
+				short += k.keys
+			}
+		}
+		_, _ = fmt.Fprintf(&b, "| %s | %s | %d", m.name, mebibytes(m.redis.used), short)
+		for _, name := range []string{"session", "once", "used"} {
+			k := m.redis.kinds[name]
+			_, _ = fmt.Fprintf(&b, " | %s with %s", grouped(k.keys), mebibytes(k.bytes))
+		}
+		b.WriteString(" |\n")
+	}
+	if err := s.verdict(); err != nil {
+		_, _ = fmt.Fprintf(&b, "\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return b.String()
+}

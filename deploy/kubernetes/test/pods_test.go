@@ -151,16 +151,18 @@ func TestClientsReachOneServiceAndNoMore(t *testing.T) {
 	}
 }
 
-// TestSharesAreForAllThatCanRun wants the shares in limits while Redis is away to be for as many replicas as a rollout has.
-func TestSharesAreForAllThatCanRun(t *testing.T) {
+// TestSharesAreForThoseThatDrainToo wants the shares in limits while Redis is away to be for as many replicas as live at once:
+// in a rollout every old one may still drain when every new one is there, however few Kubernetes starts at a time.
+func TestSharesAreForThoseThatDrainToo(t *testing.T) {
 	for _, test := range []struct {
 		changes map[string]any
 		want    float64
 	}{
-		{nil, 7},
-		{map[string]any{"rollout.maxSurge": 2}, 8},
-		{map[string]any{"autoscaling.enabled": false, "replicaCount": 3}, 4},
-		{map[string]any{"config.replicas": 12}, 12},
+		{nil, 12},
+		{map[string]any{"rollout.maxSurge": 2}, 12},
+		{map[string]any{"autoscaling.enabled": false, "replicaCount": 3}, 6},
+		{map[string]any{"autoscaling.enabled": false}, 2},
+		{map[string]any{"config.replicas": 13}, 13},
 	} {
 		all := rendered(t, with(t, "replicas", test.changes))
 		if got := config(t, all)["replicas"]; got != test.want {
@@ -197,7 +199,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	}
 	other := map[string]any{
 		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false, "audit": map[string]any{"file": "-", "sync": "always"},
-		"limits": map[string]any{"max_calls": 7}, "lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 9,
+		"limits": map[string]any{"max_calls": 7}, "lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions":           map[string]any{"keys_file": "/run/secrets/drawbridge/session.keys", "idle": "1m"},
 		"sessions.keys_file": nil, "log.format": "text",
 	}

@@ -36,7 +36,7 @@ found ends the installation.
 {{- fail "config.redis needs config.sessions.keys_file, the same file at each replica; docs/keys.md says how it is made" -}}
 {{- end -}}
 {{- if and .config.redis (lt (int .config.replicas) .most) -}}
-{{- fail (printf "config.replicas is %d, but %d can run at once: %d, and rollout.maxSurge more during a rollout. Leave config.replicas out, and it is that" (int .config.replicas) .most .wanted) -}}
+{{- fail (printf "config.replicas is %d, but %d can live at once: %d, and in a rollout as many that still drain. Leave config.replicas out, and it is that" (int .config.replicas) .most .wanted) -}}
 {{- end -}}
 {{- with .values.autoscaling -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}

@@ -19,13 +19,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* The most replicas that are wanted, and the most that run: a rollout has maxSurge more. */}}
+{{/*
+The most replicas that are wanted, and the most that live: twice as many. In a rollout a pod that drains lives and counts for as long
+as its grace, and Kubernetes does not wait for its end before it starts the next: so all old ones may be there with all new ones.
+*/}}
 {{- define "drawbridge.wanted" -}}
 {{- if .Values.autoscaling.enabled }}{{ .Values.autoscaling.maxReplicas | int }}{{ else }}{{ .Values.replicaCount | int }}{{ end -}}
 {{- end -}}
 
 {{- define "drawbridge.most" -}}
-{{- add (include "drawbridge.wanted" . | int) (.Values.rollout.maxSurge | int) -}}
+{{- mul 2 (include "drawbridge.wanted" . | int) -}}
 {{- end -}}
 
 {{/* The config as YAML: what the values say, with what they leave out filled in. */}}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -117,6 +118,49 @@ func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
 			t.Errorf("%d calls were cancelled, want none", n)
 		}
 	})
+}
+
+// TestACallWhoseBodyStillCameWasNotWaitedFor: it was no call yet when the stop looked, and was cancelled a moment later.
+func TestACallWhoseBodyStillCameWasNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		body, sent := io.Pipe()
+		r := modernCall("echo").request(t.Context(), "")
+		whole, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body = body
+		answer := httptest.NewRecorder()
+		go w.Handler().ServeHTTP(answer, r)
+		send(t, sent, whole[:10])
+		synctest.Wait()
+		w.EndStreams()
+		left := make(chan int, 1)
+		go func() { left <- w.Wait(t.Context()) }()
+		<-time.After(time.Second)
+		select {
+		case n := <-left:
+			t.Error("it is not waited for")
+			left <- n
+		default:
+		}
+		send(t, sent, whole[10:])
+		if err := sent.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		<-time.After(time.Second)
+		if n := <-left; n != 0 || answer.Code != http.StatusOK {
+			t.Errorf("%d calls were cancelled, and the answer is %d %s, want 200", n, answer.Code, answer.Body)
+		}
+	})
+}
+
+func send(t *testing.T, to io.Writer, data []byte) {
+	t.Helper()
+	if _, err := to.Write(data); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestACallThatAStopCancelledSeemedNotToHaveRun ends calls that take too long: their clients are told that they may have
@@ -258,7 +302,7 @@ func TestAStopDidNotWaitForCallsOfOtherReplicas(t *testing.T) {
 	if n := tw.a.gateway.Ongoing(); n == 0 {
 		t.Error("no call goes on while one runs")
 	}
-	tw.a.gateway.Stop()
+	tw.a.gateway.Stop(t.Context())
 	if answer := <-got; answer.Object("error").Object("data").Text("code") != "DB-STOPPED" {
 		t.Errorf("got %s, want DB-STOPPED", answer.JSON())
 	}

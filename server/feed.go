@@ -104,6 +104,9 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	f.server.flows.reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
 	if ofLog(err, errSession) == errReplicas {
+		if f.parts {
+			return errOver // what there is comes elsewhere
+		}
 		return nil // what there is comes when the log can be reached
 	}
 	if err != nil {

@@ -66,6 +66,7 @@ type flow struct {
 	nudge  chan struct{} // wakes the goroutine of the request; nil: workers drive it
 	due    time.Time     // when it is stirred because of the time
 	ends   time.Time     // when it ends because the process stops; zero: that does not stop
+	ending bool          // it was driven since then
 	index  int           // in the timetable
 }
 
@@ -180,7 +181,7 @@ func (f *flow) next(now time.Time) time.Time {
 		due = f.out.last
 	}
 	due = due.Add(f.server.config.Heartbeat)
-	if f.ends.After(now) && f.ends.Before(due) {
+	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
 		due = f.ends
 	}
 	if end := f.expires(); !end.IsZero() && end.Before(due) && end.After(now) {

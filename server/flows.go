@@ -175,7 +175,11 @@ func (fs *flows) isDue(f *flow) bool {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return !f.ends.IsZero() && !now.Before(f.ends)
+	if f.ends.IsZero() || now.Before(f.ends) {
+		return false
+	}
+	f.ending = true
+	return true
 }
 
 // isEnding tells whether flows are about to end whose turn has not come.

@@ -294,7 +294,7 @@ func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
 // waitStep is how often Wait looks whether anything is in work.
 const waitStep = 10 * time.Millisecond
 
-// Wait returns when nothing is in work any more: no request, no call that waits for its client to repeat it or that
+// Wait returns when nothing is in work any more: no request, also none whose body is still coming, no call that waits for its client to repeat it or that
 // another replica has sent here, and no stream whose end has yet to come. Requests that come meanwhile are served. If ctx
 // ends first, Wait cancels the requests that are left, which are answered that they may have taken effect, refuses
 // further ones, and returns how many it cancelled. For how many requests it waits, and for how long at most, is logged.
@@ -308,7 +308,7 @@ func (s *Server) Wait(ctx context.Context) int {
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
+	for s.working.Load() > 0 || s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():

@@ -26,10 +26,12 @@ const (
 func refuseConnections(ctx context.Context, l net.Listener) {
 	defer closeQuietly(l)
 	raw, err := l.(syscall.Conn).SyscallConn()
-	if err != nil || passOver(raw) != nil {
-		return // connections that are being opened just now may be lost
+	if err != nil {
+		return
 	}
-	wait(ctx, handshakeTime)
+	if passOver(raw) == nil { // otherwise connections that are being opened just now may be lost
+		wait(ctx, handshakeTime)
+	}
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()
 	for isWaitedAt(raw) && ctx.Err() == nil {

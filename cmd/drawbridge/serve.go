@@ -212,13 +212,18 @@ func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	calls, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	p.letUse(calls, delay)
-	if n := p.server.Wait(calls); n > 0 {
-		p.log.WarnContext(ctx, "calls cancelled: they took too long to wait for", slog.Int("calls", n))
-	}
-	p.gateway.Stop()
+	p.cancelled(ctx, p.server.Wait(calls))
 	told, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	p.server.Wait(told) // also those whose clients are at other replicas
+	p.gateway.Stop(told)
+	p.cancelled(ctx, p.server.Wait(told)) // also those whose clients are at other replicas
+}
+
+// cancelled logs how many calls were cancelled, if there were any.
+func (p *parts) cancelled(ctx context.Context, calls int) {
+	if calls > 0 {
+		p.log.WarnContext(ctx, "calls cancelled: they took too long to wait for", slog.Int("calls", calls))
+	}
 }
 
 // letUse waits until no connection is idle, for patience at most. Each that is used now closes with the answer.

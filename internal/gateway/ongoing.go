@@ -112,10 +112,20 @@ func (o *ongoing) count() int {
 }
 
 // Stop ends what the door cannot end: calls of other replicas, which it tells so, and calls that wait here for answers.
-// It takes none of either any more, and returns when they have ended. It is called before what reaches the other replicas
-// is gone.
-func (g *Gateway) Stop() {
-	g.guests.close()
+// It takes no more calls of other replicas, and returns when they have been told, or when ctx ends: a replica that does not
+// hear notices by the silence. It is called before what reaches the other replicas is gone.
+func (g *Gateway) Stop(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { // until the last of them has gone, for which Run waits, too
+		defer close(over)
+		g.guests.close()
+	}()
+	defer func() {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+	}()
 	for _, u := range g.ongoing.all() {
 		if u.parked {
 			u.end.Close()

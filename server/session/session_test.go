@@ -320,6 +320,12 @@ func keeps(t *testing.T, l session.Log) {
 	}
 	facts("a", map[string]string{"level": "error", "used": "12"})
 	facts("b", nil)
+	for _, name := range []string{"used", "never"} {
+		if err := l.Keep(t.Context(), of("a"), name, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	facts("a", map[string]string{"level": "error"})
 	add(t, l, "a", "s", "1", false)
 	want(t, l, "a", "s", "", "1", true)
 	if err := l.End(t.Context(), of("a")); err != nil {

@@ -66,3 +66,27 @@ func TestWordOfALaterVersion(t *testing.T) {
 		t.Errorf("with a part too few: got %q", parts)
 	}
 }
+
+// TestKeptSubscriptionsAreRead reads the fact of a subscription that an earlier build has kept. If it fails, a rollout loses
+// the subscriptions of the replicas that it ends.
+func TestKeptSubscriptionsAreRead(t *testing.T) {
+	t.Parallel()
+	const home, uri = "0011223344556677", "file:///a b"
+	kept := string(sealtest.Kept(t, "watch-1", []byte(watchText(home, uri))))
+	for what, text := range map[string]string{"kept": kept, "with an addition": kept + "\x05later"} {
+		if gotHome, gotURI, ok := parseWatch(text); gotHome != home || gotURI != uri || !ok {
+			t.Errorf("%s: got %q, %q, %v", what, gotHome, gotURI, ok)
+		}
+	}
+	if got := watchText(home, uri); got != kept {
+		t.Errorf("kept is %q, and this version writes %q: what a version before reads has changed", kept, got)
+	}
+	if got, want := watchFact(uri), "watch-7d4b5df441507bd1ba8cd4d137e4b759"; got != want {
+		t.Errorf("name: got %q, want %q, under which an earlier version looks", got, want)
+	}
+	for what, text := range map[string]string{"nothing": "", "cut": kept[:len(kept)-1], "one part": kept[:17]} {
+		if home, uri, ok := parseWatch(text); ok {
+			t.Errorf("%s: got %q, %q, want that it is not read", what, home, uri)
+		}
+	}
+}

@@ -42,7 +42,8 @@ func (s *Server) judgeAgain(ctx context.Context) {
 	// Requests go first: one that is cancelled cannot let its source keep a call open unseen (see gateway.hold), and is
 	// recorded as revoked and not as a call whose session has ended.
 	s.jobs.judge(s.accepts)
-	sessions := s.sessions.judge(ctx, s.resolve)
+	sessions, given := s.sessions.judge(ctx, s.resolve)
+	s.forgetWatches(ctx, given)
 	streams := s.open.judge(s.accepts)
 	calls := s.judges.Judge(s.resolve)
 	if sessions+streams+calls > 0 {
@@ -100,12 +101,12 @@ func (js *jobs) judge(accepts func(auth.Principal) bool) {
 }
 
 // judge ends the sessions whose callers are not accepted any more, and of the others the subscriptions that they may
-// not have any more. It returns how many sessions it ended.
-func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool)) (ended int) {
+// not have any more. It returns how many sessions it ended, and which subscriptions.
+func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool)) (ended int, given []givenUp) {
 	var gone []*live
 	ss.roster.each(func(l *live) {
 		if caller, ok := resolve(l.lastPrincipal()); ok {
-			l.judge(caller)
+			given = append(given, l.judge(caller)...)
 			return
 		}
 		if ss.drop(l, endRevoked) {
@@ -115,28 +116,31 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 	for _, l := range gone { // last, because the log may be far away
 		ss.markRevoked(ctx, l)
 	}
-	return len(gone)
+	return len(gone), given
 }
 
-// judge ends the subscriptions of the session that its caller may not have any more.
-func (l *live) judge(c gateway.Caller) {
+// judge ends the subscriptions of the session that its caller may not have any more, and returns them.
+func (l *live) judge(c gateway.Caller) (given []givenUp) {
 	lost := l.loseWatches(c)
-	for _, w := range lost {
+	for uri, w := range lost {
 		w.end()
+		given = append(given, givenUp{l, uri})
 	}
 	if len(lost) > 0 {
 		l.rested()
 	}
+	return given
 }
 
 // loseWatches takes out the subscriptions that are open and that the caller may not have.
-func (l *live) loseWatches(c gateway.Caller) (lost []*watch) {
+func (l *live) loseWatches(c gateway.Caller) (lost map[string]*watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.news.watched, func(_ string, w *watch) bool {
+	lost = make(map[string]*watch)
+	maps.DeleteFunc(l.news.watched, func(uri string, w *watch) bool {
 		refused := w.isOpen() && w.told == nil && !w.subscription.Allows(c)
 		if refused {
-			lost = append(lost, w)
+			lost[uri] = w
 		}
 		return refused
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -23,16 +24,22 @@ func (l *live) awaitsKnownLocked() bool {
 	return l.shared && time.Since(l.news.since) < knownTime
 }
 
-// learnLists learns from the log what the client was last told of lists, if another replica told it, and which
-// subscriptions it has at others.
-func (s *Server) learnLists(ctx context.Context, l *live) {
+// learnKept learns from the log what a new teller must know: the subscriptions of the session, and what its client was
+// last told of lists.
+func (s *Server) learnKept(ctx context.Context, l *live) {
 	facts, err := s.config.Log.Facts(ctx, l.inLog())
-	l.learnWatches(facts, s.config.Others.Self())
-	contents := strings.Fields(facts[keptLists])
-	if err != nil || len(contents) != len(l.news.lists) {
+	if err != nil {
 		return
 	}
-	self := s.config.Others.Self()
+	l.learnWatches(facts)
+	l.learnLists(strings.Fields(facts[keptLists]), s.config.Others.Self())
+}
+
+// learnLists notes what the client was last told of lists, if another replica told it.
+func (l *live) learnLists(contents []string, self replica.ID) {
+	if len(contents) != len(l.news.lists) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.news.lists {

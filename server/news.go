@@ -70,6 +70,7 @@ type news struct {
 // watch is the subscription of a session to one resource.
 type watch struct {
 	since        uint64        // when it was asked for, as stampNow has it
+	kept         bool          // the log is to keep it
 	opened       chan struct{} // closed when the fields below are set
 	told         *mcp.Error    // why it could not be opened; nil: it was
 	subscription gateway.Subscription
@@ -215,12 +216,14 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		w.subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
 	if w.told == nil {
-		s.keepWatch(ctx, l, uri)
+		if err := s.sessions.keepWatch(ctx, l, uri); err != nil {
+			s.log.DebugContext(ctx, "a subscription was not kept", "error", err)
+		}
 		_ = s.tellOfWatch(ctx, l, uri, w.since) // who has not heard may tell of a change once more
 		s.askForTeller(context.WithoutCancel(ctx), l)
 	}
 	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
-		l.judge(now)
+		s.forgetWatches(ctx, l.judge(now))
 	}
 	return w.told
 }
@@ -240,7 +243,7 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 		l.news.watched = make(map[string]*watch)
 	}
 	l.dropAwayLocked(uri) // if another replica has it, that one ends
-	w = &watch{since: stampNow(), opened: make(chan struct{})}
+	w = &watch{since: stampNow(), opened: make(chan struct{}), kept: l.keepsLocked(uri)}
 	l.news.watched[uri] = w
 	return w, true
 }

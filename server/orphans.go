@@ -11,8 +11,8 @@ import (
 )
 
 // A subscription ends with the replica that has it, and its client hears nothing of that: its stream is at another one.
-// So the replica that tells the client knows which subscriptions others have, and opens those of a replica that died
-// itself.
+// So the replica that tells the client knows which subscriptions others have, from them and from the log, and opens those
+// of a replica that is gone itself.
 
 // resubscribeTime bounds how long it takes to open the subscriptions of a session anew.
 const resubscribeTime = time.Minute
@@ -20,15 +20,27 @@ const resubscribeTime = time.Minute
 // away are the subscriptions that a session has at other replicas, as far as they fit into the memory of its user. The
 // mutex of the session guards it.
 type away struct {
-	homes   map[string]replica.ID // by URI; nil: none
-	missing time.Time             // since when one of the replicas is known to be gone; zero: all are there
+	homes   map[string]awayWatch // by URI; nil: none
+	missing time.Time            // since when one of the replicas is known to be gone; zero: all are there
+}
+
+// awayWatch is a subscription at another replica.
+type awayWatch struct {
+	home replica.ID
+	kept bool // the log had it
+}
+
+// orphan is a subscription at a replica that is gone.
+type orphan struct {
+	uri  string
+	kept bool // the log had it
 }
 
 // awayCost is what the user holds for one of them, in bytes.
 func awayCost(uri string) int64 { return int64(updateCost + len(uri)) }
 
 // addAwayLocked notes a subscription at another replica.
-func (l *live) addAwayLocked(uri string, home replica.ID) {
+func (l *live) addAwayLocked(uri string, w awayWatch) {
 	a := &l.news.away
 	if _, known := a.homes[uri]; !known {
 		if l.over || len(a.homes) >= maxSubscriptions || l.roster.memory.Take(share.User(l.user), awayCost(uri)) != nil {
@@ -36,9 +48,9 @@ func (l *live) addAwayLocked(uri string, home replica.ID) {
 		}
 	}
 	if a.homes == nil {
-		a.homes = make(map[string]replica.ID)
+		a.homes = make(map[string]awayWatch)
 	}
-	a.homes[uri] = home
+	a.homes[uri] = w
 }
 
 // dropAwayLocked forgets a subscription at another replica, if it is known.
@@ -99,24 +111,24 @@ func (s *Server) heardOfKnown(_ context.Context, from replica.ID, w replica.Word
 		}
 	}
 	for _, uri := range parts[1+len(l.news.lists):] {
-		l.addAwayLocked(string(uri), from)
+		l.addAwayLocked(string(uri), awayWatch{home: from})
 	}
 	l.mu.Unlock()
 	l.stir()
 }
 
 // takeOrphans takes out the subscriptions at replicas that are gone, when some have been for longer than patience.
-func (l *live) takeOrphans(others replica.Others, patience time.Duration) (uris []string) {
+func (l *live) takeOrphans(others replica.Others, patience time.Duration) (orphans []orphan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &l.news.away
-	for uri, home := range a.homes {
-		if !others.IsThere(home) {
-			uris = append(uris, uri)
+	for uri, w := range a.homes {
+		if !others.IsThere(w.home) {
+			orphans = append(orphans, orphan{uri, w.kept})
 		}
 	}
 	switch {
-	case len(uris) == 0:
+	case len(orphans) == 0:
 		a.missing = time.Time{}
 		return nil
 	case a.missing.IsZero():
@@ -125,11 +137,11 @@ func (l *live) takeOrphans(others replica.Others, patience time.Duration) (uris 
 	case time.Since(a.missing) < patience:
 		return nil
 	}
-	for _, uri := range uris {
-		l.dropAwayLocked(uri)
+	for _, o := range orphans {
+		l.dropAwayLocked(o.uri)
 	}
 	a.missing = time.Time{}
-	return uris
+	return orphans
 }
 
 // adoptOrphans opens the subscriptions of replicas that are gone. It is asked at each heartbeat at least.
@@ -137,16 +149,17 @@ func (s *Server) adoptOrphans(l *live, c gateway.Caller) {
 	if !l.shared || s.isDraining() {
 		return
 	}
-	if uris := l.takeOrphans(s.config.Others, s.config.Heartbeat); len(uris) > 0 {
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, c, uris) }) // for one session once in a heartbeat
+	if orphans := l.takeOrphans(s.config.Others, s.config.Heartbeat); len(orphans) > 0 {
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, c, orphans) }) // for one session once in a heartbeat
 	}
 }
 
-// resubscribe opens subscriptions of a session, and tells its client that the resources may have changed meanwhile.
-func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller, uris []string) {
+// resubscribe opens subscriptions of a session, and tells its client that the resources may have changed meanwhile. One
+// that cannot be opened stays in the log, for when the client opens its next stream.
+func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller, orphans []orphan) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
-	for _, uri := range uris {
+	for _, uri := range s.confirm(ctx, l, orphans) {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		if told := s.subscribe(ctx, c, s.ids.next(), l, params); told != nil {
 			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error", told)

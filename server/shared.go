@@ -124,6 +124,7 @@ func (ss *sessions) adopt(ctx context.Context, t *ticket, c gateway.Caller) (*li
 	case !entered.use(now, ss.maxAge, c.Principal):
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
+	entered.learnWatches(facts)
 	ss.roster.metrics.SessionAdopted()
 	return entered, nil
 }
@@ -145,6 +146,7 @@ func (ss *sessions) lookAt(ctx context.Context, l *live, now time.Time, doubts u
 		return end
 	}
 	l.learn(facts)
+	l.learnWatches(facts)
 	l.trust(doubts)
 	return ""
 }

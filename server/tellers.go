@@ -78,8 +78,8 @@ func (s *Server) forgetTellers() {
 // maxTelling is of how many sessions tellAgain tells others at once. One that does not hear holds each up for takeTime.
 const maxTelling = 16
 
-// tellAgain tells other replicas of all streams here that tell clients, and brings what is left to those that tell other
-// clients, because word may have been lost. It begins anew if word may have been lost meanwhile.
+// tellAgain tells other replicas of all streams here that tell clients, brings what is left to those that tell other
+// clients, and has the log keep subscriptions, because word and what was kept may have been lost. It begins anew if word may have been lost meanwhile.
 func (s *Server) tellAgain(ctx context.Context) {
 	for {
 		returns := s.returns.Load()
@@ -109,6 +109,7 @@ func (s *Server) tellAgainOf(ctx context.Context, l *live) {
 	if mine {
 		s.tellOfStream(ctx, l, "", l.claimTelling(self))
 	}
+	s.keepWatchesAgain(ctx, l)
 	s.bringUpdates(l)
 	s.askForTeller(ctx, l)
 }

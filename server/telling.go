@@ -52,7 +52,7 @@ func (s *Server) takeStream(ctx context.Context, f *feed) {
 	}
 	var stamp uint64
 	if f.tells {
-		s.learnLists(ctx, l)
+		s.learnKept(ctx, l)
 		stamp = l.claimTelling(s.config.Others.Self())
 	}
 	s.tellOfStream(context.WithoutCancel(ctx), l, f.stream, stamp)
@@ -97,7 +97,7 @@ func (l *live) tellsHere(others replica.Others) (here, claimed bool) {
 
 // takeOver makes this replica the teller in the place of one that is not there any more.
 func (s *Server) takeOver(ctx context.Context, l *live, stream string) {
-	s.learnLists(ctx, l)
+	s.learnKept(ctx, l)
 	stamp := l.claimTelling(s.config.Others.Self())
 	s.errands.begin(ctx, func(ctx context.Context) { s.tellOfStream(ctx, l, stream, stamp) }) // one for each stream that takes over
 }

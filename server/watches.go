@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -53,7 +54,7 @@ func (s *Server) heardOfWatch(_ context.Context, from replica.ID, w replica.Word
 func (l *live) loseWatch(uri string, other claim, self replica.ID) *watch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.addAwayLocked(uri, other.teller)
+	l.addAwayLocked(uri, awayWatch{home: other.teller})
 	w := l.news.watched[uri]
 	if w == nil || !other.beats(claim{w.since, self}) {
 		return nil
@@ -83,8 +84,7 @@ func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *m
 		return refused.told
 	}
 	l.dropWatch(uri)
-	s.forgetWatch(ctx, l, uri)
-	if s.tellOfWatch(ctx, l, uri, 0) != nil {
+	if errors.Join(s.sessions.keepWatch(ctx, l, uri), s.tellOfWatch(ctx, l, uri, 0)) != nil {
 		return errReplicas.told // the client may try again
 	}
 	return nil

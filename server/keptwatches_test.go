@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+)
+
+// kill takes a replica out, as if it had died: the others learn nothing from it any more.
+func (c *crew) kill(at int) { c.hub.Leave(c.worlds[at].config.Others.(*replicatest.Member)) }
+
+// TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt lets a replica die that has the subscription and the stream of a
+// session. The client comes back at one that has never heard of the session; in the second case that dies, too, before it
+// has noticed anything.
+func TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt(t *testing.T) {
+	for name, detour := range map[string]bool{"one died": false, "two died": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t)
+				c.subscribe(t, 0, "subscribe")
+				stream := c.get(t, 0, "")
+				expectNotices(t, "before", stream, mcp.NotifyResourceUpdated, 0)
+				c.kill(0)
+				leave(t, stream)
+				if detour {
+					stream = c.get(t, 2, "")
+					c.kill(2)
+					leave(t, stream)
+				}
+				<-time.After(time.Hour / 4) // no stream is open
+				stream = c.get(t, 1, "")
+				<-time.After(time.Minute)
+				expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 1)
+				c.changeFile(t, 1, "file:///a")
+				expectNotices(t, "a change", stream, mcp.NotifyResourceUpdated, 1)
+				if open := c.files[1].open(); open != 1 {
+					t.Errorf("got %d subscriptions, want one", open)
+				}
+			})
+		})
+	}
+}
+
+// TestUnsubscribedCameBackWithADeadReplica unsubscribes, here and elsewhere, before the replica of the subscription dies:
+// nobody opens it again.
+func TestUnsubscribedCameBackWithADeadReplica(t *testing.T) {
+	for _, at := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrew(t)
+			c.subscribe(t, 0, "subscribe")
+			c.subscribe(t, at, "unsubscribe")
+			c.kill(0)
+			stream := c.get(t, 1, "")
+			<-time.After(2 * time.Minute)
+			expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 0)
+			if open := c.files[1].open(); open != 0 {
+				t.Errorf("unsubscribed at %d: got %d subscriptions, want none", at, open)
+			}
+		})
+	}
+}
+
+// TestSubscriptionThatMovedIsNotOpenedTwice subscribes at a second replica before the first dies. The one with the
+// stream leaves the subscription where it is, until that replica dies, too.
+func TestSubscriptionThatMovedIsNotOpenedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		c.subscribe(t, 0, "subscribe")
+		c.subscribe(t, 2, "subscribe")
+		c.kill(0)
+		stream := c.get(t, 1, "")
+		<-time.After(2 * time.Minute)
+		if second, third := c.files[1].open(), c.files[2].open(); second != 0 || third != 1 {
+			t.Errorf("got %d and %d subscriptions, want 0, 1", second, third)
+		}
+		c.kill(2)
+		<-time.After(time.Minute)
+		expectNotices(t, "after the second death", stream, mcp.NotifyResourceUpdated, 1)
+	})
+}
+
+// TestKeptSubscriptionsAreBounded subscribes to more than the log keeps of a session: what is beyond is acknowledged and
+// told of, and not kept.
+func TestKeptSubscriptionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		for n := range 12 {
+			uri := fmt.Sprintf("file:///%d%s", n, strings.Repeat("x", 8000))
+			got := c.worlds[0].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`))
+			if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "error") {
+				t.Fatalf("got %d %.200s", got.Code, got.Body)
+			}
+		}
+		if open := c.files[0].open(); open != 12 {
+			t.Errorf("got %d subscriptions, want 12", open)
+		}
+		c.kill(0)
+		c.get(t, 1, "")
+		<-time.After(time.Minute)
+		if open := c.files[1].open(); open != 8 {
+			t.Errorf("after the death: got %d subscriptions, want the 8 whose URIs have 64 KiB", open)
+		}
+	})
+}

@@ -25,6 +25,7 @@ const (
 	batch      = 512              // words that are read at a time
 	patience   = 2 * time.Second  // of Tell
 	wordLife   = time.Minute      // of word: none waits so long, unless somebody has kept it back
+	lookAgain  = patience / 8     // how often Tell asks whether a replica that has not heard is there still
 	most       = 1000             // replicas that are known at most
 
 	mostUnknown = 100 // kinds of word that are remembered as unknown
@@ -206,11 +207,19 @@ func (m *Mail) tellOne(ctx context.Context, id ID, w Word) error {
 	case err != nil:
 		return err
 	}
-	select {
-	case <-heard:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("a replica was told, and has not said that it heard: %w", context.Cause(ctx))
+	gone := time.NewTicker(lookAgain)
+	defer gone.Stop()
+	for {
+		select {
+		case <-heard:
+			return nil
+		case <-gone.C: // it may end with the word in its mailbox, and does not have to hear it then
+			if m.look(ctx) == nil && !m.IsThere(id) {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("a replica was told, and has not said that it heard: %w", context.Cause(ctx))
+		}
 	}
 }
 

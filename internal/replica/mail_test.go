@@ -142,3 +142,21 @@ func TestReplicaThatHadEndedSeemedToLive(t *testing.T) {
 		t.Errorf("it is still among those that live: %v, %v", reply, err)
 	}
 }
+
+// TestTellWaitedForAReplicaThatHadEnded has a replica end with word that it has not said it heard. Whoever told it waited
+// for that as long as it does for one that is there, and then took it for an error: a DELETE of a session was 503.
+func TestTellWaitedForAReplicaThatHadEnded(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a := post(t, server, ring, func(replica.ID, replica.Word) {})
+	b := replica.NewMail(replica.MailConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	b.Handle("news 1", func(context.Context, replica.ID, replica.Word) { stop() }) // and it ends before it can say so
+	over := make(chan struct{})
+	go func() { defer close(over); _ = b.Run(ctx) }()
+	redistest.Wait(t, func() error { return a.Send(t.Context(), b.Self(), replica.Word{Kind: "heard"}) })
+	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte("x")}); err != nil {
+		t.Errorf("got %v, want nothing, since nobody is left to hear it", err)
+	}
+	<-over
+}

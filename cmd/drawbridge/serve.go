@@ -159,9 +159,13 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })
 	group.Go(func() error { return p.collector.Run(work) })
+	beginning, begun := context.WithCancel(work) // until the stop begins
+	defer begun()
+	defer context.AfterFunc(ctx, begun)()
 	accepting := make(chan struct{}) // closed when no connection is accepted any more
 	group.Go(func() error {
 		defer close(accepting)
+		p.status.await(beginning)
 		return serveHTTP(clients, p.doors.clients.Listener(l.clients))
 	})
 	if o.hangups != nil {

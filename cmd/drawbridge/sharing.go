@@ -85,6 +85,9 @@ func (s *sharing) generation() func() (text string, known bool) {
 	}
 }
 
+// begun tells whether Redis is used and others send word, or there is none.
+func (s *sharing) begun() bool { return s.store == nil || s.store.Up() == nil && s.mail.Joined() }
+
 // judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or of which the others do not know
 // yet, is not ready, since it knows neither of sessions nor of limits. Later faults do not change that: they meet all
 // replicas at once, and none would be left.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,17 @@ func newStatus(p *parts) *status {
 	s.setRefused("")
 	s.setRestart(nil)
 	return s
+}
+
+// await returns when there is all that clients need: an attempt to reach each server has ended, and Redis is used. It
+// returns after readyAfter all the same, or when ctx ends. Whoever connects before waits meanwhile. A load balancer that
+// asks nobody, such as nginx, sends requests as soon as the address is listened on, and they would be refused.
+func (s *status) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readyAfter)
+	defer cancel()
+	for ctx.Err() == nil && (!s.parts.fleet.tried() || !s.parts.sharing.begun()) {
+		wait(ctx, lookEvery)
+	}
 }
 
 func (s *status) setRefused(reason string)  { s.refused.Store(&reason) }

@@ -8,7 +8,7 @@ FUZZTIME ?= 1m
 LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos scoreboard compat fleet chart kubernetes openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,12 @@ siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 12
 
 chaos: ## every fault that one machine can make, while clients of all revisions work; as root, in forty minutes; writes deploy/RELIABILITY.md
 	go run ./internal/chaos faults -out deploy/RELIABILITY.md
+
+rolling: ## whether restarts of replicas lose a request of 100,000, behind nginx and behind HAProxy; ARGS=-previous=PROGRAM; in ten minutes
+	go run ./internal/chaos rolling $(ARGS) -out deploy/RELIABILITY.md
+
+soak: ## whether gateways and Redis hold what they held before, after 30,000 sessions; in half an hour; ARGS=-balancer=haproxy
+	go run ./internal/chaos soak $(ARGS) -out deploy/RELIABILITY.md
 
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat

@@ -2,12 +2,41 @@ package main
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
 )
+
+// TestNothingIsLostInARollingRestart restarts each of three replicas once behind nginx. `make rolling` does that, and much
+// more, behind both load balancers until 100,000 requests went through.
+func TestNothingIsLostInARollingRestart(t *testing.T) {
+	needs(t, "nginx", "redis-server")
+	dir := t.TempDir()
+	program, err := build(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scene, err := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scene.close()
+	s := &stage{scene: scene, size: 1}
+	got, err := s.play(t.Context(), &act{name: "one after the other", pass: oneByOne}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(got)
+	if err := got.wrong(); err != nil {
+		t.Error(err)
+	}
+	if got.restarts != replicas || got.deeds.Requests < 100 || got.deeds.Goodbyes == 0 {
+		t.Errorf("%d restarts, %d requests and %d streams that were told to come back show nothing", got.restarts, got.deeds.Requests, got.deeds.Goodbyes)
+	}
+}
 
 // TestAScoreKnowsWhatWasLost judges acts in which something went wrong, and in which nothing did.
 func TestAScoreKnowsWhatWasLost(t *testing.T) {

@@ -146,6 +146,30 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
+// TestASweepStoppedAtASessionOverSSE lets the server look after its sessions while one is open that nobody else shares. It
+// panicked there, with the session locked and before all others, and did not end.
+func TestASweepStoppedAtASessionOverSSE(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := pair(t)
+		stream, address := a.openSSE(t, "alice")
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- a.Run(ctx) }()
+		<-time.After(10 * time.Minute)
+		if got := a.do(t, posted(address, initialize(mcp.Revision2024).body)); got.Code != http.StatusAccepted {
+			t.Errorf("got %d %s, want 202", got.Code, got.Body)
+		}
+		wait(t)
+		if got := stream.text(); !strings.Contains(got, `"id":0,"result"`) {
+			t.Errorf("got %q on the stream, want an answer", got)
+		}
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestForeignSessionsAreNotPassedOn shows that whoever is not the owner of a session over HTTP+SSE hears at another
 // replica what is heard of sessions that never were, and so does its owner after it has ended.
 func TestForeignSessionsAreNotPassedOn(t *testing.T) {

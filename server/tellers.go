@@ -65,6 +65,9 @@ func (s *Server) forgetTellers() {
 		return
 	}
 	s.sessions.roster.each(func(l *live) {
+		if !l.shared {
+			return
+		}
 		l.mu.Lock()
 		gone := l.isHeardElsewhereLocked() && !s.config.Others.IsThere(l.news.claim.teller)
 		l.news.silent = l.news.silent || gone

@@ -80,8 +80,13 @@ func (p *Proxy) Refuse() {
 }
 
 // Heal ends all faults. What was held back goes through. A way that was half-closed stays so, as the other side knows.
+// Garbage ends with its connections, as by a reset: where a message begins in them is not to be known any more.
 func (p *Proxy) Heal() {
+	old := p.now()
 	p.change(func(f *faults) { *f = faults{} })
+	if old.garbage != [2]*noise{} {
+		p.endAll(true)
+	}
 	p.Accept()
 }
 

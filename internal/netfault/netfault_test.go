@@ -331,7 +331,6 @@ func TestGarbage(t *testing.T) {
 		l := start(t)
 		var got [2][100]byte
 		for i := range got {
-			l.Heal()
 			from, to := way.ends(l.pair(t))
 			l.Garbage(way.way, 7)
 			send(t, from, strings.Repeat("x", len(got[i])))
@@ -340,6 +339,9 @@ func TestGarbage(t *testing.T) {
 			}
 			send(t, to, "as it was")
 			expect(t, from, "as it was")
+			l.Heal()
+			ended(t, from, syscall.ECONNRESET)
+			ended(t, to, syscall.ECONNRESET)
 		}
 		if got[0] != got[1] || bytes.Count(got[0][:], []byte("x")) > 20 {
 			t.Errorf("%s: got %q and %q, want the same noise twice", name, got[0], got[1])

@@ -219,13 +219,14 @@ func outcomeOf(err error) Outcome {
 }
 
 // failed returns the error of a call that failed, and opens the breaker unless the caller itself gave up, or the error is
-// about that call alone.
+// about that call alone. A call that ended together with its link says nothing of the server, of which more is known then.
 func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	down := explain(err)
-	if _, all := stateOf(err); all {
+	known := errors.Is(err, context.Canceled) && s.Up() != nil
+	if _, all := stateOf(err); all && !known {
 		s.fail(down)
 	}
 	return down

@@ -1,10 +1,12 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -117,6 +119,33 @@ func TestFailoverKeepsGeneration(t *testing.T) {
 		t.Errorf("the replica is %s", role)
 	}
 	if _, err := a.Do(t.Context(), set()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMasterWasGivenUpWithItsSentinel kills the only sentinel. The connection to the master goes on being used.
+func TestMasterWasGivenUpWithItsSentinel(t *testing.T) {
+	t.Parallel()
+	w := redistest.StartWatched(t)
+	cfg, n := counted(w.Sentinel.Config())
+	store := redistest.Run(t, redis.New(cfg))
+	old := time.Now().Add(3 * time.Second)
+	redistest.Wait(t, func() error {
+		if time.Now().Before(old) {
+			return errors.New("the link is still new")
+		}
+		return nil
+	})
+	before := len(n.openings())
+	w.Sentinel.Stop()
+	redistest.Wait(t, func() error {
+		if len(n.openings()) == before {
+			return errors.New("nobody noticed that the sentinel went")
+		}
+		return nil
+	})
+	redistest.WaitUp(t, store)
+	if _, err := store.Do(t.Context(), set()); err != nil {
 		t.Error(err)
 	}
 }

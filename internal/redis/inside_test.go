@@ -118,6 +118,18 @@ func TestPulsesAreAtEveryNode(t *testing.T) {
 	}
 }
 
+// TestACallThatEndedWithItsLinkHidTheReason: a server that answers late is given up with its link, and with that the calls that
+// wait in it. These made of a slow server one that cannot be reached.
+func TestACallThatEndedWithItsLinkHidTheReason(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	s.breaker.close()
+	s.trip(explain(errLate))
+	if err := s.failed(t.Context(), context.Canceled); !errors.Is(err, ErrDown) || s.State() != StateSlow {
+		t.Errorf("the call got %v, and the server is %s, want it slow", err, s.State())
+	}
+}
+
 // slotOf returns the slot of a cluster that a tag stands for: its CRC16, as the specification of clusters says.
 // https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model
 func slotOf(tag string) int {

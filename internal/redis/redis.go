@@ -64,7 +64,7 @@ const (
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
-	relinkAfter     = 2 * time.Second      // a link that is not well for so long is replaced
+	relinkAfter     = 2 * time.Second      // a link of this age is replaced when a probe of it fails
 	alarmAfter      = 10 * time.Second     // of not being used: until then a failover may end it, and nobody has to act
 	againAfter      = 5 * time.Millisecond // a script is run again whose slot moves
 )
@@ -86,6 +86,7 @@ type Store struct {
 
 	// Of the goroutine of Run.
 	memory  memory
+	unwell  bool // the last probe failed
 	told    bool // what onChange was told last
 	said    State
 	since   time.Time // when the log said that the server is not used; zero: it is, or that was not said
@@ -170,14 +171,17 @@ func (s *Store) Reached() bool {
 	return ok
 }
 
-// probe connects if that is not done, and asks the server whether it takes writes and what it still has.
-func (s *Store) probe(ctx context.Context) error {
+// probe connects if that is not done, and asks the server whether it takes writes and what it still has. A link is
+// replaced only when a probe of it has failed: the connection that ended may have been that to a sentinel, and while the
+// sentinels are away only this link knows the master.
+func (s *Store) probe(ctx context.Context) (err error) {
 	old := s.link.Load()
-	if old != nil && s.Up() != nil && time.Since(old.made) > relinkAfter {
+	if old != nil && s.unwell && time.Since(old.made) > relinkAfter {
 		s.link.Store(nil)
 		old.close()
 		old = nil
 	}
+	defer func() { s.unwell = err != nil }()
 	if old == nil {
 		made, err := s.newLink(ctx)
 		if err != nil {

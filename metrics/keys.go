@@ -50,3 +50,7 @@ func (k *keys) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(k.failing, prometheus.GaugeValue, failing.Truncate(time.Second).Seconds(), issuer)
 	}
 }
+
+// IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer of the config that has an
+// address for them, by its name. It is called whenever metrics are read. Until it is set, there are no such series.
+func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }

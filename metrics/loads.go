@@ -46,3 +46,9 @@ func (l *loads) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(l.sessions, prometheus.GaugeValue, float64(load.Sessions), server)
 	}
 }
+
+// UpstreamLoads sets the function that returns the load of each upstream of the config, by its name. It is called
+// whenever metrics are read. Until it is set, these metrics have no series.
+func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
+	m.upstreamLoads.read.Store(&read)
+}

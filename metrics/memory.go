@@ -54,3 +54,24 @@ func (m *memory) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(m.held, prometheus.GaugeValue, float64(max(others, 0)), "")
 	out <- prometheus.MustNewConstMetric(m.limit, prometheus.GaugeValue, float64(use.Limit))
 }
+
+// held makes the metrics of the memory that requests hold, and of the slots for work.
+func (m *Metrics) held() {
+	m.memory = newMemory(prometheus.Opts{
+		Name: "drawbridge_memory_held_bytes",
+		Help: "Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
+	}, prometheus.Opts{
+		Name: "drawbridge_memory_limit_bytes", Help: "Memory that all requests together may hold beyond what their places cover.",
+	})
+	m.work = newWork(prometheus.Opts{
+		Name: "drawbridge_work_slots", Help: "Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
+	}, prometheus.Opts{
+		Name: "drawbridge_work_slots_busy", Help: "Slots that are in use.",
+	}, prometheus.Opts{
+		Name: "drawbridge_work_waiting", Help: "Pieces of work that wait for a slot, by tenant.",
+	})
+}
+
+// MemoryUse sets the function that tells how much memory is held, and by whom. It is called whenever metrics are read.
+// Until it is set, these metrics have no series.
+func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) }

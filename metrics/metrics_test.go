@@ -73,6 +73,8 @@ func record(m *metrics.Metrics) {
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Replicas(func() (running, allowed int) { return 3, 2 })
+	m.ReplicaPlaces(func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
+	m.LeasedTokens(func() int { return 25 })
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
 	m.RedisCall("rate", "done", 2*time.Millisecond)
 	m.RedisCall("mail", "skipped", -1)
@@ -145,6 +147,9 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_redis_calls_total{kind="mail",outcome="skipped"} 1`,
 		`drawbridge_redis_call_duration_seconds_bucket{kind="rate",le="0.0025"} 1`,
 		`drawbridge_redis_call_duration_seconds_count{kind="rate"} 1`,
+		`drawbridge_replica_places{kind="calls",state="held"} 16`,
+		`drawbridge_replica_places{kind="calls",state="used"} 9`,
+		`drawbridge_replica_leased_tokens 25`,
 		`drawbridge_redis_losses_total 1`,
 		`drawbridge_redis_clock_offset_seconds -1.5`,
 		`drawbridge_sessions_adopted_total 1`,
@@ -181,6 +186,15 @@ func TestItemsRefusedOfNoneLeavesNoSeries(t *testing.T) {
 	m.ItemsRefused("gone", "collision", 0)
 	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_upstream_items_refused{") {
 		t.Errorf("got a series of none:\n%s", got)
+	}
+}
+
+// TestAReplicaThatIsAloneHoldsNothing has a config without Redis, where nobody says what replicas share.
+func TestAReplicaThatIsAloneHoldsNothing(t *testing.T) {
+	t.Parallel()
+	_, handler := newMetrics()
+	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_replica_places{") || strings.Contains(got, "drawbridge_replica_leased_tokens") {
+		t.Errorf("got series of what replicas share:\n%s", got)
 	}
 }
 

@@ -2,8 +2,10 @@ package metrics
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // shared collects in which state the server is that replicas share: one series a state, of which one is 1. And it collects
@@ -42,3 +44,43 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(allowed), "allowed")
 	}
 }
+
+// redis makes the metrics of the server that replicas share. The histogram has few buckets: what takes longer than 100 ms
+// is given up.
+func (m *Metrics) redis(f promauto.Factory) {
+	m.redisState = newShared(prometheus.Opts{
+		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
+	}, prometheus.Opts{
+		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
+	})
+	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
+	}, []string{"kind", "outcome"})
+	m.redisSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "drawbridge_redis_call_duration_seconds", Help: "Time of round trips to Redis that were answered, without those that wait for something to come.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1},
+	}, []string{"kind"})
+	m.redisOpenings = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_redis_breaker_openings_total", Help: "How often calls to Redis were stopped, by the state that it was in.",
+	}, []string{"state"})
+}
+
+// RedisState sets the function that returns all states that Redis may be in, and which it is in. It is called whenever
+// metrics are read. Until it is set, there are no such series.
+func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.Store(&read) }
+
+// Replicas sets the function that returns how many replicas run, and how many the config allows. It is called whenever metrics
+// are read. Until it is set, there are no such series.
+func (m *Metrics) Replicas(count func() (running, allowed int)) { m.redisState.count.Store(&count) }
+
+// RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was for, and is one of few that are named
+// in code. Took is negative for one whose time says nothing.
+func (m *Metrics) RedisCall(kind, outcome string, took time.Duration) {
+	m.redisCalls.WithLabelValues(kind, outcome).Inc()
+	if took >= 0 {
+		m.redisSeconds.WithLabelValues(kind).Observe(took.Seconds())
+	}
+}
+
+// RedisStopped counts that no more calls are made to Redis, because it is in that state.
+func (m *Metrics) RedisStopped(state string) { m.redisOpenings.WithLabelValues(state).Inc() }

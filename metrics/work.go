@@ -50,3 +50,7 @@ func (w *work) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(w.waiting, prometheus.GaugeValue, float64(n), tenant)
 	}
 }
+
+// WorkUse sets the function that tells who waits for a slot to work. It is called whenever metrics are read. Until it is
+// set, these metrics have no series.
+func (m *Metrics) WorkUse(read func() WorkUse) { m.work.read.Store(&read) }

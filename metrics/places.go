@@ -1,0 +1,65 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Places is how many places for something at once this replica may give out at one moment, and how many of them are taken,
+// of all tenants together. More may be taken than held: a limit was lowered, or Redis is gone and the rest is given back
+// as calls end.
+type Places struct{ Held, Used int }
+
+// ahead collects what this replica holds of what tenants have at all replicas together: places, and tokens that it took
+// ahead of requests. They are sums over tenants, because a replica may have thousands of them, and who holds what is only
+// asked about one at a time. Like loads it asks whenever metrics are read, so that taking a place costs nothing more.
+type ahead struct {
+	places, tokens *prometheus.Desc
+	held           atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
+	leased         atomic.Pointer[func() int]               // nil: likewise
+}
+
+var _ prometheus.Collector = (*ahead)(nil)
+
+func newAhead() *ahead {
+	places := prometheus.Opts{
+		Name: "drawbridge_replica_places",
+		Help: "Places for calls and for streams at once that this replica may give out now (held), and those that are taken here (used), of all tenants together. There are no series where the config names no Redis.",
+	}
+	tokens := prometheus.Opts{
+		Name: "drawbridge_replica_leased_tokens",
+		Help: "Tokens of limits.requests that this replica has taken ahead and not used yet, of all tenants together. There are no series where the config names no Redis.",
+	}
+	return &ahead{
+		places: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),
+		tokens: prometheus.NewDesc(tokens.Name, tokens.Help, nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (a *ahead) Describe(out chan<- *prometheus.Desc) {
+	out <- a.places
+	out <- a.tokens
+}
+
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+func (a *ahead) Collect(out chan<- prometheus.Metric) {
+	if held := a.held.Load(); held != nil {
+		for kind, places := range (*held)() {
+			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Held), kind, "held")
+			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Used), kind, "used")
+		}
+	}
+	if leased := a.leased.Load(); leased != nil {
+		out <- prometheus.MustNewConstMetric(a.tokens, prometheus.GaugeValue, float64((*leased)()))
+	}
+}
+
+// ReplicaPlaces sets the function that returns, for each kind of places that replicas share, what this one holds of them. It
+// is called whenever metrics are read. Until it is set, there are no such series.
+func (m *Metrics) ReplicaPlaces(read func() map[string]Places) { m.ahead.held.Store(&read) }
+
+// LeasedTokens sets the function that returns how many tokens of requests this replica has taken ahead and not used yet. It
+// is called whenever metrics are read. Until it is set, there is no such series.
+func (m *Metrics) LeasedTokens(count func() int) { m.ahead.leased.Store(&count) }

@@ -1,0 +1,139 @@
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// traffic makes the metrics of requests, calls, streams and sessions.
+func (m *Metrics) traffic(f promauto.Factory) {
+	m.requests = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
+	}, []string{"route", "method", "status", "era"})
+	m.requestSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "drawbridge_http_request_duration_seconds", Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
+	}, []string{"route", "era"})
+	m.calls = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_calls_total", Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
+	}, []string{"tenant", "server", "item", "outcome"})
+	m.callSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),
+	}, []string{"server", "item"})
+	m.callsInFlight = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
+	}, []string{"tenant"})
+	m.repairs = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_output_repairs_total", Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
+	}, []string{"tenant", "server", "kind"})
+	m.streams = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
+	}, []string{"tenant", "kind"})
+	m.sessions = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
+	}, []string{"tenant"})
+	m.evictions = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_sessions_evicted_total", Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
+	}, []string{"tenant", "limit"})
+}
+
+// Request counts an HTTP request at the client listener. route is the pattern of the router that it matched, "none" if
+// it matched none: the path itself would be the client's choice. era is "legacy", "modern", or "" if it is not known.
+// For the same reason methods that HTTP does not define are counted as "other"; statuses are counted by class.
+func (m *Metrics) Request(route, method string, status int, era string, took time.Duration) {
+	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
+	series, age, ok := m.ofRequests.find(labels)
+	if !ok {
+		series = counted{m.requests.WithLabelValues(route, labels.method, labels.class, era), m.requestSeconds.WithLabelValues(route, era)}
+		m.ofRequests.keep(labels, series, age)
+	}
+	series.total.Inc()
+	series.seconds.Observe(took.Seconds())
+}
+
+// knownMethod returns the method if HTTP defines it. Any other one is a text of the client's choice, which must not
+// become a label.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "other"
+}
+
+// statusClass returns the class of an HTTP status, such as "4xx".
+func statusClass(status int) string {
+	switch status / 100 {
+	case 1:
+		return "1xx"
+	case 2:
+		return "2xx"
+	case 3:
+		return "3xx"
+	case 4:
+		return "4xx"
+	}
+	return "5xx"
+}
+
+// Call counts one call that has passed through the chain of stages. item is the name of a tool, or "prompt:" and the
+// name of a prompt. Where the names have no bound, as those of resources have not, it is only the kind of use. It is ""
+// if the catalogue does not know the item, since then its name is the client's choice.
+func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
+	labels := callLabels{tenant, server, item, outcome}
+	series, age, ok := m.ofCalls.find(labels)
+	if !ok {
+		series = counted{m.calls.WithLabelValues(tenant, server, item, outcome), m.callSeconds.WithLabelValues(server, item)}
+	}
+	series.total.Inc()
+	series.seconds.Observe(took.Seconds())
+	if !ok && m.tidy(tenant) {
+		m.ofCalls.keep(labels, series, age)
+	}
+}
+
+// CallStarted adds a call to the gauge of calls in flight. done takes it off again and must be called once.
+func (m *Metrics) CallStarted(tenant string) (done func()) {
+	calls, age, ok := m.ofTenants.find(tenant)
+	if !ok {
+		calls = newInFlight(m.callsInFlight.WithLabelValues(tenant))
+	}
+	calls.gauge.Inc()
+	if !ok && m.tidy(tenant) {
+		m.ofTenants.keep(tenant, calls, age)
+	}
+	return calls.done
+}
+
+// Repaired counts the n changes of one kind that were made in what a server said: what output cleaning changed, and
+// resources that were left out.
+func (m *Metrics) Repaired(tenant, server, kind string, n int) {
+	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
+	m.tidy(tenant)
+}
+
+// StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen or sse. closed takes it off
+// again and must be called once.
+func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
+	gauge := m.streams.WithLabelValues(tenant, kind)
+	gauge.Inc()
+	m.tidy(tenant)
+	return gauge.Dec
+}
+
+// SessionOpened adds a session to the gauge of open ones. ended takes it off again and must be called once.
+func (m *Metrics) SessionOpened(tenant string) (ended func()) {
+	gauge := m.sessions.WithLabelValues(tenant)
+	gauge.Inc()
+	m.tidy(tenant)
+	return gauge.Dec
+}
+
+// SessionEvicted counts a session that was ended so that another could be opened. limit is the setting that would have
+// been exceeded: sessions, user_sessions or memory.
+func (m *Metrics) SessionEvicted(tenant, limit string) {
+	m.evictions.WithLabelValues(tenant, limit).Inc()
+	m.tidy(tenant)
+}

@@ -2,6 +2,8 @@ package allot
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,15 +188,9 @@ func (b *Blocks) Run(ctx context.Context) error {
 
 // forEach calls do for each block, several at once.
 func (b *Blocks) forEach(do func(*block)) {
-	b.mu.Lock()
-	blocks := make([]*block, 0, len(b.blocks))
-	for _, one := range b.blocks {
-		blocks = append(blocks, one)
-	}
-	b.mu.Unlock()
 	var all sync.WaitGroup
 	turns := make(chan struct{}, abreast)
-	for _, one := range blocks {
+	for _, one := range b.all() {
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
@@ -202,6 +198,13 @@ func (b *Blocks) forEach(do func(*block)) {
 		})
 	}
 	all.Wait()
+}
+
+// all returns the blocks that there are now.
+func (b *Blocks) all() []*block {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.blocks))
 }
 
 // renew renews a block. It asks for a quarter less than before, but for twice what is taken at least, so that a block does

@@ -1,9 +1,10 @@
 -- Takes tokens of a bucket ahead, for one replica. The bucket is a hash: its tokens, and for each replica how many it has
 -- ahead, and until when it may use them. The arguments are rate, burst, how many tokens are needed now, how many more are
--- wanted, how many must be left by those, the replica, how many it has ahead already, and for how many seconds it may use
--- them. The answer is how many it has got, and how many are left.
+-- wanted, how many must be left by those, the replica, how many it has ahead already, for how many seconds it may use them,
+-- and how many it gives back of those that it had. The answer is how many it has got, and how many are left.
 local rate, burst, need, ahead = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local reserve, replica, held, life = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local back = tonumber(ARGV[9])
 local key = KEYS[1]
 
 local fields = redis.pcall('HGETALL', key)
@@ -12,8 +13,8 @@ if fields.err then -- somebody else's; an empty bucket takes its place
   fields = {'bucket', ''}
 end
 
--- before is what all replicas had ahead since the last trip, and others what the others have now.
-local bucket, before, others = nil, 0, 0
+-- before is what all replicas had ahead since the last trip, others what the others have now, and own what this one has.
+local bucket, before, others, own = nil, 0, 0, 0
 for i = 1, #fields, 2 do
   local name, text = fields[i], fields[i + 1]
   if name == 'bucket' then
@@ -24,6 +25,8 @@ for i = 1, #fields, 2 do
     if good then before = before + tokens end
     if good and till > now and name ~= replica then
       others = others + tokens
+    elseif good and till > now then
+      own = tokens
     elseif name ~= replica then
       redis.call('HDEL', key, name)
     end
@@ -37,7 +40,7 @@ if bucket then
   local had, at = numbers(bucket)
   has = math.min((had or 0) + math.max(now - (at or now), 0) / 1e6 * rate, burst - before)
 end
-has = math.max(math.min(has, burst - others - held), 0)
+has = math.max(math.min(has + math.min(back, own), burst - others - held), 0)
 
 local got = 0
 if not short(has, need, rate) then

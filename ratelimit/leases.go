@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ const (
 	fillers    = 8           // leases that are filled at the same time
 	queuedMost = 1024        // leases that wait for that
 	sweepEvery = time.Minute // leases that nobody used for so long are forgotten
+	giveTime   = time.Second // in which leases are given back
 )
 
 // errSeveral is of a call with several buckets, which only a Redis takes from together.
@@ -30,9 +33,9 @@ var errSeveral = errors.New("a lease is of one bucket")
 //
 // A lease is tokens that the bucket no longer has. The bucket remembers who has how many, and holds no more than what is
 // missing to Burst then: so all replicas together allow never more than Burst at once, and Rate in the long run. What a
-// replica does not use within leaseLife is lost. A lease is as large as what was used lately, and the leases of all
-// replicas together are at most an eighth of Burst. So for a tenant with a Burst below 8 × Replicas none is taken ahead,
-// and each request is a trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
+// replica does not use within leaseLife is lost; one that ends gives it back. A lease is as large as what was used lately,
+// and the leases of all replicas together are at most an eighth of Burst. So for a tenant with a Burst below 8 × Replicas
+// none is taken ahead, and each request is a trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
 //
 // What a sharer owes is counted by each replica for itself, and what the bucket lacks is known as of the last trip. At each
 // replica a sharer counts as quiet that owes 1/Replicas of what it may owe to a bucket of Memory, or two tokens: so the
@@ -57,8 +60,10 @@ func NewLeases(shared *Redis, replica string) *Leases {
 	return &Leases{shared: shared, replica: replica, low: make(chan *lease, queuedMost), leases: make(map[string]*lease)}
 }
 
-// Run fills leases in the background until ctx ends.
+// Run fills leases in the background until ctx ends, and then gives back what is left of them, if the server can be reached:
+// the store must serve until Run has returned.
 func (l *Leases) Run(ctx context.Context) error {
+	defer l.giveBack(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
 	for range fillers {
 		group.Go(func() error {
@@ -187,17 +192,7 @@ func (l *Leases) fillLocked(ctx context.Context, lease *lease, w *want) (int, er
 	now := l.shared.now() // before the trip, so that the server lets the lease live longer than the replica does
 	held, ahead := lease.held(now), lease.ahead(now)
 	lease.mu.Unlock()
-	keys := []string{leaseKey(w)}
-	args := []string{
-		number(w.Limit.Rate), strconv.Itoa(w.Limit.Burst), strconv.Itoa(w.tokens), strconv.Itoa(ahead),
-		strconv.Itoa(w.Limit.Burst / reservePart), l.replica, strconv.Itoa(held), strconv.Itoa(int(leaseLife / time.Second)),
-	}
-	reply, err := l.shared.lease(ctx, keys, args)
-	var got int
-	var left float64
-	if err == nil {
-		got, left, err = leased(reply, w.tokens+ahead)
-	}
+	got, left, err := l.ask(ctx, w, ahead, held, 0)
 	lease.mu.Lock()
 	close(lease.trip)
 	lease.trip = nil
@@ -209,6 +204,35 @@ func (l *Leases) fillLocked(ctx context.Context, lease *lease, w *want) (int, er
 		lease.add(max(got-w.tokens, 0), left, now)
 	}
 	return got, nil
+}
+
+// ask makes the round trip for w.tokens and for those to have ahead, besides those that are held already. back is how many
+// were held until now and go back into the bucket.
+func (l *Leases) ask(ctx context.Context, w *want, ahead, held, back int) (got int, left float64, err error) {
+	reply, err := l.shared.lease(ctx, []string{leaseKey(w)}, []string{
+		number(w.Limit.Rate), strconv.Itoa(w.Limit.Burst), strconv.Itoa(w.tokens), strconv.Itoa(ahead),
+		strconv.Itoa(w.Limit.Burst / reservePart), l.replica, strconv.Itoa(held), strconv.Itoa(int(leaseLife / time.Second)),
+		strconv.Itoa(back),
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return leased(reply, w.tokens+ahead)
+}
+
+// Ahead returns how many tokens are taken ahead of their use now, of all buckets together, for display. It waits for no
+// trip.
+func (l *Leases) Ahead() int {
+	l.mu.Lock()
+	leases := slices.Collect(maps.Values(l.leases))
+	l.mu.Unlock()
+	sum, now := 0, l.shared.now()
+	for _, lease := range leases {
+		lease.mu.Lock()
+		sum += lease.held(now)
+		lease.mu.Unlock()
+	}
+	return sum
 }
 
 // sweep forgets leases that are not used any more, until ctx ends.

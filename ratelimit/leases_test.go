@@ -64,6 +64,27 @@ func TestARequestWaitedForATrip(t *testing.T) {
 	}
 }
 
+// TestAheadCountsWhatIsNotUsed shows how many tokens a replica has taken ahead, and that they are lost after their time.
+func TestAheadCountsWhatIsNotUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l, _ := w.leasing(t, "me", 3)
+		for taken, want := range []int{0, 8, 7, 6} { // an eighth of the burst, divided by the replicas
+			if taken > 0 {
+				if err := l.Take(t.Context(), requests("alice")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := l.Ahead(); got != want {
+				t.Errorf("after %d requests: got %d tokens ahead, want %d", taken, got, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := l.Ahead(); got != 0 {
+			t.Errorf("after a minute: got %d tokens ahead, want none", got)
+		}
+	})
+}
+
 const leaseHalf = 3 * time.Second // four requests in the half of what a lease lives
 
 // TestLeasesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at every span of time: never is more

@@ -59,7 +59,7 @@ func TestReplicasDecideAsOneMemory(t *testing.T) {
 }
 
 // TestLeasesStayWithinTheBucket compares replicas with leases with a bucket that is taken from at once: what they allow is
-// there, at any time and pace.
+// there, at any time and pace, also when replicas give back what they have left.
 func TestLeasesStayWithinTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -81,6 +81,9 @@ func TestLeasesStayWithinTheBucket(t *testing.T) {
 					if has -= float64(b.N); has < -1e-6 {
 						r.Fatalf("%d of %+v were allowed, %g too many", b.N, limit, -has)
 					}
+				}
+				if rapid.IntRange(0, 9).Draw(r, "stops") == 0 {
+					giveBack(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "stopped")])
 				}
 				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r, "pause")) * time.Millisecond)
 			}

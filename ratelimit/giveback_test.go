@@ -1,0 +1,108 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+)
+
+// giveBack has a replica give back what it has left, as it does when it stops.
+func giveBack(t *testing.T, l *ratelimit.Leases) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := l.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTokensOfAReplicaThatStoppedWereLost: what it had taken ahead and not used was missing to the others until the rate had
+// brought as much again.
+func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica := func(name string) *ratelimit.Leases {
+		return ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 2}), name)
+	}
+	var buckets []ratelimit.Bucket
+	for i := range 20 { // of more tenants than are given back at the same time
+		buckets = append(buckets, ratelimit.Bucket{Key: "requests", Group: fmt.Sprint("tenant", i), Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}})
+		buckets[i].Key += buckets[i].Group
+	}
+	stops, stays := replica("stops"), replica("stays")
+	for _, b := range buckets {
+		for range 5 {
+			if err := stops.Take(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	giveBack(t, stops)
+	for _, b := range buckets {
+		if n := taken(t, stays, b); n != 315 {
+			t.Errorf("%s: the other takes %d, want the 315 of 320 that nobody has used", b.Group, n)
+		}
+	}
+}
+
+// TestMoreWasGivenBackThanTaken has a replica give back 16 tokens of 320, of which it has used one more, when the server knows
+// of fewer.
+func TestMoreWasGivenBackThanTaken(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(t *testing.T, w *world, key string)
+		left  int
+	}{
+		"it knows of all":        {func(*testing.T, *world, string) {}, 319},
+		"it has lost the bucket": {func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) }, 320},
+		"it has lost the lease":  {func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "me") }, 303},
+		"it knows of three": {func(t *testing.T, w *world, key string) {
+			w.do(t, "HSET", key, "me", fmt.Sprint("3 ", time.Now().Add(30*time.Second).UnixMicro()))
+		}, 306},
+		"the lease is over": {func(t *testing.T, w *world, key string) {
+			w.do(t, "HSET", key, "me", fmt.Sprint("16 ", time.Now().Add(-time.Second).UnixMicro()))
+		}, 303},
+		"it has something else": {func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				l := ratelimit.NewLeases(w.replica(2), "me")
+				b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
+				if err := l.Take(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				test.spoil(t, w, ratelimit.LeaseKeyOf(b))
+				giveBack(t, l)
+				giveBack(t, l) // has nothing left
+				if n := taken(t, ratelimit.NewLeases(w.replica(2), "other"), b); n != test.left {
+					t.Errorf("another takes %d, want %d", n, test.left)
+				}
+			})
+		})
+	}
+}
+
+// TestTokensThatNobodyTookBackWereAFault stops a replica when the server is gone: its tokens are lost, and nobody has to act.
+func TestTokensThatNobodyTookBackWereAFault(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := server.Store(t)
+	var lines strings.Builder
+	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Logger: log}), "me")
+	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
+	if err := l.Take(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	redistest.WaitDown(t, store)
+	giveBack(t, l)
+	if got := lines.String(); strings.Count(got, "level=") != 1 || !strings.Contains(got, `level=DEBUG msg="tokens that were taken ahead are not given back"`) {
+		t.Errorf("got the lines %q, want one for debugging", got)
+	}
+}

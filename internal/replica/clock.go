@@ -49,6 +49,15 @@ func (m *Mail) Ahead() (ahead time.Duration, known bool) {
 	return c.asked.Sub(time.UnixMilli(c.millis)), true
 }
 
+// Now implements Others: it is the clock of the server, and until that is known the one here.
+func (m *Mail) Now() time.Time {
+	c := m.clock.Load()
+	if c == nil {
+		return time.Now()
+	}
+	return time.UnixMilli(c.millis).Add(time.Since(c.answered))
+}
+
 // earliest returns what the clock of the server shows now, or a little less, by as much as the server took to say so.
 // Before Run has asked for the time, earliest does.
 func (m *Mail) earliest(ctx context.Context) (millis uint64, err error) {

@@ -35,6 +35,20 @@ func TestWordThatWasKeptBackWasHandled(t *testing.T) {
 	}
 }
 
+// TestNowIsThatOfTheServer: claims of replicas are ordered by it, and the clock of one of their machines may be wrong.
+func TestNowIsThatOfTheServer(t *testing.T) {
+	t.Parallel()
+	m := NewMail(MailConfig{Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler)})
+	if off := time.Since(m.Now()).Abs(); off > time.Hour {
+		t.Errorf("not asked yet: the clock is off by %v", off)
+	}
+	there := time.Now().Add(-1000 * time.Hour)
+	m.clock.Store(&clock{there.UnixMilli(), time.Now(), time.Now()})
+	if off := m.Now().Sub(there); off < -time.Second || off > time.Hour {
+		t.Errorf("asked: it is off by %v", off)
+	}
+}
+
 // TestReplaysKnowWhatHasCome shows which numbers count as new when word overtakes other word, and a sender dies.
 func TestReplaysKnowWhatHasCome(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,9 @@ type Others interface {
 	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what this one cannot read may be good,
 	// and a client must not throw it away.
 	IsNewerThere() bool
+	// Now is the time by a clock that all replicas share, as far as it is known here: claims of several are ordered by it,
+	// also where the clock of one machine is wrong. It waits for nothing.
+	Now() time.Time
 	// Handle sets who takes word of a kind. It is called before Run.
 	Handle(kind string, h Handler)
 	// OnReturn calls f whenever word may have been lost meanwhile, because the mailbox could not be read, and once when
@@ -101,6 +104,9 @@ func (a *Alone) IsThere(id ID) bool { return id == a.id }
 
 // IsNewerThere implements Others: nobody is.
 func (a *Alone) IsNewerThere() bool { return false }
+
+// Now implements Others.
+func (a *Alone) Now() time.Time { return time.Now() }
 
 // Handle implements Others: no word ever comes.
 func (a *Alone) Handle(string, Handler) {}

@@ -22,10 +22,11 @@ type Member struct {
 	handlers map[string]replica.Handler
 	returns  []func()
 
-	mu      sync.Mutex // guards the fields below
-	newer   bool       // see Outdate
-	queue   []func()   // what is to be handled, in order
-	running bool       // somebody works through it
+	mu      sync.Mutex    // guards the fields below
+	newer   bool          // see Outdate
+	ahead   time.Duration // see SetClock
+	queue   []func()      // what is to be handled, in order
+	running bool          // somebody works through it
 }
 
 var _ replica.Others = (*Member)(nil)
@@ -77,6 +78,20 @@ func (m *Member) IsThere(id replica.ID) bool {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
 	return m.hub.members[id] != nil
+}
+
+// Now implements replica.Others.
+func (m *Member) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Now().Add(m.ahead)
+}
+
+// SetClock says by how much what Now returns is ahead.
+func (m *Member) SetClock(ahead time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead = ahead
 }
 
 // IsNewerThere implements replica.Others.

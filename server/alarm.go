@@ -23,7 +23,7 @@ type alarm struct {
 	whom  ringing // set before the timer is
 }
 
-// ringing is what an alarm rings for. Its method is called in a goroutine of its own.
+// ringing is what an alarm rings for. Its method is called in a goroutine of its own, where it recovers from its panics.
 type ringing interface{ ring() }
 
 // set returns an alarm that rings after d, unless it is stopped before.

@@ -97,6 +97,9 @@ func (a *answer) unkept(requestID string) []byte {
 	return mcp.AppendError(nil, a.id, errUnkept.OfRequest(requestID))
 }
 
+// outcomeOK is the outcome of a request of which nothing else is to be said.
+const outcomeOK = "ok"
+
 // word returns the outcome in one word for the log, which is the one of the audit where both have a line.
 func (a *answer) word() string {
 	switch {
@@ -115,5 +118,5 @@ func (a *answer) word() string {
 	if a.result.Has("task") && !a.result.Has("content") {
 		return "task" // as clients of 2025-11-25 get it: without resultType, in the place of a result
 	}
-	return "ok"
+	return outcomeOK
 }

@@ -152,10 +152,19 @@ type files struct {
 	mu     sync.Mutex // guards the fields below
 	told   map[string]map[int]func(string)
 	opened int
-	hidden bool // nobody may read them any more
+	hidden bool         // nobody may read them any more
+	fault  func() error // whether one is opened; nil: it is
 }
 
 func (f *files) subscribe(uri string, updated func(string)) (gateway.Subscription, error) {
+	f.mu.Lock()
+	fault := f.fault
+	f.mu.Unlock()
+	if fault != nil {
+		if err := fault(); err != nil {
+			return gateway.Subscription{}, err
+		}
+	}
 	if !strings.HasPrefix(uri, "file:///") || uri == "file:///none" {
 		return gateway.Subscription{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE"}`)}
 	}
@@ -173,6 +182,13 @@ func (f *files) subscribe(uri string, updated func(string)) (gateway.Subscriptio
 		delete(f.told[uri], n)
 	}
 	return gateway.Subscription{Stop: stop, Allows: func(gateway.Caller) bool { return f.reads(uri) }}, nil
+}
+
+// fail says whether a subscription is opened from now on; nil: it is.
+func (f *files) fail(fault func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
 }
 
 // change tells every subscription to uri that part changed.

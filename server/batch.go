@@ -109,7 +109,10 @@ func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 		defer s.jobs.finish(j)
 		defer l.leave(j)
 		inFlight = append(inFlight, j)
-		all.Go(func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
+		all.Go(func() {
+			answers[i] = answer{id: m.ID, err: errPanic.told}
+			s.safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
+		})
 	}
 	all.Wait()
 	for _, j := range inFlight {

@@ -204,6 +204,42 @@ func TestACallThatAStopCancelledSeemedNotToHaveRun(t *testing.T) {
 	}
 }
 
+// stuck is a client that reads nothing of its answer until it is freed.
+type stuck struct {
+	*httptest.ResponseRecorder
+
+	free chan struct{}
+}
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.free
+	return s.ResponseRecorder.Write(p)
+}
+
+// TestACallThatAStopCancelledWasCountedTwice has a stop wait again for a call that it has cancelled, and whose client takes the
+// answer late. The log had twice as many calls as were cancelled.
+func TestACallThatAStopCancelledWasCountedTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		client := stuck{httptest.NewRecorder(), make(chan struct{})}
+		go w.Handler().ServeHTTP(client, modernCall("slow").request(t.Context(), ""))
+		synctest.Wait()
+		for i, want := range []int{1, 0} {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			if n := w.Wait(ctx); n != want {
+				t.Errorf("wait %d: %d calls were cancelled, want %d", i, n, want)
+			}
+			if ctx.Err() == nil {
+				t.Errorf("wait %d: the call was not waited for", i)
+			}
+			stop()
+		}
+		close(client.free)
+		if w.Wait(t.Context()); !strings.Contains(client.Body.String(), "DB-STOPPED") {
+			t.Errorf("got %s, want DB-STOPPED", client.Body)
+		}
+	})
+}
+
 // TestAnswerOfAStoppingReplicaWasLost has a call run at a replica that stops, and its client resumed at another: it gets the
 // answer there, once, or what became of the call.
 func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {

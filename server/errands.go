@@ -7,8 +7,10 @@ import (
 
 // errands are what the server does beside the requests of clients, mostly to tell other replicas something. Each runs in a
 // goroutine of its own, and whoever begins it bounds how many there are and how long each takes. Run ends and waits for
-// those that are left. The zero errands has none. It is safe for concurrent use.
+// those that are left. A panic ends only the errand. It is safe for concurrent use.
 type errands struct {
+	guard
+
 	running sync.WaitGroup
 	mu      sync.Mutex // guards the fields below
 	over    bool
@@ -34,7 +36,7 @@ func (e *errands) begin(ctx context.Context, f func(ctx context.Context)) {
 	e.stops[number] = stop
 	e.running.Go(func() {
 		defer e.done(number)
-		f(ctx)
+		e.safely(ctx, func() { f(ctx) })
 	})
 }
 

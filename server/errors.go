@@ -159,6 +159,13 @@ func (x *exchange) refuse(id mcp.ID, r *refusal) {
 	x.answerError(id, r.told, r.status)
 }
 
+// turnAway refuses a request before anybody asks who sent it, because of the state that the gateway is in. It is counted, and
+// not put on record, because nothing bounds how many such requests there are.
+func (x *exchange) turnAway(r *refusal) {
+	x.server.config.Metrics.Refused(recordedAs(r.status), "", r.told.StableCode())
+	x.answerError("", r.told, r.status)
+}
+
 // recordRefusal puts a refusal on record if the caller is admitted. The limits of admitted callers bound how many such
 // records there are. Before that, only the stages that refuse strangers record it, in sums.
 func (x *exchange) recordRefusal(r *refusal) {

@@ -45,7 +45,7 @@ type exchange struct {
 	keyed   *keyed     // a call that is to run once; nil: any other message
 	method  string
 	tool    string // as the client spelt it
-	outcome string // one word for the log
+	outcome string // one word for the log; see conclude
 	status  int    // as answered; zero: nothing yet
 	taken   bool   // a flow has taken the connection over, and does at the end of its stream what is due for the request
 

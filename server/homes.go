@@ -66,5 +66,8 @@ func (f *feed) bury(ctx context.Context) {
 	if _, id, _ := homeOfStream(f.stream); id != "" {
 		message = mcp.AppendError(nil, id, errHomeGone)
 	}
-	_, _ = f.server.config.Log.Append(ctx, f.session.inLog(), f.stream, message, true) // at the next heartbeat again
+	if _, err := f.server.config.Log.Append(ctx, f.session.inLog(), f.stream, message, true); err != nil {
+		return // at the next heartbeat again
+	}
+	f.server.config.Metrics.Refused("unavailable", f.session.user.TenantID, errHomeGone.StableCode())
 }

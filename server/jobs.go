@@ -81,10 +81,14 @@ func (js *jobs) count() int {
 	return len(js.running)
 }
 
-// end lets no further job begin, cancels those that are running, and returns how many they are.
+// end lets no further job begin, cancels those that are running, and returns how many they are. A second end finds none that
+// is not cancelled, whether it has ended meanwhile or not, and returns zero.
 func (js *jobs) end() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	if js.closing {
+		return 0
+	}
 	js.closing = true
 	for j := range js.running {
 		j.life.End(gateway.ErrStopped)

@@ -41,11 +41,20 @@ func (s *Server) judgeAgain(ctx context.Context) {
 	s.judged.Add(1)
 	// Requests go first: one that is cancelled cannot let its source keep a call open unseen (see gateway.hold), and is
 	// recorded as revoked and not as a call whose session has ended.
-	s.jobs.judge(s.accepts)
-	sessions, given := s.sessions.judge(ctx, s.resolve)
+	resolve := func(p auth.Principal) (caller gateway.Caller, ok bool) {
+		// After a panic it is false: who cannot be judged keeps nothing open, and all others are judged.
+		s.safely(ctx, func() { caller, ok = s.resolve(p) })
+		return caller, ok
+	}
+	accepts := func(p auth.Principal) bool {
+		_, ok := resolve(p)
+		return ok
+	}
+	s.jobs.judge(accepts)
+	sessions, given := s.sessions.judge(ctx, resolve)
 	s.forgetWatches(ctx, given)
-	streams := s.open.judge(s.accepts)
-	calls := s.judges.Judge(s.resolve)
+	streams := s.open.judge(accepts)
+	calls := s.judges.Judge(resolve)
 	if sessions+streams+calls > 0 {
 		s.log.InfoContext(ctx, "revoked what its callers may not have any more", slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))

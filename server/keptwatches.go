@@ -136,7 +136,7 @@ func (l *live) learnWatches(facts map[string]string) {
 
 // confirm returns which of the subscriptions that were at replicas that are gone nobody has. The client may have
 // unsubscribed while this replica learned of one, or subscribed at another.
-func (s *Server) confirm(ctx context.Context, l *live, orphans []orphan) (uris []string) {
+func (s *Server) confirm(ctx context.Context, l *live, orphans []orphan) (ours []orphan) {
 	facts, err := s.config.Log.Facts(ctx, l.inLog())
 	for _, o := range orphans {
 		home, _, kept := parseWatch(facts[watchFact(o.uri)])
@@ -147,10 +147,10 @@ func (s *Server) confirm(ctx context.Context, l *live, orphans []orphan) (uris [
 			l.mu.Unlock()
 		case err == nil && !kept && o.kept: // unsubscribed
 		default:
-			uris = append(uris, o.uri)
+			ours = append(ours, o)
 		}
 	}
-	return uris
+	return ours
 }
 
 // givenUp is a subscription that the caller of its session may not have any more.

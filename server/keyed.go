@@ -199,7 +199,7 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 			claim.Finish(x.outliving(), once.Answer{Status: a.status, Message: a.message(x.id)})
 		}
 	}()
-	defer context.AfterFunc(x.context(), func() { endUnwanted(ctx, &c.job, claim) })()
+	defer context.AfterFunc(x.context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
 	a = s.modernAnswer(ctx, x, m, c)
 	x.outcome = a.word()
 	if a.err != nil && unmade(a.err) {
@@ -219,13 +219,15 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 }
 
 // endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It returns when the call is over.
-func endUnwanted(ctx context.Context, j *job, claim once.Claim) {
+func (s *Server) endUnwanted(ctx context.Context, j *job, claim once.Claim) {
 	look := time.NewTicker(unwantedLook)
 	defer look.Stop()
 	for {
 		select {
 		case <-look.C:
-			if !claim.Wanted() {
+			wanted := true // until the next look, if a panic keeps it from being known
+			s.safely(ctx, func() { wanted = claim.Wanted() })
+			if !wanted {
 				j.life.End(errCancelled)
 				return
 			}

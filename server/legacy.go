@@ -96,9 +96,9 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	c.line.room = &j.answer
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
 	l.answered(j)
-	x.outcome = a.word()
 	if a.silent {
 		p.finish(ctx, 0, nil, noMessage)
+		x.conclude(a.word())
 		return
 	}
 	status := http.StatusOK
@@ -116,6 +116,14 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 		return
 	}
 	p.finish(ctx, status, s.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
+	x.conclude(a.word())
+}
+
+// conclude notes for the log how a request ended, unless the stream of its answer, which has ended, was refused or revoked.
+func (x *exchange) conclude(outcome string) {
+	if x.outcome == outcomeOK {
+		x.outcome = outcome
+	}
 }
 
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends when the client cancels the request, its caller
@@ -153,6 +161,9 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		if a.err == nil {
 			a.result = lower(l.speaks(), m.Method, a.result)
 		}
+	}
+	if a.err == errReplicas.told { // of a method of the door, so that the desk has not counted it
+		s.config.Metrics.Refused(recordedAs(errReplicas.status), c.Tenant.ID, a.err.StableCode())
 	}
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
 		return answer{id: m.ID, silent: true}

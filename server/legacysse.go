@@ -127,12 +127,14 @@ func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
 	}
 	way := &sseWay{server: s, session: l, taken: x.held} // belongs to the goroutine from here on
 	x.held = held{}
-	go func() { // Wait waits for it
+	go s.safely(ctx, func() { // Wait waits for it
 		defer s.jobs.finish(j)
 		defer l.leave(j)
 		defer func() { s.giveBack(way.taken) }()
-		s.answerSSE(ctx, x, l, m, j, way)
-	}()
+		if !s.safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
+			s.sessions.end(ctx, l, endClosed) // its client would wait for the answer for ever
+		}
+	})
 	return nil
 }
 
@@ -152,17 +154,20 @@ func (p *sseWay) send(ctx context.Context, message []byte) error {
 
 func (p *sseWay) rest() { p.server.rest(&p.taken) }
 
-// answerSSE runs one request, and appends all that comes of it to the stream of the session.
+// answerSSE runs one request, and appends all that comes of it to the stream of the session. A panic in the request is
+// answered with an error.
 func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *sseWay) {
-	var a answer
-	switch m.Method {
-	case mcp.MethodInitialize:
-		a = s.agreeSSE(x, l, m)
-	case mcp.MethodPing:
-		a = answer{id: m.ID}
-	default:
-		a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, token: x.token, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
-	}
+	a := answer{id: m.ID, err: errPanic.told}
+	s.safely(ctx, func() {
+		switch m.Method {
+		case mcp.MethodInitialize:
+			a = s.agreeSSE(x, l, m)
+		case mcp.MethodPing:
+			a = answer{id: m.ID}
+		default:
+			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, token: x.token, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
+		}
+	})
 	l.answered(j)
 	if a.silent {
 		return

@@ -169,12 +169,20 @@ func (l *live) close() bool {
 // dissolve lets go of everything that a session that is over still has: it cancels its jobs, and ends its streams and
 // subscriptions. It is called once.
 func (l *live) dissolve() {
+	for _, w := range l.emptied() {
+		w.end()
+	}
+	l.stir()
+}
+
+// emptied cancels the jobs, forgets what the client has yet to be told, and returns the subscriptions that are to end.
+func (l *live) emptied() (watched map[string]*watch) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, j := range l.jobs {
 		j.life.End(errSessionEnded)
 	}
-	watched := l.news.watched
-	l.news.watched = nil
+	watched, l.news.watched = l.news.watched, nil
 	if l.news.updates != nil {
 		l.news.updates.close()
 	}
@@ -183,11 +191,7 @@ func (l *live) dissolve() {
 			l.dropAwayLocked(uri)
 		}
 	}
-	l.mu.Unlock()
-	for _, w := range watched {
-		w.end()
-	}
-	l.stir()
+	return watched
 }
 
 // stir has the streams of the session look for something to send, or for a reason to end.

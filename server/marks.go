@@ -28,12 +28,13 @@ type marks struct {
 
 // tenantMarks are those of one tenant.
 type tenantMarks struct {
-	at    map[sessionKey]mark
-	order []sessionKey // the oldest first
+	known map[sessionKey]struct{} // of order; small, since a map in which much comes and goes is mostly empty
+	order []mark                  // the oldest first
 }
 
 // mark is the end of one session.
 type mark struct {
+	key   sessionKey
 	at    time.Time
 	inLog session.Key // what to mark in the log again; zero: another replica does that
 }
@@ -46,13 +47,13 @@ func (m *marks) add(tenantID string, key sessionKey, inLog session.Key, now time
 	defer m.mu.Unlock()
 	of := m.tenants[tenantID]
 	if of == nil {
-		of = &tenantMarks{at: make(map[sessionKey]mark)}
+		of = &tenantMarks{known: make(map[sessionKey]struct{})}
 		m.tenants[tenantID] = of
 	}
 	m.count -= of.forget(now, maxMarks-1)
-	if _, known := of.at[key]; !known {
-		of.order = append(of.order, key)
-		of.at[key] = mark{now, inLog}
+	if _, known := of.known[key]; !known {
+		of.order = append(of.order, mark{key, now, inLog})
+		of.known[key] = struct{}{}
 		m.count++
 	}
 	if m.count > allMarks {
@@ -79,7 +80,7 @@ func (m *marks) has(tenantID string, key sessionKey) bool {
 	if of == nil {
 		return false
 	}
-	_, ended := of.at[key]
+	_, ended := of.known[key]
 	return ended
 }
 
@@ -89,7 +90,7 @@ func (m *marks) mine(now time.Time) (ended []session.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, of := range m.tenants {
-		for _, one := range of.at {
+		for _, one := range of.order {
 			if one.inLog != (session.Key{}) {
 				ended = append(ended, one.inLog)
 			}
@@ -112,10 +113,11 @@ func (m *marks) tidy(now time.Time) {
 
 // forget forgets ends that are too old, and the oldest until there are at most so many. It returns how many it forgot.
 func (of *tenantMarks) forget(now time.Time, most int) (n int) {
-	for n < len(of.order) && (len(of.order)-n > most || now.Sub(of.at[of.order[n]].at) > markTime) {
-		delete(of.at, of.order[n])
+	for n < len(of.order) && (len(of.order)-n > most || now.Sub(of.order[n].at) > markTime) {
+		delete(of.known, of.order[n].key)
+		of.order[n] = mark{} // its texts go now, its place when append makes another array
 		n++
 	}
-	of.order = of.order[n:] // what append leaves behind when it grows is the array with the old ones
+	of.order = of.order[n:]
 	return n
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // requestIDHeader names the id of a request in its answer, whatever that is.
@@ -57,7 +57,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 		id:             s.ids.next(),
 		started:        time.Now(),
 		settings:       s.config.Settings(),
-		outcome:        "ok",
+		outcome:        outcomeOK,
 	}
 	x.named[0] = x.id
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
@@ -82,15 +82,16 @@ func (s *Server) answerPanic(x *exchange, problem any) {
 		panic(problem)
 	}
 	s.panicked(x.context(), problem)
-	if x.status != 0 {
-		panic(http.ErrAbortHandler) // half an answer must not look like a whole one
-	}
-	x.refuse("", errPanic)
+	x.cutShort("")
 }
 
-func (s *Server) panicked(ctx context.Context, problem any) {
-	s.config.Metrics.Panicked()
-	s.log.ErrorContext(ctx, "panic", "problem", problem, "stack", string(debug.Stack()))
+// cutShort ends the answer to the request with that id after a panic, in the goroutine of its handler: with an error, or
+// with a broken connection if a part was sent already, because half an answer must not look like a whole one.
+func (x *exchange) cutShort(id mcp.ID) {
+	if x.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	x.refuse(id, errPanic)
 }
 
 // bounded takes one of the places for requests in work, and bounds how large the body may be and how long it may take.
@@ -98,9 +99,9 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	x.held.place = true
 	switch {
 	case s.working.Add(1) > int64(s.config.MaxCalls):
-		x.refuse("", errOverload)
+		x.turnAway(errOverload)
 	case s.jobs.closed():
-		x.refuse("", errDraining)
+		x.turnAway(errDraining)
 	case r.ContentLength > s.config.MaxBody:
 		x.refuse("", s.tooLarge())
 	default:

@@ -74,6 +74,7 @@ type watch struct {
 	opened       chan struct{} // closed when the fields below are set
 	told         *mcp.Error    // why it could not be opened; nil: it was
 	subscription gateway.Subscription
+	brought      brought // where its last change was brought to, which the mutex of the session guards
 }
 
 // isOpen tells whether the subscription was opened, or could not be; otherwise it is being opened.
@@ -196,7 +197,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	if refused != nil {
 		return refused.told
 	}
-	w, mine := l.reserve(uri)
+	w, mine := l.reserve(uri, stampNow(s.config.Others))
 	switch {
 	case w == nil:
 		return errSubscriptions.told
@@ -230,7 +231,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 
 // reserve adds a subscription that is about to be opened. It returns nil if there are too many. mine is false if
 // another request has opened the same one already, or is opening it.
-func (l *live) reserve(uri string) (w *watch, mine bool) {
+func (l *live) reserve(uri string, since uint64) (w *watch, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w = l.news.watched[uri]; w != nil {
@@ -243,7 +244,7 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 		l.news.watched = make(map[string]*watch)
 	}
 	l.dropAwayLocked(uri) // if another replica has it, that one ends
-	w = &watch{since: stampNow(), opened: make(chan struct{}), kept: l.keepsLocked(uri)}
+	w = &watch{since: since, opened: make(chan struct{}), kept: l.keepsLocked(uri)}
 	l.news.watched[uri] = w
 	return w, true
 }

@@ -20,20 +20,22 @@ const resubscribeTime = time.Minute
 // away are the subscriptions that a session has at other replicas, as far as they fit into the memory of its user. The
 // mutex of the session guards it.
 type away struct {
-	homes   map[string]awayWatch // by URI; nil: none
-	missing time.Time            // since when one of the replicas is known to be gone; zero: all are there
+	homes     map[string]awayWatch // by URI; nil: none
+	missing   time.Time            // since when one of the replicas is known to be gone; zero: all are there
+	reopening map[string]bool      // by URI, those of replicas that are gone that are being opened here; nil: none
 }
 
 // awayWatch is a subscription at another replica.
 type awayWatch struct {
-	home replica.ID
-	kept bool // the log had it
+	home  replica.ID
+	kept  bool // the log had it
+	tried bool // its replica is gone, and it could not be opened here
 }
 
 // orphan is a subscription at a replica that is gone.
 type orphan struct {
-	uri  string
-	kept bool // the log had it
+	uri string
+	awayWatch
 }
 
 // awayCost is what the user holds for one of them, in bytes.
@@ -61,6 +63,14 @@ func (l *live) dropAwayLocked(uri string) {
 	if _, known := l.news.away.homes[uri]; known {
 		l.roster.memory.Give(share.User(l.user), awayCost(uri))
 		delete(l.news.away.homes, uri)
+	}
+}
+
+// giveUpAwayLocked forgets a subscription that the client has ended, also if it is about to be opened here.
+func (l *live) giveUpAwayLocked(uri string) {
+	l.dropAwayLocked(uri)
+	if l.shared {
+		delete(l.news.away.reopening, uri)
 	}
 }
 
@@ -124,7 +134,7 @@ func (l *live) takeOrphans(others replica.Others, patience time.Duration) (orpha
 	a := &l.news.away
 	for uri, w := range a.homes {
 		if !others.IsThere(w.home) {
-			orphans = append(orphans, orphan{uri, w.kept})
+			orphans = append(orphans, orphan{uri, w})
 		}
 	}
 	switch {
@@ -137,11 +147,37 @@ func (l *live) takeOrphans(others replica.Others, patience time.Duration) (orpha
 	case time.Since(a.missing) < patience:
 		return nil
 	}
+	if a.reopening == nil {
+		a.reopening = make(map[string]bool)
+	}
 	for _, o := range orphans {
 		l.dropAwayLocked(o.uri)
+		a.reopening[o.uri] = true
 	}
 	a.missing = time.Time{}
 	return orphans
+}
+
+// reopened notes that it was tried to open those orphans. Those that failed are tried again when patience is over, unless
+// the client has unsubscribed meanwhile, or has subscribed anew.
+func (l *live) reopened(orphans, failed []orphan) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := &l.news.away
+	for _, o := range failed {
+		_, elsewhere := a.homes[o.uri]
+		if !a.reopening[o.uri] || elsewhere || l.news.watched[o.uri] != nil {
+			continue
+		}
+		o.tried = true
+		l.addAwayLocked(o.uri, o.awayWatch)
+		if a.missing.IsZero() {
+			a.missing = time.Now()
+		}
+	}
+	for _, o := range orphans {
+		delete(a.reopening, o.uri)
+	}
 }
 
 // adoptOrphans opens the subscriptions of replicas that are gone. It is asked at each heartbeat at least.
@@ -155,16 +191,31 @@ func (s *Server) adoptOrphans(l *live, c gateway.Caller) {
 }
 
 // resubscribe opens subscriptions of a session, and tells its client that the resources may have changed meanwhile. One
-// that cannot be opened stays in the log, for when the client opens its next stream.
+// that cannot be opened now, because its server is down for example, is tried again at a later heartbeat while the client
+// has a stream here. One that is refused for good stays in the log, for when the client opens its next stream.
 func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller, orphans []orphan) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
-	for _, uri := range s.confirm(ctx, l, orphans) {
-		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if told := s.subscribe(ctx, c, s.ids.next(), l, params); told != nil {
-			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error", told)
+	var failed []orphan
+	for _, o := range s.confirm(ctx, l, orphans) {
+		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(o.uri)})
+		told := s.subscribe(ctx, c, s.ids.next(), l, params)
+		if told == nil {
+			s.updated(l, o.uri, o.uri)
 			continue
 		}
-		s.updated(l, uri, uri)
+		if !o.tried { // or a server that stays down would fill the log
+			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error", told)
+		}
+		if !isForGood(told) {
+			failed = append(failed, o)
+		}
 	}
+	l.reopened(orphans, failed)
+}
+
+// isForGood tells whether a subscription is refused whenever it is tried, as far as anybody can tell: the resource is not
+// there or does not tell of changes, or the caller may not have it.
+func isForGood(told *mcp.Error) bool {
+	return told.Code == mcp.CodeInvalidParams || told.Code == mcp.CodeForbidden
 }

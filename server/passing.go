@@ -201,11 +201,13 @@ func (p *passing) receive(ctx context.Context, from replica.ID, w replica.Word) 
 		}
 		return
 	}
-	p.server.errands.begin(ctx, func(ctx context.Context) { // at most maxTaking, and none waits for longer than beginTime
+	p.server.errands.begin(ctx, func(ctx context.Context) { // at most maxTaking, and none waits for longer than passingTime
 		defer p.taking.Add(-1)
-		ctx, stop := context.WithTimeout(ctx, beginTime-w.Age)
+		ctx, stop := context.WithTimeout(ctx, passingTime-w.Age) // for as long as who sent it waits
 		defer stop()
-		x := p.exchange(ctx, parts)
+		begins, late := context.WithTimeout(ctx, beginTime-w.Age)
+		defer late()
+		x := p.exchange(begins, parts)
 		id, refused := p.take(x, string(parts[0]), string(parts[2]), parts[4])
 		if refused != nil {
 			x.recordRefusal(refused)
@@ -222,7 +224,7 @@ func (p *passing) exchange(ctx context.Context, parts [][]byte) *exchange {
 	s := p.server
 	x := &exchange{
 		ResponseWriter: nowhere{}, server: s, id: string(parts[1]), remote: string(parts[3]), era: mcp.Legacy,
-		started: time.Now(), settings: s.config.Settings(), judged: s.judged.Load(), outcome: "ok",
+		started: time.Now(), settings: s.config.Settings(), judged: s.judged.Load(), outcome: outcomeOK,
 	}
 	x.scope, x.lasting = scope{ctx, x}, scope{context.Background(), x}
 	return x

@@ -41,6 +41,44 @@ func TestAMessageThatWasRefusedRanLater(t *testing.T) {
 	})
 }
 
+// slowVerdicts are others to whom a verdict takes a while.
+type slowVerdicts struct {
+	replica.Others
+	takes time.Duration
+}
+
+func (s *slowVerdicts) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+	if w.Kind == "verdict 1" {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.Others.Send(ctx, to, w)
+}
+
+// TestAVerdictWasGivenUpBeforeItsTime has the home begin a call shortly before it is too late for that, and the verdict
+// arrive after it, while the other replica still waits. The client hears that the call was taken.
+func TestAVerdictWasGivenUpBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, func(w *world) {
+			w.config.Others.Handle("stop 1", func(context.Context, replica.ID, replica.Word) { <-time.After(1250 * time.Millisecond) })
+			w.config.Others = &slowVerdicts{w.config.Others, 300 * time.Millisecond}
+		})
+		_, address := a.openSSE(t, "alice")
+		if err := b.config.Others.Send(t.Context(), a.config.Others.Self(), replica.Word{Kind: "stop 1"}); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "a verdict that comes in time", b.do(t, posted(address, slowBody)), http.StatusAccepted)
+		a.letGo()
+		wait(t)
+		if started, _ := a.counts(); started != 1 {
+			t.Errorf("got %d calls, want 1", started)
+		}
+	})
+}
+
 // TestACopyOfAMessageRan loses the verdict about a call, so that the client is told to try again although it runs. The
 // same message does not run twice, wherever it comes and whether or not it was answered by then. What only has its id does.
 func TestACopyOfAMessageRan(t *testing.T) {

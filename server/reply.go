@@ -38,6 +38,7 @@ type reply struct {
 	plain    bool               // it is decided that the answer is no stream
 	abandon  context.CancelFunc // ends the sending of the stream
 	followed chan struct{}      // closed when nothing is sent any more
+	broken   bool               // the sending panicked; read after followed is closed
 }
 
 var _ passage = (*reply)(nil)
@@ -72,15 +73,17 @@ func (p *reply) rest() { p.rested.Do(func() { p.server.rest(&p.x.held) }) }
 
 // ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) ring() {
-	if follow := p.upgrade(); follow != nil {
-		follow()
-	}
+	p.server.safely(p.x.outliving(), func() {
+		if follow := p.upgrade(); follow != nil {
+			follow()
+		}
+	})
 }
 
 // follow makes the answer an event stream, unless that is decided already, and lets the connection follow it.
 func (p *reply) follow() {
 	if follow := p.upgrade(); follow != nil {
-		go follow() // finish waits for it
+		go p.server.safely(p.x.outliving(), follow) // finish waits for it
 	}
 }
 
@@ -104,10 +107,14 @@ func (p *reply) upgrade() (follow func()) {
 		p.plain = true
 		return nil
 	}
+	defer func() { // also after a panic, after which the answer is still undecided
+		if follow == nil {
+			place.leave()
+		}
+	}()
 	stream := p.session.nextStream('p', p.answers)
 	lasting, refused := p.server.beginStream(connection, p.session, stream)
 	if refused != nil {
-		place.leave()
 		p.plain = true
 		return nil
 	}
@@ -123,7 +130,9 @@ func (p *reply) upgrade() (follow func()) {
 		if lasting {
 			f.first = p.session.priming(stream)
 		}
+		p.broken = true
 		p.server.serveFeed(following, p.x, nil, f)
+		p.broken = false
 	}
 }
 
@@ -152,7 +161,9 @@ func (p *reply) finish(ctx context.Context, status int, message payload, unkept 
 		if err != nil {
 			p.abandon() // the session has ended
 		}
-		<-p.followed
+		if <-p.followed; p.broken {
+			p.x.cutShort(p.answers)
+		}
 	case message != nil:
 		p.x.writeJSON(status, message...)
 	case p.x.acceptsStream:

@@ -2,6 +2,7 @@ package server
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
 // openingTime is how long a session cannot be evicted if its client has sent nothing since initialize: the time of a
@@ -43,10 +43,11 @@ const sessionCost = 1 << 10
 //
 // A roster is safe for concurrent use. Its mutex is locked before that of a session, never the other way round.
 type roster struct {
-	metrics *metrics.Metrics
-	memory  *share.Budget
-	self    replica.ID // this replica; set before the first session
-	byKey   sync.Map   // of *live by sessionKey: changed under mu, read without
+	guard
+
+	memory *share.Budget
+	self   replica.ID // this replica; set before the first session
+	byKey  sync.Map   // of *live by sessionKey: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group
@@ -64,8 +65,8 @@ type seat struct {
 	gone   func()    // tells the metrics that the session has ended
 }
 
-func newRoster(m *metrics.Metrics, memory *share.Budget) *roster {
-	return &roster{metrics: m, memory: memory, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
+func newRoster(g guard, memory *share.Budget) *roster {
+	return &roster{guard: g, memory: memory, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
 }
 
 // find returns the session with that key, nil when there is none.
@@ -75,10 +76,11 @@ func (ro *roster) find(key sessionKey) *live {
 	return found
 }
 
-// each calls do with every session. It holds no lock while it does.
+// each calls do with every session. It holds no lock while it does. After a panic it goes on with the next session:
+// otherwise all that come behind that one would be left out each time.
 func (ro *roster) each(do func(*live)) {
 	ro.byKey.Range(func(_, l any) bool {
-		do(l.(*live))
+		ro.safely(context.Background(), func() { do(l.(*live)) })
 		return true
 	})
 }

@@ -85,6 +85,8 @@ type Settings struct {
 
 // Server is the client-facing HTTP service. It is safe for concurrent use.
 type Server struct {
+	guard
+
 	config    Config
 	log       *slog.Logger
 	lines     LineHandler // for the line of each request; nil: log writes it
@@ -152,12 +154,14 @@ func newServer(cfg Config, d desk) *Server {
 	var instance [generationSize]byte
 	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
+	g := guard{cfg.Metrics, log}
 	s := &Server{
+		guard:     g,
 		config:    cfg,
 		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
 		log:      log,
 		lines:    lineHandlerOf(log.Handler()),
-		sessions: newSessions(&cfg, instance, log),
+		sessions: newSessions(&cfg, instance, g),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),
 		answers:  newAnswering(),
@@ -180,6 +184,7 @@ func newServer(cfg Config, d desk) *Server {
 	s.passing = newPassing(s)
 	s.handleTelling()
 	s.sessions.roster.self = cfg.Others.Self()
+	s.errands.guard = g
 	return s
 }
 
@@ -235,7 +240,8 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Run ends sessions that nobody has used for too long, keeps what other replicas must know of them, judges again what
-// callers have open when JudgeAgain asks for it, and records the sums of refused strangers, until ctx ends.
+// callers have open when JudgeAgain asks for it, and records the sums of refused strangers, until ctx ends. A panic in
+// one of these holds up nothing else; what callers have open is then judged once more after a while.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
@@ -245,9 +251,14 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.errands.end()
 	if s.config.Shared {
 		var tending sync.WaitGroup
-		tending.Go(func() { s.sessions.tend(ctx) })
+		tending.Go(func() {
+			for !s.safely(ctx, func() { s.sessions.tend(ctx) }) {
+				s.sessions.retry(ctx)
+			}
+		})
 		defer tending.Wait()
 	}
+	judged := true
 	for {
 		select {
 		case <-window.C:
@@ -255,8 +266,11 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-sweep.C:
 			s.forgetTellers()
 			s.sessions.sweep(ctx)
+			if !judged {
+				s.JudgeAgain()
+			}
 		case <-s.again:
-			s.judgeAgain(ctx)
+			judged = s.safely(ctx, func() { s.judgeAgain(ctx) })
 		case <-ctx.Done():
 			return nil
 		}
@@ -294,10 +308,12 @@ func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
 // waitStep is how often Wait looks whether anything is in work.
 const waitStep = 10 * time.Millisecond
 
-// Wait returns when nothing is in work any more: no request, also none whose body is still coming, no call that waits for its client to repeat it or that
-// another replica has sent here, and no stream whose end has yet to come. Requests that come meanwhile are served. If ctx
-// ends first, Wait cancels the requests that are left, which are answered that they may have taken effect, refuses
-// further ones, and returns how many it cancelled. For how many requests it waits, and for how long at most, is logged.
+// Wait returns when nothing is in work any more: no request, also none whose body is still coming, no call that waits for
+// its client to repeat it or that another replica has sent here, and no stream whose end has yet to come. Requests that come
+// meanwhile are served. If ctx ends first, Wait cancels the requests that are left, which are answered that they may have
+// taken effect, and returns how many these are; none is counted by two calls of Wait. From then on requests are refused, as
+// they would have no time: a client that is told so knows that its call was not made, and makes it elsewhere. Whatever is in
+// work until its end is waited for by the next Wait. For how many requests it waits, and for how long at most, is logged.
 func (s *Server) Wait(ctx context.Context) int {
 	if calls := s.jobs.count(); calls > 0 && !s.jobs.closed() {
 		line := []slog.Attr{slog.Int("calls", calls)}

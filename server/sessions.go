@@ -37,10 +37,10 @@ type sessions struct {
 	spread     spread
 }
 
-func newSessions(cfg *Config, generation [generationSize]byte, logger *slog.Logger) *sessions {
+func newSessions(cfg *Config, generation [generationSize]byte, g guard) *sessions {
 	ss := &sessions{
 		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		roster: newRoster(cfg.Metrics, cfg.Memory), departed: newDeparted(), logger: logger,
+		roster: newRoster(g, cfg.Memory), departed: newDeparted(), logger: g.log,
 	}
 	ss.spread.begin(cfg)
 	return ss

@@ -140,9 +140,10 @@ func (s *strangers) sums() []audit.Record {
 	return sums
 }
 
-// recordStrangers puts the sums of the window on record and begins a new one.
+// recordStrangers puts the sums of the window on record and begins a new one. A sum that panics is lost, the others are
+// not.
 func (s *Server) recordStrangers(ctx context.Context) {
 	for _, sum := range s.strangers.sums() {
-		s.records.Refuse(ctx, sum)
+		s.safely(ctx, func() { s.records.Refuse(ctx, sum) })
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,8 +21,9 @@ func (s *Server) askForTeller(ctx context.Context, l *live) {
 	}
 	ctx, stop := context.WithTimeout(ctx, takeTime)
 	defer stop()
-	// Who has not heard it tells of its stream by itself when it can be reached again, see tellAgain.
-	_ = s.config.Others.Tell(ctx, replica.Word{Kind: kindAsk, Tenant: l.user.TenantID, Data: l.key[:]})
+	if s.config.Others.Tell(ctx, replica.Word{Kind: kindAsk, Tenant: l.user.TenantID, Data: l.key[:]}) != nil {
+		s.tellLater(l)
+	}
 }
 
 // lacksTeller tells whether the session has subscriptions here and nobody is known to tell its client.
@@ -59,7 +61,8 @@ func (l *live) isHeardElsewhereLocked() bool {
 	return l.shared && len(l.news.watched) > 0 && !l.news.silent && l.news.claim.teller != "" && l.news.claim.teller != l.roster.self
 }
 
-// forgetTellers notes which replicas that told clients are gone, so that nothing is kept for them.
+// forgetTellers notes which replicas that told clients are gone, so that nothing is kept for them, and what was brought to
+// them is told by others.
 func (s *Server) forgetTellers() {
 	if !s.config.Shared {
 		return
@@ -68,14 +71,26 @@ func (s *Server) forgetTellers() {
 		if !l.shared {
 			return
 		}
-		l.mu.Lock()
-		gone := l.isHeardElsewhereLocked() && !s.config.Others.IsThere(l.news.claim.teller)
-		l.news.silent = l.news.silent || gone
-		l.mu.Unlock()
+		gone, doubtful := l.forgetTeller(s.config.Others)
 		if gone {
 			l.rested()
 		}
+		if doubtful {
+			l.stir()
+			s.bringUpdates(l)
+		}
 	})
+}
+
+// forgetTeller notes that the replica that told the client is gone. gone is false if it is there, or there was none.
+// doubtful tells whether changes were put back that may not have been told.
+func (l *live) forgetTeller(others replica.Others) (gone, doubtful bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gone = l.isHeardElsewhereLocked() && !others.IsThere(l.news.claim.teller)
+	doubtful = l.doubtLocked(others, gone)
+	l.news.silent = l.news.silent || gone
+	return gone, doubtful
 }
 
 // maxTelling is of how many sessions tellAgain tells others at once. One that does not hear holds each up for takeTime.
@@ -91,7 +106,7 @@ func (s *Server) tellAgain(ctx context.Context) {
 		s.sessions.roster.each(func(l *live) {
 			if l.shared && ctx.Err() == nil {
 				telling.Go(func() error {
-					s.tellAgainOf(ctx, l)
+					s.safely(ctx, func() { s.tellAgainOf(ctx, l) })
 					return nil
 				})
 			}
@@ -103,6 +118,28 @@ func (s *Server) tellAgain(ctx context.Context) {
 	}
 }
 
+// againTime is how long word waits that could not be given, before it is given again. What hinders it may be no outage, after
+// which all is told again, but a moment's fault, such as a slot of a cluster that moves.
+const againTime = 5 * time.Second
+
+// tellLater is tellAgain for one session, in a while. However much could not be told by then, it is done once.
+func (s *Server) tellLater(l *live) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || l.news.later {
+		return
+	}
+	l.news.later = true
+	time.AfterFunc(againTime, func() {
+		s.errands.begin(context.Background(), func(ctx context.Context) { // one for each session
+			l.mu.Lock()
+			l.news.later = false
+			l.mu.Unlock()
+			s.tellAgainOf(ctx, l)
+		})
+	})
+}
+
 // tellAgainOf is tellAgain for one session.
 func (s *Server) tellAgainOf(ctx context.Context, l *live) {
 	self := s.config.Others.Self()
@@ -110,7 +147,7 @@ func (s *Server) tellAgainOf(ctx context.Context, l *live) {
 	mine := !l.over && !l.news.silent && l.news.claim.teller == self
 	l.mu.Unlock()
 	if mine {
-		s.tellOfStream(ctx, l, "", l.claimTelling(self))
+		s.tellOfStream(ctx, l, "", l.claimTelling(s.config.Others))
 	}
 	s.keepWatchesAgain(ctx, l)
 	s.bringUpdates(l)

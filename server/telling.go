@@ -38,6 +38,7 @@ type afar struct {
 	claim    claim     // who told the client last, of all replicas; no teller: nobody is known to
 	silent   bool      // that one has no stream for it any more
 	bringing bool      // a goroutine brings changed resources to that one
+	later    bool      // all is told again soon, see tellLater
 	kept     bool      // the log has what the client was told of lists
 	away     away      // subscriptions at other replicas
 	since    time.Time // when this replica claimed to tell the client last
@@ -53,7 +54,7 @@ func (s *Server) takeStream(ctx context.Context, f *feed) {
 	var stamp uint64
 	if f.tells {
 		s.learnKept(ctx, l)
-		stamp = l.claimTelling(s.config.Others.Self())
+		stamp = l.claimTelling(s.config.Others)
 	}
 	s.tellOfStream(context.WithoutCancel(ctx), l, f.stream, stamp)
 }
@@ -65,14 +66,18 @@ func (s *Server) tellOfStream(ctx context.Context, l *live, stream string, stamp
 	defer stop()
 	word := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp))
 	// A replica that has not heard of it in time has died or lost touch; its connection is most likely gone, too.
-	_ = s.config.Others.Tell(ctx, replica.Word{Kind: kindStream, Tenant: l.user.TenantID, Data: word})
+	if s.config.Others.Tell(ctx, replica.Word{Kind: kindStream, Tenant: l.user.TenantID, Data: word}) != nil && stamp != 0 {
+		s.tellLater(l)
+	}
 }
 
 // claimTelling makes this replica the teller, and returns the stamp of its claim.
-func (l *live) claimTelling(self replica.ID) uint64 {
+func (l *live) claimTelling(others replica.Others) uint64 {
+	now := stampNow(others)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.news.claim = claim{max(stampNow(), l.news.claim.stamp+1), self}
+	l.doubtLocked(others, l.isReplacedLocked(others.Self()))
+	l.news.claim = claim{max(now, l.news.claim.stamp+1), others.Self()}
 	l.news.silent, l.news.since = false, time.Now()
 	return l.news.claim.stamp
 }
@@ -98,7 +103,7 @@ func (l *live) tellsHere(others replica.Others) (here, claimed bool) {
 // takeOver makes this replica the teller in the place of one that is not there any more.
 func (s *Server) takeOver(ctx context.Context, l *live, stream string) {
 	s.learnKept(ctx, l)
-	stamp := l.claimTelling(s.config.Others.Self())
+	stamp := l.claimTelling(s.config.Others)
 	s.errands.begin(ctx, func(ctx context.Context) { s.tellOfStream(ctx, l, stream, stamp) }) // one for each stream that takes over
 }
 
@@ -179,7 +184,7 @@ func (s *Server) heardOfStream(_ context.Context, from replica.ID, w replica.Wor
 		l.lose(stream)
 		l.sent(stream) // what it still owes stands in the log
 	}
-	if stamp := binary.BigEndian.Uint64(parts[2]); stamp != 0 && l.heedClaim(claim{stamp, from}) {
+	if stamp := binary.BigEndian.Uint64(parts[2]); stamp != 0 && l.heedClaim(s.config.Others, claim{stamp, from}) {
 		s.bringKnown(l, from)
 		s.bringUpdates(l)
 	}
@@ -196,13 +201,15 @@ func (l *live) lose(stream string) {
 	}
 }
 
-// heedClaim notes who tells the client. It is false if another has a newer claim.
-func (l *live) heedClaim(c claim) bool {
+// heedClaim notes who tells the client. It is false if another has a newer claim, and has not said that it tells no more:
+// whoever claimed without knowing of that one may have a lower stamp.
+func (l *live) heedClaim(others replica.Others, c claim) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !c.beats(l.news.claim) {
+	if !l.news.silent && !c.beats(l.news.claim) {
 		return false
 	}
+	l.doubtLocked(others, l.isReplacedLocked(c.teller))
 	l.news.claim, l.news.silent = c, false
 	return true
 }

@@ -145,33 +145,95 @@ func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 	})
 }
 
+// TestTellerWithALateClockWasNotHeeded has a stream open at a replica whose clock is late, and which has not heard who told
+// the client before: that one's claim was newer for ever, though it had said that it tells no more.
+func TestTellerWithALateClockWasNotHeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		c.worlds[2].config.Others.(*replicatest.Member).SetClock(-time.Hour)
+		c.subscribe(t, 0, "subscribe")
+		leave(t, c.get(t, 1, ""))
+		stream := c.get(t, 2, "")
+		c.changeFile(t, 0, "file:///a")
+		expectNotices(t, "changed", stream, mcp.NotifyResourceUpdated, 1)
+	})
+}
+
 // TestUpdatesFindTheirWayAfterAFault loses the word that a stream has opened, and that a resource has changed: when word
 // can be read again, the client is told.
 func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 	for _, kind := range []string{"stream 1", "updated 1", "teller 1"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var faulty atomic.Bool
-				fault := func(w replica.Word) error {
-					if faulty.Load() && w.Kind == kind {
-						return errBroken
-					}
-					return nil
-				}
-				c := newCrew(t, func(w *world) { w.config.Others = &faultyOthers{w.config.Others, fault} })
-				faulty.Store(true)
-				stream := c.get(t, 1, "")
-				c.subscribe(t, 0, "subscribe")
-				c.changeFile(t, 0, "file:///a")
-				faulty.Store(false)
+			lostForAWhile(t, kind, func(c *crew) {
 				for _, w := range c.worlds[:2] {
 					w.config.Others.(*faultyOthers).Others.(*replicatest.Member).Return()
 				}
-				wait(t)
-				expectNotices(t, "when word goes its way again", stream, mcp.NotifyResourceUpdated, 1)
 			})
 		})
+		t.Run(kind+", for a moment that nobody noticed", func(t *testing.T) {
+			lostForAWhile(t, kind, func(*crew) { <-time.After(10 * time.Second) })
+		})
 	}
+}
+
+// lostForAWhile loses word of a kind while a stream opens, its client subscribes and the resource changes. After what
+// follows the fault the client has been told.
+func lostForAWhile(t *testing.T, kind string, follows func(*crew)) {
+	synctest.Test(t, func(t *testing.T) {
+		var faulty atomic.Bool
+		c := newCrew(t, losing(func(w replica.Word) bool { return faulty.Load() && w.Kind == kind }))
+		faulty.Store(true)
+		stream := c.get(t, 1, "")
+		c.subscribe(t, 0, "subscribe")
+		c.changeFile(t, 0, "file:///a")
+		faulty.Store(false)
+		follows(c)
+		wait(t)
+		expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, 1)
+	})
+}
+
+// losing has replicas lose some word that they give.
+func losing(lost func(replica.Word) bool) func(*world) {
+	return func(w *world) {
+		w.config.Others = &faultyOthers{w.config.Others, func(w replica.Word) error {
+			if lost(w) {
+				return errBroken
+			}
+			return nil
+		}}
+	}
+}
+
+// TestEachChangeInAFaultWasTriedAgainByItself lets a resource change often while it cannot be told. All of that was tried
+// again each few seconds, each change by itself.
+func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var faulty atomic.Bool
+		var tried atomic.Int64
+		c := newCrew(t, losing(func(w replica.Word) bool {
+			lost := faulty.Load() && w.Kind == "updated 1"
+			if lost {
+				tried.Add(1)
+			}
+			return lost
+		}))
+		c.subscribe(t, 0, "subscribe")
+		stream := c.get(t, 1, "")
+		faulty.Store(true)
+		for range 50 {
+			c.changeFile(t, 0, "file:///a")
+		}
+		tried.Store(0)
+		<-time.After(time.Minute)
+		if got := tried.Load(); got < 1 || got > 12 {
+			t.Errorf("it was tried %d times in a minute, want once in five seconds", got)
+		}
+		faulty.Store(false)
+		<-time.After(10 * time.Second)
+		wait(t)
+		expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, 1)
+	})
 }
 
 // TestUpdateIsNotLostWithTheReplicaThatTells lets the replica die where the stream was.

@@ -22,6 +22,8 @@ type trickle struct {
 	out   *stream    // nil as long as the answer is not a stream
 	place *streamPlace
 	plain bool // it is decided that the answer is no stream, or that nothing more is sent
+
+	broken bool // ring panicked, and may have sent a part of something
 }
 
 // begin begins the answer to a request. t is new.
@@ -50,12 +52,28 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	return err
 }
 
-// ring breaks the silence on the connection.
+// ring breaks the silence on the connection. After a panic nothing more is sent before the call is over.
 func (t *trickle) ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.openLocked() && t.out.comment() == nil {
-		t.alarm.delay(t.server.config.Heartbeat)
+	whole := t.server.safely(t.x.outliving(), func() {
+		if t.openLocked() && t.out.comment() == nil {
+			t.alarm.delay(t.server.config.Heartbeat)
+		}
+	})
+	if !whole {
+		t.broken, t.plain = true, true
+	}
+}
+
+// abandonLocked gives up a stream in which ring panicked, and breaks its connection. If nothing was sent, the answer is
+// plain.
+func (t *trickle) abandonLocked() {
+	if t.place != nil {
+		t.place.leave()
+	}
+	if t.x.status != 0 {
+		t.x.cutShort("")
 	}
 }
 
@@ -79,6 +97,9 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.server.alarms.stop(&t.alarm)
+	if t.broken {
+		t.abandonLocked()
+	}
 	if a.err == nil && t.x.prefersStream {
 		t.openLocked()
 	}
@@ -100,6 +121,9 @@ func (t *trickle) give(status int, message []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.server.alarms.stop(&t.alarm)
+	if t.broken {
+		t.abandonLocked()
+	}
 	if status == http.StatusOK && t.x.prefersStream {
 		t.openLocked()
 	}

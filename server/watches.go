@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -68,7 +67,7 @@ func (l *live) dropWatch(uri string) {
 	l.mu.Lock()
 	w := l.news.watched[uri]
 	delete(l.news.watched, uri)
-	l.dropAwayLocked(uri)
+	l.giveUpAwayLocked(uri)
 	l.news.updates.drop(func(changed, _ string) bool { return changed == uri })
 	l.mu.Unlock()
 	if w != nil {
@@ -91,4 +90,4 @@ func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *m
 }
 
 // stampNow is the time as stamps of claims have it.
-func stampNow() uint64 { return uint64(time.Now().UnixNano()) }
+func stampNow(others replica.Others) uint64 { return uint64(others.Now().UnixNano()) }

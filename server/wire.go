@@ -261,7 +261,7 @@ func (f *flow) finish(err error) {
 func (f *flow) letGo() {
 	var err error
 	defer f.recovered(&err)
-	ctx, outcome := f.entry.context(), "ok"
+	ctx, outcome := f.entry.context(), outcomeOK
 	if f.close(ctx) {
 		outcome = endRevoked
 	}

@@ -203,9 +203,10 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 //	idle connections may be used once more ── delay at most ─────────────▶ hardly any is left that is closed under a request
 //	calls finish ── callPatience at most, with the two steps before ─────▶ those that are left are cancelled, and told so
 //
-// Whatever comes on an open connection until it is closed, by closeHTTP, is served. Were streams to end while clients can
-// still connect, many would come back here. Were idle connections closed at once, as http.Server does, the requests that
-// are on their way on them would be lost. It returns earlier when ctx ends.
+// Whatever comes on an open connection until it is closed, by closeClients, is served, but after callPatience it is told to
+// come again: it would be cancelled in a moment, and nobody would know whether it has taken effect. Were streams to end while
+// clients can still connect, many would come back here. Were idle connections closed at once, as http.Server does, the
+// requests that are on their way on them would be lost. It returns earlier when ctx ends.
 func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)

@@ -112,7 +112,7 @@ func (s *sharing) judge(view *admin.View) {
 }
 
 // places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It
-// is called once.
+// is called once. Before the gateway is there nobody asks for a place.
 func (s *sharing) places(p *parts, replicas int) allot.Places {
 	if s.store == nil {
 		return allot.Whole{}
@@ -121,7 +121,17 @@ func (s *sharing) places(p *parts, replicas int) allot.Places {
 		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
 	})
+	p.metrics.ReplicaPlaces(func() map[string]metrics.Places { return placesUse(s.blocks.Use()) })
 	return s.blocks
+}
+
+// placesUse returns what the metrics show of places.
+func placesUse(all map[allot.Kind]allot.Use) map[string]metrics.Places {
+	shown := make(map[string]metrics.Places, len(all))
+	for kind, use := range all {
+		shown[string(kind)] = metrics.Places{Held: use.Held, Used: use.Taken}
+	}
+	return shown
 }
 
 // limiters returns what counts calls, and what counts requests.
@@ -132,6 +142,7 @@ func (s *sharing) limiters(replicas int, m *metrics.Metrics, log *slog.Logger) (
 	}
 	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: s.store, Replicas: replicas, Local: m.LimitedLocally, Logger: log})
 	s.leases = ratelimit.NewLeases(shared, string(s.others.Self()))
+	m.LeasedTokens(s.leases.Ahead)
 	return shared, s.leases
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,26 @@ func inState(registry *prometheus.Registry, state string) error {
 		return nil
 	}
 	return errors.New("there is no gauge")
+}
+
+// TestNoMetricToldWhatAReplicaHolds parks a call at one of two processes, which keeps its place.
+func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t)
+	wantText(t, "the call", p.a.call("asker__twice", ""), "input_required")
+	wants := func(r *recorder, patterns ...string) {
+		t.Helper()
+		for _, pattern := range patterns {
+			line := regexp.MustCompile("(?m)^" + pattern + "$")
+			eventually(t, pattern, func() bool {
+				_, text := fetch("http://" + r.operator + "/metrics")
+				return line.MatchString(text)
+			})
+		}
+	}
+	wants(p.a, `drawbridge_replica_places\{kind="calls",state="used"\} 1`, `drawbridge_replica_places\{kind="calls",state="held"\} [1-9]\d*`,
+		`drawbridge_replica_places\{kind="streams",state="held"\} 0`, `drawbridge_replica_leased_tokens [1-9]\d*`)
+	wants(p.b, `drawbridge_replica_places\{kind="calls",state="used"\} 0`, `drawbridge_replica_leased_tokens 0`)
 }
 
 // TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose user it does not know.

@@ -191,8 +191,8 @@ func (g *Gateway) measured(next Handler) Handler {
 		outcome := c.kind(failure)
 		server, item := c.labels()
 		g.config.Metrics.Call(tenant, server, item, outcome, time.Since(started))
-		if failure.refusal || outcome == outcomeInvalid {
-			g.config.Metrics.Refused(outcome, tenant, failure.reason)
+		if reason, counts := failure.counted(); counts || outcome == outcomeInvalid {
+			g.config.Metrics.Refused(outcome, tenant, reason)
 		}
 		return result, err
 	}

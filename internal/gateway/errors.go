@@ -109,6 +109,19 @@ type failure struct {
 	asTool  bool // a tool's call ends in a result with isError that says so, for the model to go on without
 }
 
+// counted tells whether a call that ended so counts among the refusals, and under which reason. Besides what policy refused
+// that is what replicas, or the end of one, kept from its caller; the reason is the code then, because the one of the
+// record stands for faults of servers, too.
+func (f *failure) counted() (reason string, counts bool) {
+	if f.told != nil {
+		switch code := f.told.StableCode(); code {
+		case "DB-REPLICAS", "DB-REPLICA-LOST", "DB-STOPPED":
+			return code, true
+		}
+	}
+	return f.reason, f.refusal
+}
+
 // explain is the one table from errors to what is recorded and what the client is told. An error that is not in it is
 // an internal error to the client, and its text goes into the log only.
 func explain(err error) failure {

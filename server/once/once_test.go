@@ -279,6 +279,32 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 	}
 }
 
+// TestAnAnswerWasLostWithTheStop freezes Redis when a request ends, shortly before its replica stops. Redis goes on just in
+// time, so repeats elsewhere get the answer.
+func TestAnAnswerWasLostWithTheStop(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	b := l.join(t)
+	store := l.server.Store(t)
+	others := l.hub.Join()
+	stopping := once.NewRedis(once.RedisConfig{Store: store, Seal: l.ring, Others: others})
+	c := claim(t, stopping, request(1, 1))
+	l.server.Freeze(t)
+	c.Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
+	l.server.Thaw(t)
+	redistest.WaitUp(t, store)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := stopping.Run(ctx); err != nil || stopping.Claims() != 0 {
+		t.Errorf("got error %v, and %d claims are left; want none", err, stopping.Claims())
+	}
+	l.hub.Leave(others)
+	redistest.WaitUp(t, b.store)
+	if answer, err := repeat(t, b, request(1, 1)); err != nil || string(answer.Message) != "x" {
+		t.Errorf("a repeat: got %v, %v; want the answer", answer, err)
+	}
+}
+
 // TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. Each left a claim that was to be taken back, for
 // twenty minutes and of nobody's share.
 func TestRequestsWithoutRedisLeaveNothing(t *testing.T) {

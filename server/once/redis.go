@@ -53,6 +53,7 @@ const (
 	defaultRoom = 64 << 20
 	renewAfter  = Kept / 4
 	settleTick  = time.Second
+	lastTime    = time.Second           // for what is left to be written when Run ends
 	firstLook   = 20 * time.Millisecond // after which a repeat looks for the answer again; doubled each time
 	lastLook    = time.Second
 	missedFor   = 3 * time.Second     // for which a replica must not be there to count as gone
@@ -202,7 +203,8 @@ func (s *Redis) sweep(now time.Time) {
 	s.lapses = s.lapses[n:]
 }
 
-// Run renews the claims of requests that run here, and writes what could not be written at once, until ctx ends.
+// Run renews the claims of requests that run here, and writes what could not be written at once, until ctx ends. Then it
+// tries once more, for lastTime at most: nobody else can tell later how a request ended.
 func (s *Redis) Run(ctx context.Context) error {
 	tick := time.NewTicker(settleTick)
 	defer tick.Stop()
@@ -210,15 +212,23 @@ func (s *Redis) Run(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			s.sweep(time.Now())
-			for _, c := range s.due(time.Now()) {
-				c.tend(ctx)
-			}
-			for _, c := range s.takeStale() {
-				_ = c.drop(ctx) // whoever waits for it says so again
-			}
+			s.tend(ctx)
 		case <-ctx.Done():
+			last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+			defer stop()
+			s.tend(last)
 			return nil
 		}
+	}
+}
+
+// tend does for all claims what is due.
+func (s *Redis) tend(ctx context.Context) {
+	for _, c := range s.due(time.Now()) {
+		c.tend(ctx)
+	}
+	for _, c := range s.takeStale() {
+		_ = c.drop(ctx) // whoever waits for it says so again
 	}
 }
 

@@ -1,0 +1,93 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+)
+
+// wantRefused checks how many refusals the metrics count for a tenant, "" if it was not known, and a code.
+func (w *world) wantRefused(t *testing.T, tenant, code string, want float64) {
+	t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0.0
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			labels := make(map[string]string)
+			for _, l := range series.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == "drawbridge_refusals_total" && labels["tenant"] == tenant && labels["reason"] == code {
+				got += series.GetCounter().GetValue()
+			}
+		}
+	}
+	if got != want {
+		t.Errorf("got %v refusals of %q with %s in the metrics, want %v", got, tenant, code, want)
+	}
+}
+
+// TestRequestsThatWereTurnedAwayWereNotCounted sends one beyond the places for requests in work, and one after the end.
+func TestRequestsThatWereTurnedAwayWereNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.pipe(t, modernCall("slow"))
+		synctest.Wait()
+		w.do(t, modernCall("echo"))
+		w.wantRefused(t, "", "DB-OVERLOAD", 1)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		w.Wait(ctx)
+		synctest.Wait()
+		w.wantRefused(t, "acme", "DB-STOPPED", 1)
+		w.do(t, modernCall("echo"))
+		w.wantRefused(t, "", "DB-DRAINING", 1)
+	}, func(w *world) { w.config.MaxCalls = 1 })
+}
+
+// TestSettingsThatReplicasDidNotHearOfWereNotCounted sets a level, and unsubscribes, while nothing can be shared: their
+// answers are those of methods, which come another way than other refusals of the door.
+func TestSettingsThatReplicasDidNotHearOfWereNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		c.log.down.Store(true)
+		wantReplicas(t, "at a replica that does not know the session", b.do(t, inSession("POST", id, pingBody)))
+		b.wantRefused(t, "acme", "DB-REPLICAS", 1)
+		wantReplicas(t, "its level", a.do(t, inSession("POST", id, setLevel("error"))))
+		a.wantRefused(t, "acme", "DB-REPLICAS", 1)
+		unsubscribe := `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}`
+		wantReplicas(t, "its subscription", a.do(t, inSession("POST", id, unsubscribe)))
+		a.wantRefused(t, "acme", "DB-REPLICAS", 2)
+	})
+}
+
+// TestAnswersThatDiedWithTheirReplicaWereNotCounted waits at one replica for the answer of a call that runs at another, which
+// dies. However many have the stream, it is one call.
+func TestAnswersThatDiedWithTheirReplicaWereNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		first := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))
+		last := lastID(t, first.text())
+		leave(t, first)
+		streams := []*listener{c.get(t, 1, last), c.get(t, 2, last)}
+		c.hub.Leave(c.worlds[0].config.Others.(*replicatest.Member))
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		if told := streams[1].text(); !strings.Contains(told, "DB-REPLICA-GONE") {
+			t.Fatalf("the stream has %q, want that the replica is gone", told)
+		}
+		c.worlds[1].wantRefused(t, "acme", "DB-REPLICA-GONE", 0)
+		c.worlds[2].wantRefused(t, "acme", "DB-REPLICA-GONE", 1)
+		c.worlds[0].letGo()
+		wait(t)
+	})
+}

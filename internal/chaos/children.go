@@ -4,14 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // childPart is the argument with which this program is a server that speaks over stdio and behaves badly.
@@ -29,6 +32,7 @@ func childFaults() []*fault {
 		child("fills standard error", "1 MiB on standard error with each call", "stderr", "its calls are answered, and it ends when the config drops it"),
 		child("starts others and ignores SIGTERM", "it starts a process with each call, and neither heeds SIGTERM", "forks", "its calls are answered, and all of them end when the config drops it"),
 		child("ends in the middle of calls", "it exits instead of every second answer", "exits", "it is started again, and nothing is left when the config drops it"),
+		stillborn(),
 		child("writes garbage", "lines that are no JSON around each answer", "garbage", "its calls are answered, and it ends when the config drops it"),
 		nameLost(),
 	}
@@ -46,10 +50,6 @@ func (s *scene) raise(ctx context.Context, mode string) (effect, error) {
 		return effect{}, err
 	}
 	answered := 0
-	gone := func(context.Context) error {
-		left, err := marked(mark)
-		return is("no process of the program is left", len(left) == 0, left, err)
-	}
 	return effect{
 		seen: all(func(ctx context.Context) error {
 			if err := s.servesOdd(s.victim, token, "touch")(ctx); err != nil {
@@ -59,8 +59,84 @@ func (s *scene) raise(ctx context.Context, mode string) (effect, error) {
 			return is("five calls are answered", answered >= 5, answered, nil)
 		}, s.servesAll(s.victim)),
 		heal:  s.clean,
-		after: gone,
+		after: s.gone(mark),
 	}, nil
+}
+
+// gone returns what is wrong when there is a process with a mark, or the victim has any child, be it a zombie, which has no
+// arguments any more.
+func (s *scene) gone(mark string) func(context.Context) error {
+	return func(context.Context) error {
+		left, err := marked(mark)
+		children, wrong := childrenOf(s.victim.PID())
+		left = append(left, children...)
+		return is("no process of the program is left, not even a zombie", len(left) == 0, left, errors.Join(err, wrong))
+	}
+}
+
+// stillborn gives the victim a program that ends before it has said anything.
+func stillborn() *fault {
+	const last, births = "no room in this world", 12
+	return &fault{
+		name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time", ground: plain,
+		holds: "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			program, err := os.Executable()
+			if err != nil {
+				return effect{}, err
+			}
+			register := filepath.Join(s.dir, fmt.Sprintf("births-%d", s.draw.Uint64()))
+			token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, stillborn, %q, %q]}", program, childPart, register, last), s.victim)
+			if err != nil {
+				return effect{}, err
+			}
+			refused := func(ctx context.Context) error {
+				said, err := s.call(ctx, at(s.victim), token, nurseryServer+"__touch", nursery)
+				return is("calls of it are refused as not made", said.code == "DB-UPSTREAM-DOWN", said, err)
+			}
+			says := s.judged(s.victim, "the program is down, and its last words", func(v view) bool {
+				return strings.Contains(strings.Join(v.Warnings, " "), last)
+			})
+			return effect{seen: all(paced(register, births), says, s.servesAll(s.victim), refused), heal: s.clean, after: s.gone(register)}, nil
+		},
+	}
+}
+
+// paced returns what is wrong when a program was not started so often, or without pauses that grow. An attempt starts it
+// twice at most, to speak with it in each of the two eras. The pause before the next attempt is 50 ms at least, and doubles.
+func paced(register string, births int) func(context.Context) error {
+	return func(context.Context) error {
+		text, err := os.ReadFile(register) //nolint:gosec // of our own world
+		var at []int64
+		for line := range strings.Lines(string(text)) {
+			when, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+			at = append(at, when)
+		}
+		if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at), err); err != nil {
+			return err
+		}
+		pauses := births/2 - 1
+		least := 50 * time.Millisecond * time.Duration(1<<pauses-1)
+		took := time.Duration(at[births-1] - at[0])
+		return is(fmt.Sprintf("%d starts take %v at least", births, least), took >= least, took, nil)
+	}
+}
+
+// childrenOf returns the children of a process, zombies too.
+func childrenOf(pid int) (children []string, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // of the kernel
+		if err != nil {
+			continue // it has ended
+		}
+		// The name of the program stands in parentheses and may hold anything; its state and its parent follow.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			children = append(children, strings.TrimSpace(string(text)))
+		}
+	}
+	return children, err
 }
 
 // marked returns the command lines of all processes that have a mark among their arguments.
@@ -81,8 +157,11 @@ func marked(mark string) (lines []string, err error) {
 // beChild is the server. args are its mode and its mark.
 func beChild(args []string, in io.Reader, out io.Writer) error {
 	mode, mark := args[0], args[1]
-	if mode == "forks" {
+	switch mode {
+	case "forks":
 		signal.Ignore(syscall.SIGTERM)
+	case "stillborn": // its mark is a file, where it enters when it was started
+		return dieAtOnce(mark, args[2])
 	}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
@@ -116,6 +195,18 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 		say(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", message.ID, result)
 	}
 	return lines.Err()
+}
+
+// dieAtOnce enters the time in a file and ends with last words.
+func dieAtOnce(register, last string) error {
+	file, err := os.OpenFile(register, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // of our own world
+	if err != nil {
+		return err
+	}
+	say(file, "%d\n", time.Now().UnixNano())
+	say(os.Stderr, "%s\n", last)
+	os.Exit(1)
+	return nil
 }
 
 // misbehave does what the mode says before the answer of a call.

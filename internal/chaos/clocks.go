@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
 )
 
 // clockFaults returns the faults that need a gateway which was changed for them: its wall clock can be set, and handlers can
@@ -18,6 +20,7 @@ func clockFaults() []*fault {
 		jump("one hour ahead", time.Hour, true),
 		jump("one hour back", -time.Hour, false),
 		jump("ten days ahead", 10*24*time.Hour, false),
+		jump("ten days back", -10*24*time.Hour, false),
 		{
 			name: "a handler panics", done: "twenty requests whose handlers panic", ground: direct, variant: true,
 			holds: "each gets 500, they are counted, and the process goes on", before: changed,
@@ -81,17 +84,46 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 	}
 	return &fault{
 		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and set back", ground: direct, variant: true,
-		holds: what + "; the others serve; all goes on without a restart, and no limit stays used up", before: changed,
-		make: func(_ context.Context, s *scene) (effect, error) {
-			while := s.servesAll(s.victim)
+		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second that was used up is free again afterwards", before: changed,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			if err := until(ctx, s.usesUp(s.victim)); err != nil {
+				return effect{}, err
+			}
+			while := all(s.servesAll(s.victim), s.usesUp(s.victim))
 			if !valid {
 				while = s.refuses(s.victim, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
 			}
 			return effect{
 				seen:  all(while, s.othersServe()),
 				heal:  func(context.Context) error { return s.setClock(0) },
-				after: s.servesAll(s.victim),
+				after: all(s.servesAll(s.victim), s.servesTight(s.victim)),
 			}, s.setClock(ahead)
 		},
+	}
+}
+
+// tight calls as a user of the tenant that has a call a second, and three at once.
+func (s *scene) tight(ctx context.Context, r *world.Replica) (reply, error) {
+	return s.call(ctx, at(r), s.token(world.Tight, prober), s.server+"__touch", world.Tight)
+}
+
+// usesUp returns what is wrong when a replica refuses no call of a tenant with a limit, however many it makes.
+func (s *scene) usesUp(r *world.Replica) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		var said reply
+		for range 10 {
+			if said, err = s.tight(ctx, r); err != nil || strings.HasPrefix(said.code, "DB-LIMIT-") {
+				break
+			}
+		}
+		return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said, err)
+	}
+}
+
+// servesTight returns what is wrong when a replica serves no call of the tenant with a limit.
+func (s *scene) servesTight(r *world.Replica) func(context.Context) error {
+	return func(ctx context.Context) error {
+		said, err := s.tight(ctx, r)
+		return is(r.Name+" serves "+world.Tight, said.ok(), said, err)
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/world"
@@ -15,16 +17,22 @@ import (
 // configFaults returns what may happen to configs and keys.
 func configFaults() []*fault {
 	return []*fault{
-		badConfig("a truncated config", "the last third of the file is missing", func(text string) string { return text[:len(text)*2/3] }),
-		badConfig("a config with an unknown key", "`nonsense: 1` at its end", func(text string) string { return text + "\nnonsense: 1\n" }),
-		badConfig("a config that names a server twice", "a server stands twice in `servers`", func(text string) string {
+		badConfig("a truncated config", "the file ends in the middle of a server", "is not closed", func(text string) string {
+			whole, _, _ := strings.Cut(text, "private_addresses")
+			return whole
+		}),
+		badConfig("a config with an unknown key", "`nonsense: 1` at its end", `unknown key "nonsense"`, func(text string) string { return text + "\nnonsense: 1\n" }),
+		badConfig("a config that names a server twice", "a server stands twice in `servers`", `repeated key "twice"`, func(text string) string {
 			return strings.Replace(text, "\nservers:\n", "\nservers:\n  twice: {builtin: [calculate]}\n  twice: {builtin: [calculate]}\n", 1)
 		}),
-		badConfig("a config with a weak secret", "an issuer whose secret is one word", func(text string) string {
+		badConfig("a config with a weak secret", "an issuer whose secret is one word", "at least 32 are needed", func(text string) string {
 			return strings.Replace(text, "\nissuers:\n", "\nissuers:\n  - {issuer: \"https://weak.test/\", hmac_secret_file: /proc/sys/kernel/ostype, algorithms: [HS256], tenant: red}\n", 1)
 		}),
-		badConfig("a huge config", "17 MiB of comments", func(text string) string { return text + strings.Repeat("# nothing but room\n", 17<<20/19) }),
-		badConfig("an empty config", "a file without a byte", func(string) string { return "" }),
+		badConfig("a config with a bad pattern", "a rule that allows `to[ol`; the config has no regular expressions", `"to[ol" is not a pattern`, func(text string) string {
+			return strings.Replace(text, "\ntenants:\n", "\ntenants:\n  odd: {servers: [modern], rules: [{allow: [\"to[ol\"]}]}\n", 1)
+		}),
+		badConfig("a huge config", "17 MiB of comments", "larger than 16 MiB", func(text string) string { return text + strings.Repeat("# nothing but room\n", 17<<20/19) }),
+		badConfig("an empty config", "a file without a byte", "the file is empty", func(string) string { return "" }),
 		{
 			name: "the config changes under load", done: "all replicas take four other configs, one after the other", ground: plain,
 			holds: "each is taken, and sessions go on",
@@ -66,11 +74,11 @@ func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(confi
 
 var errTaken = errors.New("the config was taken")
 
-// badConfig gives a replica a config that it must refuse.
-func badConfig(name, done string, change func(text string) string) *fault {
+// badConfig gives a replica a config that it must refuse, with words that say why.
+func badConfig(name, done, why string, change func(text string) string) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "it is refused, a metric and `/readyz` say so, and the one before stays in force",
+		holds: "it is refused, a metric says so and `/readyz` why (`" + why + "`), the one before stays in force, and a gateway that is started with it ends with exit code 2",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			before := ""
 			err := s.victim.Rewrite(ctx, func(text string) string {
@@ -84,11 +92,13 @@ func badConfig(name, done string, change func(text string) string) *fault {
 				err = nil
 			}
 			success := "drawbridge_config_last_reload_successful"
-			says := s.judged(s.victim, "a config was refused", func(v view) bool {
-				return v.Ready && strings.Contains(strings.Join(v.Warnings, " "), "refused")
+			says := s.judged(s.victim, "a config was refused because of "+why, func(v view) bool {
+				return v.Ready && slices.ContainsFunc(v.Warnings, func(warning string) bool {
+					return strings.Contains(warning, "config is refused") && strings.Contains(warning, why)
+				})
 			})
 			return effect{
-				seen:  all(s.measures(s.victim, 0, success), says, s.servesAll(s.victim)),
+				seen:  all(s.measures(s.victim, 0, success), says, s.startsNot(s.victim), s.servesAll(s.victim)),
 				heal:  func(ctx context.Context) error { return s.victim.Rewrite(ctx, func(string) string { return before }) },
 				after: s.measures(s.victim, 1, success),
 			}, err
@@ -96,11 +106,24 @@ func badConfig(name, done string, change func(text string) string) *fault {
 	}
 }
 
-// measures returns what is wrong when a metric of a replica does not have a value.
-func (s *scene) measures(r *world.Replica, want float64, name string, labels ...string) func(ctx context.Context) error {
+// startsNot returns what is wrong when a gateway can be started with the config of a replica, or does not say that it
+// was refused.
+func (s *scene) startsNot(r *world.Replica) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		value, err := r.Metric(ctx, name, labels...)
-		return is(fmt.Sprintf("%s%v of %s is %v", name, labels, r.Name, want), value == want, value, err)
+		command := exec.CommandContext(ctx, s.program, "serve", "-config", filepath.Join(r.Dir, "drawbridge.yaml")) //nolint:gosec // our own program
+		said, err := command.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			err = nil
+		}
+		return is("a gateway that is started with it ends with exit code 2", command.ProcessState.ExitCode() == 2, fmt.Sprintf("%v %.300s", command.ProcessState, said), err)
+	}
+}
+
+// measures returns what is wrong when a metric of a replica does not have a value.
+func (s *scene) measures(r *world.Replica, want float64, name string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		value, err := r.Metric(ctx, name)
+		return is(fmt.Sprintf("%s of %s is %v", name, r.Name, want), value == want, value, err)
 	}
 }
 

@@ -24,8 +24,10 @@ type fault struct {
 	root    bool   // it needs root
 	variant bool   // it needs a gateway with a clock that can be set
 	weak    bool   // Redis is not well meanwhile, so calls may be answered without a stream, and their progress be left out
-	before  func(ctx context.Context, s *scene) error
-	make    func(ctx context.Context, s *scene) (effect, error)
+	// unrecorded says that a replica is killed, or its record disturbed, so calls may be executed, broken, and not on record.
+	unrecorded bool
+	before     func(ctx context.Context, s *scene) error
+	make       func(ctx context.Context, s *scene) (effect, error)
 	// spares returns how much of what the verdict found must be expected with this fault; holds says so, too. Nil: nothing.
 	spares func(v *ledger.Verdict) int
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/chaos/ledger"
 )
 
 // faultFlags say which faults are made, and how often.
@@ -128,7 +131,7 @@ func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) 
 	for at, one := range faults {
 		for round := range f.rounds {
 			if balancers[(at+round)%len(balancers)] == balancer {
-				jobs = append(jobs, job{one, at, balancer, round, f.seed + uint64(round)})
+				jobs = append(jobs, job{one, at, balancer, round, seedOf(f.seed, one, round)})
 			}
 		}
 	}
@@ -136,6 +139,14 @@ func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) 
 		return cmp.Or(a.fault.ground.compare(b.fault.ground), a.round-b.round, a.at-b.at)
 	})
 	return jobs
+}
+
+// seedOf returns the seed of a round. It depends on the fault, so that over a run all replicas and both servers are met, and
+// by its name, so that the same is drawn when -only leaves out others.
+func seedOf(seed uint64, f *fault, round int) uint64 {
+	name := fnv.New64a()
+	_, _ = io.WriteString(name, f.name)        // a hash takes everything
+	return seed + name.Sum64() + uint64(round) //nolint:gosec // rounds count from 0
 }
 
 // runner makes rounds, each in the world of the one before if that fits and is well.
@@ -183,15 +194,25 @@ func (r *runner) round(ctx context.Context, j job) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	o.lost += j.fault.unexcused(&o.verdict)
 	r.outcomes = append(r.outcomes, o)
 	say(r.log, "%6s  %s\n", time.Since(r.began).Round(time.Second), o)
 	if o.bad() {
-		for _, sample := range o.verdict.Samples {
+		for _, sample := range slices.Concat(o.verdict.Samples, o.verdict.Notes) {
 			say(r.log, "          %s\n", sample)
 		}
 		r.end(r.keep)
 	}
 	return nil
+}
+
+// unexcused returns how many calls were executed, broken and not on record, although the fault kills no replica and leaves
+// the record alone. Those that their clients left do not count: they may still be on their way to the record.
+func (f *fault) unexcused(v *ledger.Verdict) int {
+	if f.unrecorded {
+		return 0
+	}
+	return len(v.Unrecorded)
 }
 
 // end ends the world, and removes its folder unless it is kept.

@@ -32,16 +32,20 @@ func troubles() []trouble {
 		{"half-closed connections", "the direction of answers ends, the other stays open", func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Answers) }},
 		{"a black hole", "nothing goes through, and no connection ends", func(p *netfault.Proxy, _ *scene) { p.BlackHole() }},
 		{"garbage", "answers are replaced by random bytes", func(p *netfault.Proxy, s *scene) { p.Garbage(netfault.Answers, s.seed) }},
-		{"refused connections", "new connections are refused", func(p *netfault.Proxy, _ *scene) { p.Refuse() }},
+		{"refused connections", "open connections end, and new ones are refused", func(p *netfault.Proxy, _ *scene) { p.Refuse(); p.Cut() }},
 	}
 }
 
-// harmless are the troubles with Redis that a gateway may live with: answers may still come in time.
-func harmless(name string) bool { return name == "a thin line" || name == "refused connections" }
+// harmless is the trouble with Redis that a gateway may live with: answers may still come in time.
+func harmless(name string) bool { return name == "a thin line" }
 
 // networkFaults returns the troubles of the three links of one replica, and of the link to Redis of all at once.
 func networkFaults() (faults []*fault) {
 	for _, t := range troubles() {
+		notices := ", notices that Redis is not well,"
+		if harmless(t.name) {
+			notices = ", whether it notices or not,"
+		}
 		faults = append(faults,
 			&fault{
 				name: "load balancer to replica: " + t.name, done: t.done, ground: plain,
@@ -52,7 +56,7 @@ func networkFaults() (faults []*fault) {
 			},
 			&fault{
 				name: "replica to Redis: " + t.name, done: t.done, ground: plain, weak: true,
-				holds: "the replica stays ready, notices that Redis is not well, and serves calls of 2026-07-28 meanwhile",
+				holds: "the replica stays ready" + notices + " and serves calls of 2026-07-28 meanwhile",
 				make: func(_ context.Context, s *scene) (effect, error) {
 					notices := s.missesRedis(s.victim)
 					if harmless(t.name) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ const (
 // withNursery gives replicas the tenant and its server until the round is over, and returns a token of it. server is the
 // text of the server in the config.
 func (s *scene) withNursery(ctx context.Context, server string, replicas ...*world.Replica) (token string, err error) {
-	secret := []byte(hex.EncodeToString(fmt.Appendf(nil, "%032d", s.draw.Uint64())))
+	secret := fmt.Appendf(nil, "%016x%016x%016x", s.draw.Uint64(), s.draw.Uint64(), s.draw.Uint64())
 	file := filepath.Join(s.dir, "nursery.secret")
 	if err := os.WriteFile(file, secret, 0o600); err != nil {
 		return "", err

@@ -182,9 +182,9 @@ func (s *scene) judged(r *world.Replica, what string, so func(v view) bool) func
 }
 
 // counts returns what is wrong when a metric of a replica does not have at least a value.
-func counts(r *world.Replica, least float64, name string, labels ...string) func(ctx context.Context) error {
+func counts(r *world.Replica, least float64, name string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		value, err := r.Metric(ctx, name, labels...)
+		value, err := r.Metric(ctx, name)
 		return is(fmt.Sprintf("%s of %s is at least %v", name, r.Name, least), value >= least, value, err)
 	}
 }

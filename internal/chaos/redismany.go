@@ -19,10 +19,10 @@ func watchedFaults() []*fault {
 			func(s *world.Store, _ context.Context) error { return s.Freeze() }, func(s *world.Store, _ context.Context) error { return s.Thaw() }),
 		{
 			name: "the sentinel is killed", done: "it is killed, and started again", ground: watched,
-			holds: "replicas stay ready and serve 2026-07-28 meanwhile; there is one only, and without it they do not know the master",
+			holds: "replicas stay ready and go on with the master that they know; Redis is up",
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.Redis.Sentinel.Kill()
-				return effect{seen: s.goOn(), heal: s.Redis.Sentinel.Begin}, nil
+				return effect{seen: all(s.sayRedis("up"), s.goOn()), heal: s.Redis.Sentinel.Begin}, nil
 			},
 		},
 	}

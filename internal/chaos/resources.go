@@ -23,7 +23,7 @@ import (
 
 // resourceFaults returns what happens when the machine has too little of something.
 func resourceFaults() []*fault {
-	return []*fault{descriptorsOut(), diskFull(), recordBounded(), recordReadOnly(), recordBlocked(), memoryTight()}
+	return []*fault{descriptorsOut(), diskFull(), recordDropped(), recordBounded(), recordReadOnly(), recordBlocked(), memoryTight()}
 }
 
 // restarted stops a replica, lets change what the next process has, and starts it.
@@ -83,7 +83,7 @@ func connect(ctx context.Context, address string, many int) (open []net.Conn) {
 func diskFull() *fault {
 	return &fault{
 		name: "the disk of the record is full", done: "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls", ground: direct, root: true,
-		holds:  "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room",
+		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room", unrecorded: true,
 		before: onSmallDisk,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			filler := filepath.Join(s.smallDisk(), "filler")
@@ -165,7 +165,7 @@ func fill(path string) error {
 func recordBounded() *fault {
 	return &fault{
 		name: "the record may not grow", done: "RLIMIT_FSIZE of the process is set to less than the record has, and lifted", ground: direct, root: true,
-		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart",
+		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart", unrecorded: true,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			pid := fmt.Sprint(s.victim.PID())
 			bound := func(ctx context.Context, size string) error {
@@ -185,7 +185,7 @@ func recordBounded() *fault {
 func recordReadOnly() *fault {
 	return &fault{
 		name: "a replica starts with a read-only disk for its record", done: "it is stopped, the file system of its record remounted read-only, and it is started", ground: direct, root: true,
-		holds:  "it refuses to start, since it could record nothing, and the others serve",
+		holds: "it refuses to start, since it could record nothing, and the others serve", unrecorded: true,
 		before: onSmallDisk,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			if err := s.stopClean(ctx, s.victim); err != nil {
@@ -222,7 +222,7 @@ func recordReadOnly() *fault {
 func recordBlocked() *fault {
 	return &fault{
 		name: "the record of calls goes to a blocked pipe", done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
-		holds: "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does",
+		holds: "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does", unrecorded: true,
 		before: func(ctx context.Context, s *scene) error {
 			pipe := filepath.Join(s.dir, fmt.Sprintf("audit-%d.pipe", time.Now().UnixNano()))
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -25,7 +25,7 @@ type rollingFlags struct {
 // newRolling is the part rolling: it restarts replicas in all ways that a rollout has, while a crowd of clients works.
 func newRolling(flags *flag.FlagSet) proof {
 	var f rollingFlags
-	flags.IntVar(&f.requests, "requests", 100_000, "how many requests go through at least, behind each load balancer")
+	flags.IntVar(&f.requests, "requests", 100_000, "how many requests go through at least while replicas are restarted, behind each load balancer")
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both one after the other")
 	flags.StringVar(&f.previous, "previous", "", "another program of the gateway, by which replicas are replaced, and which they replace")
 	flags.StringVar(&f.only, "only", "", "play only the acts whose names match this regular expression")
@@ -60,7 +60,11 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 		}
 		scores = append(scores, some...)
 	}
-	return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores)
+	wanted := f.requests
+	if f.only != "" {
+		wanted = 0 // some acts alone need not have them all
+	}
+	return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
 }
 
 // leave removes the folder of a proof, unless something went wrong before it could tell anything.
@@ -107,9 +111,15 @@ func steady() ground {
 	return g
 }
 
-// verdictOfRolling returns the promises that were broken, nil if none was.
-func verdictOfRolling(scores []*score) error {
+// verdictOfRolling returns the promises that were broken, nil if none was. Behind each load balancer as many requests as are
+// wanted must have gone through while replicas were restarted.
+func verdictOfRolling(scores []*score, wanted int) error {
 	var broken []error
+	for _, all := range rolled(scores) {
+		if all.requests < int64(wanted) {
+			broken = append(broken, fmt.Errorf("%w: behind %s %d requests went through while replicas were restarted, want %d", errBroken, all.balancer, all.requests, wanted))
+		}
+	}
 	for _, s := range scores {
 		if s.wrong() != nil {
 			broken = append(broken, fmt.Errorf("%w: %v", errBroken, s))

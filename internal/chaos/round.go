@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/chaos/crowd"
@@ -13,6 +16,7 @@ const (
 	warm    = 40               // so many calls are asked before the fault, and again after it
 	lasts   = 2 * time.Second  // the least time that a fault lasts
 	silence = 30 * time.Second // how long a client waits until it takes a call for lost; calls have 10 s, and subscriptions of a replica that died twice 5 s
+	ends    = 3 * time.Minute  // how long the crowd may take to come to its end; it waits two minutes for word of a change
 )
 
 // outcome is what became of one round.
@@ -54,6 +58,10 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 		o.missed = fmt.Errorf("read the records: %w", err)
 	}
 	o.verdict = book.Judge(s.executions(), records)
+	if o.deeds.Doubled > 0 {
+		o.verdict.EventsTwice += int(o.deeds.Doubled)
+		o.verdict.Samples = append(o.verdict.Samples, fmt.Sprintf("%d events came again on streams that were resumed after them", o.deeds.Doubled))
+	}
 	o.lost = o.verdict.Lost()
 	if !j.fault.weak {
 		o.lost += o.verdict.Unstreamed
@@ -78,9 +86,9 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	if err := s.ready(ctx); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
-	s.crowd = crowd.Start(ctx, crowd.Config{URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: silence})
+	s.crowd = crowd.Start(ctx, crowd.Config{URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: silence, Forgetful: f.weak})
 	missed := s.suffer(ctx, f)
-	stopping, stop := context.WithTimeout(ctx, patience)
+	stopping, stop := context.WithTimeout(ctx, ends)
 	defer stop()
 	if err := s.crowd.Stop(stopping); err != nil && missed == nil {
 		missed = fmt.Errorf("the crowd does not come to its end: %w", err)
@@ -122,8 +130,27 @@ func (s *scene) suffer(ctx context.Context, f *fault) error {
 			return fmt.Errorf("after the fault: %w", err)
 		}
 	}
+	before := s.crowd.Answers()
 	if err := s.busy(ctx, warm); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
+	}
+	if err := until(ctx, func(context.Context) error { return back(before, s.crowd.Answers()) }); err != nil {
+		return fmt.Errorf("after the fault: %w", err)
+	}
+	return nil
+}
+
+// back returns which kinds of clients had no answer to a call since before, nil if each had one. A handshake or a session
+// that stays broken for one kind shows nowhere else: the others ask enough.
+func back(before, now map[string]int64) error {
+	var away []string
+	for _, kind := range slices.Sorted(maps.Keys(before)) {
+		if now[kind] == before[kind] {
+			away = append(away, kind)
+		}
+	}
+	if away != nil {
+		return fmt.Errorf("no call was answered of the clients %s", strings.Join(away, ", "))
 	}
 	return nil
 }

@@ -50,14 +50,32 @@ func (s *stage) play(ctx context.Context, a *act, requests int) (*score, error) 
 	if err := errors.Join(err, s.dismiss(ctx)); err != nil {
 		return nil, err
 	}
-	records, err := s.Audit()
+	verdict, err := s.judge(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &score{
 		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(), troubles: s.troubles(),
-		verdict: s.book.Judge(s.executions(), records), failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon, took: time.Since(began),
+		verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon, took: time.Since(began),
 	}, nil
+}
+
+// settleTime is how long a call may go on that its client has left: calls have 10 s. It is put on record when it ends.
+const settleTime = 15 * time.Second
+
+// judge joins what clients, servers and records say of this book. As long as calls are not on record that must be, it does
+// that again, until these have had time to end.
+func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
+	for end := time.Now().Add(settleTime); ; wait(ctx, settleTime/5) {
+		records, err := s.Audit()
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return ledger.Verdict{}, err
+		}
+		v := s.book.Judge(s.executions(), records)
+		if unrecorded(&v, s.inFlight, s.soon) == 0 || time.Now().After(end) {
+			return v, nil
+		}
+	}
 }
 
 // employ sets clients of all kinds to work, most of which make plain calls.

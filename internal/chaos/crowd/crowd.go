@@ -42,6 +42,10 @@ type Config struct {
 	// ChangePatience is how long a client waits to be told of a change. Where the replica died that had its
 	// subscription, the one that has its stream makes another after up to three heartbeats. Zero: two minutes.
 	ChangePatience time.Duration
+
+	// Forgetful tells that Redis may lose what it keeps. Then a client is told of changes only while its stream is open:
+	// what it is owed when the stream ends is not asked for on the one that resumes it.
+	Forgetful bool
 }
 
 // Crowd is a crowd at work.
@@ -56,8 +60,9 @@ type Crowd struct {
 	tally  tally
 
 	deeds struct {
-		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed, reconnects atomic.Int64
+		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed, reconnects, doubled atomic.Int64
 	}
+	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
 }
 
 // kinds are the kinds of clients by their names.
@@ -112,6 +117,10 @@ func Start(ctx context.Context, c Config) *Crowd {
 	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second, DisableCompression: true},
 	}}
+	crowd.answers = map[string]*atomic.Int64{}
+	for _, kind := range c.Kinds {
+		crowd.answers[kind] = &atomic.Int64{}
+	}
 	for _, kind := range c.Kinds {
 		for _, tenant := range c.Tenants {
 			for i := range c.Size {
@@ -156,11 +165,12 @@ type Deeds struct {
 	Listened   int64 // subscriptions/listen that were acknowledged
 	Postponed  int64 // requests that were told to come again later
 	Reconnects int64 // sessions that were opened because the last one was gone
+	Doubled    int64 // events that came again on a stream that was resumed after them
 
 	Requests    int64         // that were sent over HTTP, of all kinds
 	Lives       int64         // sessions that were opened, used and ended with DELETE
 	Goodbyes    int64         // streams that the gateway ended in good order, though there was more to come
-	Crossed     int64         // calls over HTTP+SSE that were refused since their session had just ended, and were sent again in another
+	Crossed     int64         // messages over HTTP+SSE that were refused since their session had just ended, and were sent again in another
 	Aborted     int64         // answers, streams among them, whose connection broke without the client's doing
 	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
 	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
@@ -172,10 +182,20 @@ func (c *Crowd) Deeds() Deeds {
 	return Deeds{
 		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(), Cancelled: d.cancelled.Load(),
 		Repeated: d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(), Listened: d.listened.Load(),
-		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(),
+		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(), Doubled: d.doubled.Load(),
 		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(), Crossed: t.crossed.Load(),
 		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
 	}
+}
+
+// Answers returns how many calls were answered with what a server did, by the kind of client. Each kind that the crowd has is
+// there.
+func (c *Crowd) Answers() map[string]int64 {
+	answers := make(map[string]int64, len(c.answers))
+	for kind, n := range c.answers {
+		answers[kind] = n.Load()
+	}
+	return answers
 }
 
 // stopping tells whether nothing new is to be asked.

@@ -21,13 +21,14 @@ const patience = 3 * time.Minute
 // begin starts a world of two replicas with the servers that a crowd needs.
 func begin(t *testing.T) (*world.World, *upstream.Server) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(stop)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "drawbridge")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil {
+	// Without a bound of its own: while others compile, too, it takes minutes.
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(stop)
 	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package crowd
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,21 +8,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// follow keeps the stream of a session open, makes changes and waits until it is told of them. When the stream breaks,
-// it resumes it; now and then it breaks it itself.
+// follow keeps the stream of a session open, makes changes and waits until it is told of them. When the stream breaks, it
+// resumes it, where it is told of what it missed; now and then it breaks it itself.
 func (p *person) follow() {
 	p.eachRound(func() time.Duration {
 		s, later := p.open()
 		if s == nil {
 			return later
 		}
-		w := &watch{own: p.things(), lists: true, retry: time.Second}
+		w := &watch{own: p.things(), lists: true, retry: time.Second, seen: map[string]bool{}}
 		for _, uri := range w.own {
 			if s.watches(uri) {
 				w.uris = append(w.uris, uri)
 			}
 		}
-		for !s.gone && !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 {
+		more := func() bool { return !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 }
+		for !s.gone && p.crowd.life.Err() == nil && (w.owed != nil || more()) {
 			rest(p.crowd.life, s.along(w))
 		}
 		s.close()
@@ -51,7 +51,7 @@ func (s *session) watches(uri string) bool {
 // along opens or resumes the stream and goes along with it until it ends, for some rounds at most. It returns how long
 // to wait before the next connection.
 func (s *session) along(w *watch) time.Duration {
-	ctx, cancel := context.WithCancel(s.crowd.life)
+	ctx, begun, cancel := s.lasting()
 	defer cancel()
 	header := s.header()
 	if w.last != "" {
@@ -64,10 +64,11 @@ func (s *session) along(w *watch) time.Duration {
 	if response.status != http.StatusOK {
 		refusal := s.refusal(response)
 		if refusal.code == "DB-EVENT" {
-			w.last = "" // what was missed is gone, and a new stream is to be opened
+			w.last, w.owed = "", nil // what was missed is gone, and a new stream is to be opened
 		}
 		return max(refusal.later, 100*time.Millisecond)
 	}
+	begun()
 	if w.last != "" {
 		s.crowd.deeds.resumed.Add(1)
 	}
@@ -75,16 +76,23 @@ func (s *session) along(w *watch) time.Duration {
 		longest(&s.crowd.tally.longestGap, time.Since(w.ended))
 		w.ended = time.Time{}
 	}
-	w.heard = make(chan *mcp.Message, watched)
+	w.heard, w.unnumbered = make(chan *mcp.Message, watched), false
 	go s.read(w, response) // it is waited for below
-	for open, i := true, 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {
+	by := caller{s.call, s.list, func() bool { return s.gone }}
+	open := true
+	if w.owed != nil {
+		w.owed.resumed++
+		open = s.await(w, by)
+	}
+	for i := 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {
 		var later time.Duration
-		open, later = s.change(w, caller{s.call, s.list, func() bool { return s.gone }})
+		open, later = s.change(w, by)
 		s.rounds++
 		rest(ctx, max(later, s.crowd.config.Pause))
 	}
 	cancel()
 	for range w.heard { // until it has ended
 	}
+	w.forgive(!s.crowd.config.Forgetful)
 	return w.retry
 }

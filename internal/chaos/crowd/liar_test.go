@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,12 +30,15 @@ type liar struct {
 	without  func(w http.ResponseWriter, request string) // answers by itself
 	event    func(event string) string                   // of a notification makes another, or several, or none
 	stranger string                                      // the tenant that the gateway is told
+	ends     bool                                        // ends the stream after such an event
+	rewinds  bool                                        // resumes streams not at the last event, but where they were resumed first
+	firsts   sync.Map                                    // of rewinds: session → event
 }
 
 func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	call := strings.Contains(string(body), `"tools/call"`)
-	lie := call && l.calls.Add(1)%5 == 0
+	lie := call && !l.rewinds && l.calls.Add(1)%5 == 0
 	if lie {
 		l.lies.Add(1)
 	}
@@ -74,6 +78,12 @@ func (l *liar) pass(r *http.Request, body []byte, lie bool) (*http.Response, err
 	if lie && l.stranger != "" {
 		out.Header.Set("Authorization", "Bearer "+l.world.Token(l.stranger, "user-0"))
 	}
+	if last := r.Header.Get(mcp.HeaderLastEventID); l.rewinds && last != "" {
+		if first, known := l.firsts.LoadOrStore(r.Header.Get(mcp.HeaderSessionID), last); known && first != last {
+			l.lies.Add(1)
+			out.Header.Set(mcp.HeaderLastEventID, first.(string))
+		}
+	}
 	return http.DefaultTransport.RoundTrip(out)
 }
 
@@ -82,13 +92,15 @@ func (l *liar) stream(w http.ResponseWriter, body io.Reader) {
 	in := bufio.NewReader(body)
 	for {
 		line, err := in.ReadString('\n')
+		lied := false
 		if l.event != nil && (strings.Contains(line, mcp.NotifyProgress) || strings.Contains(line, mcp.NotifyResourceUpdated)) {
 			l.lies.Add(1)
 			line = l.event(line)
+			lied = true
 		}
 		_, _ = io.WriteString(w, line)
 		_ = http.NewResponseController(w).Flush()
-		if err != nil {
+		if err != nil || lied && l.ends {
 			return
 		}
 	}
@@ -129,6 +141,11 @@ func TestLiesAreFound(t *testing.T) {
 			func(v *ledger.Verdict) int { return v.EventsTwice },
 		},
 		"a change is not told": {"2025 listen", &liar{event: func(string) string { return "\n" }}, func(v *ledger.Verdict) int { return v.ChangesLost }},
+		"a change is not told, and the stream ends": {
+			"2025 listen", &liar{event: func(string) string { return "\n" }, ends: true},
+			func(v *ledger.Verdict) int { return v.ChangesLost },
+		},
+		"a resumed stream begins too early": {"2025 listen", &liar{rewinds: true}, func(v *ledger.Verdict) int { return v.EventsTwice }},
 		"a change is told to another": {
 			"2026 listen", &liar{event: func(line string) string { return strings.Replace(line, "://thing/", "://thing/x", 1) }},
 			func(v *ledger.Verdict) int { return v.WrongTenant },
@@ -146,6 +163,7 @@ func TestLiesAreFound(t *testing.T) {
 			})
 			eventually(t, "there are lies", func() bool { return test.liar.lies.Load() > 5 })
 			v := end(t, c, book, w, server)
+			v.EventsTwice += int(c.Deeds().Doubled)
 			if test.want(&v) == 0 {
 				t.Errorf("the lie was not found: %+v", v)
 			}

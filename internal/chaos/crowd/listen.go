@@ -17,9 +17,9 @@ const roundsOpen = 20
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (p *person) listen() {
 	p.eachRound(func() time.Duration {
-		ctx, cancel := context.WithCancel(p.crowd.life)
+		ctx, begun, cancel := p.lasting()
 		defer cancel()
-		w, later := p.subscribe(ctx)
+		w, later := p.subscribe(ctx, begun)
 		if w == nil {
 			return later
 		}
@@ -35,7 +35,7 @@ func (p *person) listen() {
 }
 
 // subscribe opens a stream. It returns nil, and how long to wait, when there is none.
-func (p *person) subscribe(ctx context.Context) (*watch, time.Duration) {
+func (p *person) subscribe(ctx context.Context, begun func()) (*watch, time.Duration) {
 	uris := p.things()
 	id := p.nextID()
 	params := `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["` + uris[0] + `","` + uris[1] + `"]},`
@@ -46,13 +46,18 @@ func (p *person) subscribe(ctx context.Context) (*watch, time.Duration) {
 	if response.status != http.StatusOK {
 		return nil, max(p.heard(response).later, 100*time.Millisecond)
 	}
+	begun()
 	w := &watch{own: uris, heard: make(chan *mcp.Message, watched)}
 	go p.read(w, response) // listen waits until heard is closed
 	timer := time.NewTimer(p.crowd.config.Patience)
 	defer timer.Stop()
 	select {
 	case first, open := <-w.heard:
-		if !open || first.Method != mcp.NotifyAcknowledged {
+		if !open {
+			break // counted where it was read, unless its replica is about to end
+		}
+		if first.Method != mcp.NotifyAcknowledged {
+			p.trouble("a subscription began with " + first.Method)
 			break
 		}
 		p.crowd.deeds.listened.Add(1)
@@ -97,9 +102,18 @@ func (p *person) result(response *reply) (result mcp.Object, ok bool) {
 		return result, false
 	}
 	for e, err := range events(response) {
-		if err == nil && e.message != nil && e.message.IsResponse() {
-			return e.message.Result, e.message.Err == nil
+		switch m := e.message; {
+		case err != nil:
+			p.garbled(err)
+			return result, false
+		case m == nil || !m.IsResponse():
+		case m.Err != nil:
+			p.failed(m.Err)
+			return result, false
+		default:
+			return m.Result, true
 		}
 	}
+	p.trouble("an answer without a result")
 	return result, false
 }

@@ -30,7 +30,8 @@ type oldSession struct {
 type waiting struct {
 	*deed // nil: it is no call
 
-	over chan struct{} // closed with the answer
+	over  chan struct{} // closed with the answer
+	wrong bool          // it is an error; read it when over is closed
 }
 
 // old opens sessions over HTTP+SSE and makes calls in them. Now and then it leaves in the middle of a call.
@@ -89,7 +90,7 @@ func (p *person) old() {
 
 // openOld opens a session, nil if there is none now.
 func (p *person) openOld() *oldSession {
-	ctx, cancel := context.WithCancel(p.crowd.life)
+	ctx, begun, cancel := p.lasting()
 	response, err := p.get(ctx, http.MethodGet, "/sse", nil)
 	if err != nil {
 		cancel()
@@ -101,6 +102,7 @@ func (p *person) openOld() *oldSession {
 		rest(p.crowd.life, later)
 		return nil
 	}
+	begun()
 	s := &oldSession{person: p, cancel: cancel, ended: make(chan struct{}), open: map[mcp.ID]*waiting{}}
 	endpoint := make(chan string, 1)
 	go s.listens(response, endpoint) // close waits
@@ -109,6 +111,7 @@ func (p *person) openOld() *oldSession {
 	select {
 	case s.endpoint = <-endpoint:
 	case <-s.ended:
+		p.trouble("a session that ended before it began")
 	case <-timer.C:
 		p.ledger.Untold(p.kind + " of " + p.tenant + ": no endpoint")
 	}
@@ -122,7 +125,7 @@ func (p *person) openOld() *oldSession {
 	return s
 }
 
-// handshake initializes the session.
+// handshake initializes the session. It counts why it could not.
 func (s *oldSession) handshake(initialize []byte, id mcp.ID) bool {
 	ctx, cancel := s.patient()
 	defer cancel()
@@ -133,8 +136,17 @@ func (s *oldSession) handshake(initialize []byte, id mcp.ID) bool {
 	select {
 	case <-w.over:
 	case <-s.ended:
+		select {
+		case <-w.over: // the answer was the last word
+		default:
+			s.trouble("a session that ended before initialize was answered")
+		}
 		return false
 	case <-ctx.Done():
+		s.trouble("initialize was not answered")
+		return false
+	}
+	if w.wrong {
 		return false
 	}
 	return s.posts(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
@@ -187,6 +199,7 @@ func (s *oldSession) listens(response *reply, endpoint chan<- string) {
 	defer close(s.ended)
 	for e, err := range events(response) {
 		if err != nil {
+			s.garbled(err)
 			return
 		}
 		if e.Type == "endpoint" {
@@ -219,7 +232,7 @@ func (s *oldSession) hears(m *mcp.Message) {
 	switch {
 	case w == nil || m.Method != "" && w.deed == nil:
 	case w.deed == nil:
-		close(w.over)
+		s.initialized(w, m)
 	default:
 		if over, _ := s.told(w.deed, m); over {
 			select {
@@ -229,6 +242,21 @@ func (s *oldSession) hears(m *mcp.Message) {
 			}
 		}
 	}
+}
+
+// initialized takes the answer to initialize.
+func (s *oldSession) initialized(w *waiting, m *mcp.Message) {
+	select {
+	case <-w.over:
+		s.trouble("initialize was answered twice")
+		return
+	default:
+	}
+	if m.Err != nil {
+		w.wrong = true
+		s.failed(m.Err)
+	}
+	close(w.over)
 }
 
 // posts sends a message. It returns true if it was accepted; otherwise it enters why the call was not, if there is one.
@@ -245,10 +273,12 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 		switch {
 		case s.left.Load() && d != nil:
 			s.lost(ctx, d) // so there is no such session any more
-		case s.endsSoon(ctx) && d != nil && !w.broken && !w.made:
-			s.crossed = true
+		case s.endsSoon(ctx) && !w.broken && !w.made:
 			s.crowd.tally.crossed.Add(1)
-			s.refused(d.nonce, w) // unless it is answered in the next session
+			if d != nil { // which is refused unless it is answered in the next session; a handshake is made anew there anyway
+				s.crossed = true
+				s.refused(d.nonce, w)
+			}
 		default:
 			s.crowd.tally.trouble(s.kind + ": " + w.code)
 			if d != nil {

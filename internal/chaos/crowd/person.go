@@ -67,9 +67,26 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// errSilence is why a request ended that its client waited for in vain.
+var errSilence = errors.New("no answer within the patience of the client")
+
+// silent tells whether a request ended since the patience of its client was over, and not since its client wanted no more.
+func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilence) }
+
 // patient returns a context that ends when the client's patience does.
 func (p *person) patient() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(p.crowd.life, p.crowd.config.Patience)
+	return context.WithTimeoutCause(p.crowd.life, p.crowd.config.Patience, errSilence)
+}
+
+// lasting returns a context for a stream, which may last as long as the crowd once it has begun. Until begun is called, it
+// ends with the client's patience.
+func (p *person) lasting() (ctx context.Context, begun func(), cancel context.CancelFunc) {
+	ctx, end := context.WithCancelCause(p.crowd.life)
+	timer := time.AfterFunc(p.crowd.config.Patience, func() { end(errSilence) })
+	return ctx, func() { timer.Stop() }, func() {
+		timer.Stop()
+		end(nil)
+	}
 }
 
 // nextID returns an id that the client never used.

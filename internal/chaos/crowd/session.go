@@ -35,7 +35,12 @@ func (p *person) open() (s *session, later time.Duration) {
 	if response.status != http.StatusOK {
 		return nil, max(p.heard(response).later, 100*time.Millisecond)
 	}
-	if result, ok := p.result(response); !ok || s.id == "" || result.Text("protocolVersion") != s.revision {
+	result, ok := p.result(response)
+	if !ok {
+		return nil, 100 * time.Millisecond
+	}
+	if s.id == "" || result.Text("protocolVersion") != s.revision {
+		p.trouble("a session without an id, or of another revision")
 		return nil, 100 * time.Millisecond
 	}
 	if !s.tell(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)) {

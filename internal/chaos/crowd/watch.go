@@ -11,7 +11,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// watch is a stream on which a client is told of changes, as long as the stream is open.
+// watch is a stream on which a client is told of changes. In 2026-07-28 it is so as long as the stream is open; in sessions
+// a client that resumes the stream is told of what it missed:
+//
+//	change ─▶ owed ─┬─▶ told on the stream ─▶ told
+//	                ├─▶ stream ends, is resumed ─▶ still owed
+//	                ├─▶ stream ends, cannot be resumed; session gone ─▶ forgiven
+//	                └─▶ the client's patience with an open stream ends ─▶ lost
 type watch struct {
 	uris  []string // that the client has subscribed to: of each server one, unless it was refused
 	own   []string // that nobody else has subscribed to; uris are of these
@@ -21,6 +27,25 @@ type watch struct {
 	retry time.Duration
 	over  bool      // the stream ended with its result; as last
 	ended time.Time // when the gateway ended the stream in good order; as last
+
+	owed       *owed           // the change that the client waits for; nil: none
+	seen       map[string]bool // ids of all events with a message that came; nil: they are not looked at. As last
+	unnumbered bool            // an event of this connection had no id, so what followed cannot be resumed; as last
+}
+
+// owed is a change of which a client is to be told.
+type owed struct {
+	*deed
+
+	method, uri string // of the notification; uri is "" for a list
+	resumed     int    // how often the stream was resumed since
+}
+
+// forgive forgets the change that a client was not told of before its stream ended, unless the stream can be resumed.
+func (w *watch) forgive(resumable bool) {
+	if !resumable || w.last == "" || w.unnumbered {
+		w.owed = nil
+	}
 }
 
 // watched is how many messages wait for a client that makes a call meanwhile.
@@ -40,6 +65,7 @@ func (p *person) read(w *watch, response *reply) {
 	defer close(w.heard)
 	for e, err := range events(response) {
 		if err != nil {
+			p.garbled(err)
 			return // broken, as streams are
 		}
 		if e.HasID {
@@ -49,10 +75,16 @@ func (p *person) read(w *watch, response *reply) {
 			w.retry = e.Retry
 		}
 		m := e.message
+		if m != nil {
+			p.identify(w, e)
+		}
 		switch {
 		case m == nil:
 		case m.Method == "":
 			w.over = true
+			if m.Err != nil {
+				p.failed(m.Err)
+			}
 		case m.Method == mcp.NotifyResourceUpdated && !slices.Contains(w.own, m.Params.Text("uri")):
 			p.ledger.Misdelivered(p.tenant + " " + p.kind + " heard of " + m.Params.Text("uri"))
 		default:
@@ -69,6 +101,21 @@ func (p *person) read(w *watch, response *reply) {
 	}
 }
 
+// identify looks at the id of an event with a message. No two events of a session have the same one, so one that comes again
+// was sent again, although the client said which event was its last.
+func (p *person) identify(w *watch, e event) {
+	switch {
+	case w.seen == nil:
+	case !e.HasID:
+		w.unnumbered = true
+	case w.seen[e.ID]:
+		p.crowd.deeds.doubled.Add(1)
+		p.trouble("an event came twice")
+	default:
+		w.seen[e.ID] = true
+	}
+}
+
 // caller is how a client makes a call and lists tools, in its revision.
 type caller struct {
 	call func(ctx context.Context, d *deed) time.Duration
@@ -76,7 +123,8 @@ type caller struct {
 	gone func() bool // the session has ended, so that nothing more is told and listed in it
 }
 
-// change changes something and waits until the stream tells of that. It returns false when the stream ended before.
+// change changes something and waits until the stream tells of that. It returns false when the stream ended before; then the
+// change is owed still.
 func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	for drained := false; !drained; {
 		select {
@@ -96,7 +144,8 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 		if later := by.call(ctx, d); d.version < 0 {
 			return true, later
 		}
-		return p.await(w, d, mcp.NotifyToolsChanged, "", by), 0
+		w.owed = &owed{d, mcp.NotifyToolsChanged, "", 0}
+		return p.await(w, by), 0
 	}
 	at := slices.IndexFunc(w.uris, func(uri string) bool { return strings.HasPrefix(uri, exposed(server)) })
 	if at < 0 {
@@ -106,23 +155,26 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	if later := by.call(ctx, d); d.version < 0 {
 		return true, later
 	}
-	return p.await(w, d, mcp.NotifyResourceUpdated, w.uris[at], by), 0
+	w.owed = &owed{d, mcp.NotifyResourceUpdated, w.uris[at], 0}
+	return p.await(w, by), 0
 }
 
-// await waits until a stream has told of a change. It returns false when the stream ended before.
-func (p *person) await(w *watch, d *deed, method, uri string, by caller) (open bool) {
-	limited, cancel := context.WithTimeout(p.crowd.life, p.crowd.config.ChangePatience) // from the change on
+// await waits until a stream has told of the change that is owed. It returns false when the stream ended before.
+func (p *person) await(w *watch, by caller) (open bool) {
+	// From the change on, or from when the stream was resumed.
+	limited, cancel := context.WithTimeout(p.crowd.life, p.crowd.config.ChangePatience)
 	defer cancel()
+	o := w.owed
 	for {
 		select {
 		case m, open := <-w.heard:
 			if !open {
 				return false
 			}
-			if m.Method != method || uri != "" && m.Params.Text("uri") != uri {
+			if m.Method != o.method || o.uri != "" && m.Params.Text("uri") != o.uri {
 				continue
 			}
-			if uri == "" && !p.lists(limited, d, by) {
+			if o.uri == "" && !p.lists(limited, o.deed, by) {
 				if by.gone() {
 					return false
 				}
@@ -130,11 +182,13 @@ func (p *person) await(w *watch, d *deed, method, uri string, by caller) (open b
 			}
 			p.ledger.Told()
 			p.crowd.deeds.changes.Add(1)
+			w.owed = nil
 			return true
 		case <-limited.Done():
 			if p.crowd.life.Err() == nil {
-				p.ledger.Untold(fmt.Sprintf("%s of %s, %s %s, version %d by call %s", p.kind, p.tenant, method, uri, d.version, d.nonce))
+				p.ledger.Untold(fmt.Sprintf("%s of %s, %s %s, version %d by call %s, stream resumed %d times since", p.kind, p.tenant, o.method, o.uri, o.version, o.nonce, o.resumed))
 			}
+			w.owed = nil
 			return true
 		}
 	}

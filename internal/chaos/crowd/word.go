@@ -116,6 +116,7 @@ func (p *person) answered(d *deed, result mcp.Object) {
 		return
 	}
 	d.version = version(textAt(result, 1))
+	p.crowd.answers[p.kind].Add(1)
 	p.ledger.Answered(d.nonce, answerOf(text))
 }
 

@@ -134,7 +134,11 @@ func (j *judge) call(i int, e *entry, d *done) {
 			j.note(count, what+": "+j.describe(i))
 		}
 	}
-	note(&v.BrokenUnaudited, e.end != answered && ran && !d.recorded, "executed, unknown to the caller, not on record")
+	unrecorded := e.end != answered && ran && !d.recorded
+	note(&v.BrokenUnaudited, unrecorded, "executed, unknown to the caller, not on record")
+	if unrecorded && !e.left && !e.cancelled {
+		v.Unrecorded = append(v.Unrecorded, j.nonce(i))
+	}
 	note(&v.Unstreamed, e.end == answered && e.plain && int(e.events) > bits.OnesCount64(e.seen), "answered without a stream for its events")
 	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled, "cancelled, and the server was not told")
 }
@@ -158,16 +162,18 @@ func (j *judge) note(count *int, sample string) {
 	*count++
 }
 
+// nonce names the call at an index of the ledger.
+func (j *judge) nonce(i int) Nonce { return j.ledger.base + Nonce(i) + 1 } //nolint:gosec // an index is not negative
+
 // describe says all that is known of a call, for whoever looks for the cause.
 func (j *judge) describe(i int) string {
-	nonce := j.ledger.base + Nonce(i) + 1 //nolint:gosec // an index is not negative
 	e, d, words := &j.ledger.entries[i], &j.done[i], j.ledger.words
 	how := []string{"open", "answered", "refused", "broken", "silent"}[e.end]
 	if e.end != answered && e.end != open {
 		how += " (" + words[e.word] + ")"
 	}
 	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, on record as %q",
-		nonce, words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
+		j.nonce(i), words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
 		bits.OnesCount64(e.seen), e.events, d.outcome)
 }
 

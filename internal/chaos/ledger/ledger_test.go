@@ -414,3 +414,25 @@ func TestFailuresAreNotTheClientsDoing(t *testing.T) {
 		t.Errorf("failures are %v, want %v", got, want)
 	}
 }
+
+// TestWhatAClientLeftIsNotAmongTheUnrecorded has calls executed and not put on record, which ended in several ways.
+func TestWhatAClientLeftIsNotAmongTheUnrecorded(t *testing.T) {
+	t.Parallel()
+	s := &story{Ledger: ledger.New()}
+	ask := func() ledger.Nonce {
+		n, _ := s.ask(ledger.Question{})
+		s.run(n, "red")
+		return n
+	}
+	broken, refused := ask(), ask()
+	s.Broken(broken, "reset")
+	s.Refused(refused, "DB-UPSTREAM-LOST", true)
+	s.Left(ask(), "left")
+	s.Cancelled(ask())
+	n, _ := s.good(ledger.Question{})
+	s.Broken(n, "reset, and on record")
+	v := s.Judge(s.executions, s.records)
+	if want := []ledger.Nonce{broken, refused}; v.BrokenUnaudited != 4 || !slices.Equal(v.Unrecorded, want) {
+		t.Errorf("got %d not on record, of these %v, want 4, and %v", v.BrokenUnaudited, v.Unrecorded, want)
+	}
+}

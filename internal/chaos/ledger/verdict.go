@@ -36,6 +36,9 @@ type Verdict struct {
 	// BrokenUnaudited is executed, ended with an error or a broken connection, and not on record. That may be where a
 	// replica was killed, and only there.
 	BrokenUnaudited int
+	// Unrecorded are those of BrokenUnaudited that did not end by their clients' doing. Of these the ledger knows until when
+	// they were in flight; a call that its client left goes on.
+	Unrecorded []Nonce
 	// Uncancelled is cancelled by its client, executed, and the server was never told. That may be where a replica was
 	// killed, or the server could not be reached.
 	Uncancelled int

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -23,7 +25,7 @@ const (
 	Hang                 // calls are never answered
 	Drip                 // answers come one byte a second
 	Garbage              // random bytes instead of an answer, with and without the header of an HTTP answer
-	Oversized            // answers of 256 MiB, and lists
+	Oversized            // answers of 1 GiB, and lists
 	WrongID              // answers have an id that nobody used
 	TwoAnswers           // each answer comes twice
 	OthersID             // answers have the id of another call in flight, if there is one
@@ -31,12 +33,16 @@ const (
 	HalfClose            // the server stops writing in the middle of an answer, and keeps the connection
 	Reset                // connections are reset in the middle of an answer
 	HTML                 // status 200 and a page instead of an answer
-	Endless              // lists have a next page for ever
+	Endless              // lists have a next page for ever, always the same one
+	Version              // answers are of JSON-RPC 1.0
+	Bomb                 // answers are compressed, and inflate to 1 GiB, and lists
+	Crowded              // lists have a million tools on one page
+	Pages                // lists have ten thousand pages, each with a cursor of its own
 )
 
 const (
-	oversize = 256 << 20 // bytes
-	flood    = 5000      // notifications
+	oversize = 1 << 30 // bytes
+	flood    = 5000    // notifications
 	sip      = time.Second
 )
 
@@ -53,7 +59,9 @@ func (s *Server) Behave(b Behaviour) {
 	}
 }
 
-func (b Behaviour) ofLists() bool { return b == Oversized || b == Endless }
+func (b Behaviour) ofLists() bool {
+	return b == Oversized || b == Endless || b == Bomb || b == Crowded || b == Pages
+}
 
 func (s *Server) behaves() Behaviour {
 	s.mu.Lock()
@@ -94,7 +102,11 @@ func (s *Server) misanswer(ctx context.Context, b Behaviour, c *call, answer []b
 		})
 	case HTML:
 		c.out.page()
-	case Well, Endless:
+	case Version:
+		c.out.end([]byte(strings.Replace(string(answer), `"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`, 1)))
+	case Bomb:
+		c.out.bomb(c.id)
+	case Well, Endless, Crowded, Pages:
 		c.out.end(answer)
 	}
 }
@@ -135,11 +147,40 @@ func (o *output) garbage() {
 // oversized writes an answer that is larger than anybody should take.
 func (o *output) oversized(id mcp.RawJSON) {
 	o.begin("application/json")
-	o.write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"content":[{"type":"text","text":"`))
-	filler := []byte(strings.Repeat("more and ", 8<<10))
+	begin, filler, end := oversizedOf(id)
+	o.write(begin)
 	for sent := 0; sent < oversize && o.write(filler); sent += len(filler) {
 	}
-	o.write([]byte(`"}]}}`))
+	o.write(end)
+}
+
+// oversizedOf returns the parts of such an answer. The one in the middle comes again and again.
+func oversizedOf(id mcp.RawJSON) (begin, filler, end []byte) {
+	return []byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"content":[{"type":"text","text":"`),
+		[]byte(strings.Repeat("more and ", 8<<10)), []byte(`"}]}}`)
+}
+
+// bomb writes an answer of some MiB that inflates to the size of an oversized one. Nobody has asked for compression.
+func (o *output) bomb(id mcp.RawJSON) {
+	begin, filler, end := oversizedOf(id)
+	if !o.begun {
+		o.w.Header().Set("Content-Encoding", "gzip")
+	}
+	o.begin("application/json")
+	o.write(member(begin))
+	small := member(filler)
+	for inflated := 0; inflated < oversize && o.write(small); inflated += len(filler) {
+	}
+	o.write(member(end))
+}
+
+// member returns a text as a member of a gzip file. Members that follow one another are one text.
+func member(text []byte) []byte {
+	var small bytes.Buffer
+	w := gzip.NewWriter(&small)
+	_, _ = w.Write(text) // memory takes all
+	_ = w.Close()        // the same
+	return small.Bytes()
 }
 
 // cut announces an answer, writes half of it and leaves the rest to what happens to the connection.

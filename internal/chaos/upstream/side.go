@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -105,27 +106,65 @@ var toolProperties = []struct{ name, properties string }{
 // hints are what a modern list says of how long it may be kept. A legacy client does not mind them.
 const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
 
-// tools returns the result of tools/list. The description of touch says which version the list has.
-func (s *side) tools(endless bool) string {
+// tools returns the result of tools/list: its first page unless cursor says another one. The description of touch says
+// which version the list has.
+func (s *side) tools(b Behaviour, cursor string) string {
 	s.mu.Lock()
 	version := s.version
 	s.mu.Unlock()
-	var b strings.Builder
-	b.WriteString(`{"tools":[`)
+	var text strings.Builder
+	text.WriteString(`{"tools":[`)
 	for i, tool := range toolProperties {
-		if i > 0 {
-			b.WriteByte(',')
+		if b == Pages && cursor != "" {
+			break // there are more pages than tools
 		}
-		fmt.Fprintf(&b, `{"name":%q,"description":"Counts an execution. The list has version %d.",`+
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, `{"name":%q,"description":"Counts an execution. The list has version %d.",`+
 			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
 			tool.name, version, tool.properties)
 	}
-	b.WriteString(`],`)
-	if endless {
-		b.WriteString(`"nextCursor":"more",`)
+	text.WriteString(`],`)
+	if next := b.nextPage(cursor); next != "" {
+		fmt.Fprintf(&text, `"nextCursor":%q,`, next)
 	}
-	b.WriteString(hints + `}`)
-	return b.String()
+	text.WriteString(hints + `}`)
+	return text.String()
+}
+
+const (
+	pages   = 10_000
+	crowded = 1_000_000 // tools
+)
+
+// nextPage returns the cursor of the page after the one with a cursor; "": there is none.
+func (b Behaviour) nextPage(cursor string) string {
+	at, _ := strconv.Atoi(cursor) // the first page has no cursor
+	switch {
+	case b == Endless:
+		return "more"
+	case b == Pages && at+1 < pages:
+		return strconv.Itoa(at + 1)
+	}
+	return ""
+}
+
+// crowd writes a list of very many tools on one page.
+func (o *output) crowd(id mcp.RawJSON) {
+	o.begin("application/json")
+	o.write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"tools":[`))
+	const some = 1000 // at once
+	for block := 0; block < crowded; block += some {
+		var text strings.Builder
+		for i := range some {
+			fmt.Fprintf(&text, `{"name":"tool-%d","inputSchema":{"type":"object"}},`, block+i)
+		}
+		if !o.write([]byte(text.String())) {
+			return
+		}
+	}
+	o.write([]byte(`{"name":"last","inputSchema":{"type":"object"}}],` + hints + `}}`))
 }
 
 // answer answers the requests that both eras have in the same form. ok is false for others.
@@ -136,11 +175,11 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 		result = `{}`
 	case mcp.MethodToolsList:
 		b := s.server.behaves()
-		if b == Oversized {
-			o.oversized(mcp.RawJSON(m.ID))
+		if write := map[Behaviour]func(*output, mcp.RawJSON){Oversized: (*output).oversized, Bomb: (*output).bomb, Crowded: (*output).crowd}[b]; write != nil {
+			write(o, mcp.RawJSON(m.ID))
 			return true
 		}
-		result = s.tools(b == Endless)
+		result = s.tools(b, m.Params.Text("cursor"))
 	case mcp.MethodPromptsList:
 		result = `{"prompts":[],` + hints + `}`
 	case mcp.MethodResourcesList:

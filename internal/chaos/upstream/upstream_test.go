@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -310,9 +311,13 @@ func TestWhatItDoesWrongComesAfterTheExecution(t *testing.T) {
 		"flood": {upstream.Flood, func(body string, _ error) bool {
 			return strings.Count(body, "flood") == 5000 && strings.Contains(body, "serial")
 		}},
-		"half close": {upstream.HalfClose, func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
-		"reset":      {upstream.Reset, func(_ string, err error) bool { return err != nil }},
-		"page":       {upstream.HTML, func(body string, _ error) bool { return strings.Contains(body, "<html>") }},
+		"half close":    {upstream.HalfClose, func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
+		"reset":         {upstream.Reset, func(_ string, err error) bool { return err != nil }},
+		"wrong version": {upstream.Version, func(body string, _ error) bool { return strings.HasPrefix(body, `{"jsonrpc":"1.0",`) }},
+		"bomb": {upstream.Bomb, func(body string, _ error) bool {
+			return strings.HasPrefix(body, `{"jsonrpc":"2.0",`) && len(body) > 10<<20
+		}},
+		"page": {upstream.HTML, func(body string, _ error) bool { return strings.Contains(body, "<html>") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -357,6 +362,44 @@ func TestEndlessListsHaveANextPage(t *testing.T) {
 		if got := messages(t, c.post(within(t), c.body("tools/list", "")), ""); !strings.Contains(got[0], "nextCursor") {
 			t.Errorf("%s: got %s", era, got[0])
 		}
+	}
+}
+
+// TestManyPagesHaveAnEnd reads the first page and the last one, which names no next one.
+func TestManyPagesHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.Behave(upstream.Pages)
+	for era, c := range sides(t, s) {
+		for params, next := range map[string]bool{"": true, `"cursor":"17",`: true, `"cursor":"9999",`: false} {
+			got := messages(t, c.post(within(t), c.body("tools/list", params)), "")[0]
+			if strings.Contains(got, "nextCursor") != next {
+				t.Errorf("%s with %q: got %s", era, params, got)
+			}
+			if first := params == ""; strings.Contains(got, `"touch"`) != first {
+				t.Errorf("%s with %q: got %s", era, params, got)
+			}
+		}
+	}
+}
+
+// TestACrowdedListIsOnePage reads a million tools.
+func TestACrowdedListIsOnePage(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.Behave(upstream.Crowded)
+	c := sides(t, s)["modern"]
+	response, err := c.try(within(t), c.body("tools/list", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(text), `{"name":`); got != 1_000_001 || !json.Valid(text) {
+		t.Errorf("got %d tools, %.200s", got, text)
 	}
 }
 

@@ -1,7 +1,7 @@
 # The gateway as a static binary in an image without a shell, run by a user without rights; its root file system may be read-only.
 #
 #   make image
-#   docker run --read-only --cap-drop ALL --security-opt no-new-privileges --stop-timeout 40 -p 127.0.0.1:8080:8080 \
+#   docker run --read-only --cap-drop ALL --security-opt no-new-privileges --stop-timeout 60 -p 127.0.0.1:8080:8080 \
 #     --mount "type=bind,src=$PWD/deploy/secrets/gateway.key,dst=/run/secrets/drawbridge.key,readonly" drawbridge
 #
 # The config in the image (deploy/drawbridge.container.yaml) says what it needs. Without a key the gateway refuses to start.

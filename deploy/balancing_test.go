@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -244,8 +246,15 @@ func TestCaddyAcceptsTheSnippet(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped: no caddy here; its command validate checks the file")
 	}
-	read(t, "loadbalancer/Caddyfile")
-	if out, code := run(t.Context(), t, "loadbalancer", caddy, "validate", "--adapter", "caddyfile", "--config", "Caddyfile"); code != 0 {
-		t.Errorf("caddy validate: exit %d: %s", code, out)
+	dir := t.TempDir()
+	plain := replaced(t, "loadbalancer/Caddyfile", map[string]string{"\nmcp.example.com {": "\nhttp://127.0.0.1:8080 {\n\tbind 127.0.0.1"})
+	write(t, filepath.Join(dir, "Caddyfile"), regexp.MustCompile(`(?m)^\t+health_.*\n`).ReplaceAllString(plain, ""))
+	for _, folder := range []string{"loadbalancer", dir} { // as it is, and without TLS, as its head says
+		if out, code := run(t.Context(), t, folder, caddy, "validate", "--adapter", "caddyfile", "--config", "Caddyfile"); code != 0 {
+			t.Errorf("caddy validate in %s: exit %d: %s", folder, code, out)
+		}
+	}
+	if out, code := run(t.Context(), t, dir, caddy, "adapt"); code != 0 || !strings.Contains(out, `"listen":["127.0.0.1:8080"]`) {
+		t.Errorf("without TLS: exit %d, want it to listen on 127.0.0.1:8080: %s", code, out)
 	}
 }

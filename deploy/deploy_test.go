@@ -185,7 +185,7 @@ func withPrograms(t *testing.T, names ...string) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// A key that everybody knows would let everybody in, so there is none: T-4.
+// A key that everybody knows would let everybody in, so there is none.
 func TestT4NothingStartsWithoutAKey(t *testing.T) {
 	program := drawbridge(t)
 	for config, key := range map[string]string{

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,7 +83,16 @@ func TestSizingNamesWhatExists(t *testing.T) {
 // recorded returns the names of all metrics.
 func recorded(t *testing.T) (names []string) {
 	t.Helper()
-	text := read(t, "../metrics/metrics.go") + read(t, "../metrics/replicas.go")
+	files, err := filepath.Glob("../metrics/*.go")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found %d files of metrics, %v", len(files), err)
+	}
+	text := ""
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			text += read(t, file)
+		}
+	}
 	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text, -1) {
 		names = append(names, match[1])
 	}

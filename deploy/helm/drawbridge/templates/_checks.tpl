@@ -22,9 +22,45 @@ found ends the installation.
 {{- fail (printf "config.%s is %q: in a pod it must be all addresses and a port, such as 0.0.0.0:8080 or [::]:8080; leave it out for the default" . (toString (index $config .))) -}}
 {{- end -}}
 {{- end -}}
+{{- include "drawbridge.checkPorts" $config -}}
+{{- include "drawbridge.checkPods" .Values -}}
 {{- include "drawbridge.checkReplicas" (dict "config" $config "wanted" $wanted "most" $most "values" .Values) -}}
 {{- include "drawbridge.checkFiles" (dict "config" $config "most" $most "values" .Values) -}}
 {{- include "drawbridge.checkNetwork" (dict "config" $config "values" .Values) -}}
+{{- end -}}
+
+{{- define "drawbridge.checkPorts" -}}
+{{- $listen := include "drawbridge.port" .listen | int -}}
+{{- $operator := include "drawbridge.port" .operator | int -}}
+{{- range $key, $port := dict "listen" $listen "operator" $operator -}}
+{{- if or (lt $port 1) (gt $port 65535) -}}
+{{- fail (printf "config.%s has the port %d: write one from 1 to 65535" $key $port) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $listen $operator -}}
+{{- fail (printf "config.listen and config.operator both have the port %d: give each its own, since clients must not reach that of the operator" $listen) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "drawbridge.checkPods" -}}
+{{- range list "app.kubernetes.io/name" "app.kubernetes.io/instance" -}}
+{{- if hasKey ($.podLabels | default dict) . -}}
+{{- fail (printf "podLabels has %s, which the chart sets itself, since pods are selected by it: leave it out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey (.podAnnotations | default dict) "drawbridge/restart-settings" -}}
+{{- fail "podAnnotations has drawbridge/restart-settings, which the chart sets itself, so that pods are replaced when a setting wants it: leave it out" -}}
+{{- end -}}
+{{- $names := list "POD_NAME" -}}
+{{- range .env -}}
+{{- if has .name $names -}}
+{{- fail (printf "env has %s twice, or it is POD_NAME, which the chart sets itself: leave one out" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- if and .autoscaling.enabled (not (dig "requests" "cpu" "" (.resources | default dict))) -}}
+{{- fail "autoscaling.enabled needs resources.requests.cpu, of which the percentage is taken: without it nothing is ever scaled" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "drawbridge.checkReplicas" -}}
@@ -44,8 +80,8 @@ found ends the installation.
 {{- end -}}
 {{- end -}}
 {{- with .values.rollout -}}
-{{- if lt (int .terminationGracePeriodSeconds) (add 45 .preStopSeconds | int) -}}
-{{- fail (printf "rollout.terminationGracePeriodSeconds is %d: the gateway may take 45 s to drain, after preStopSeconds (%d); allow %d" (int .terminationGracePeriodSeconds) (int .preStopSeconds) (add 45 .preStopSeconds | int)) -}}
+{{- if lt (int .terminationGracePeriodSeconds) (add 60 .preStopSeconds | int) -}}
+{{- fail (printf "rollout.terminationGracePeriodSeconds is %d: the gateway may take 60 s to drain, after preStopSeconds (%d); allow %d" (int .terminationGracePeriodSeconds) (int .preStopSeconds) (add 60 .preStopSeconds | int)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -17,6 +17,7 @@ setup: ## what the tests need beside Go: npm packages and programs; says what it
 	@.ci/setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
+	@[ -e .bin/drawbridge ] || echo 'compiling, which takes a minute the first time' >&2
 	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
 	@exec .bin/drawbridge dev $(ARGS)
 

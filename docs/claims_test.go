@@ -92,6 +92,17 @@ func checkErrors(t *testing.T, h *house) {
 	}
 }
 
+// After make build, ./drawbridge was taken for a folder, and all names of ours that begin with it for files that are not there.
+func TestTheBuiltProgramWasTakenForAFolder(t *testing.T) {
+	h := &house{files: []string{"drawbridge", "docs", "docs/keys.md"}}
+	if got := h.wrongIn("page.md", "`drawbridge/restart-settings`"); len(got) > 0 {
+		t.Errorf("got %q, want nothing wrong", got)
+	}
+	if got := h.wrongIn("page.md", "`docs/locks.md`"); len(got) != 1 {
+		t.Errorf("got %q, want a file that is not there", got)
+	}
+}
+
 func checkPages(t *testing.T, h *house) {
 	t.Helper()
 	pages := documents(t)
@@ -232,7 +243,7 @@ func (h *house) checkSpan(text string, report func(string, ...any)) {
 		if name := memberName.FindStringSubmatch(text)[1]; h.declares("", strings.Split(name, ".")[0]) && !h.declares("", name) {
 			report("nothing is called %s", name)
 		}
-	case goFile.MatchString(text) || nested && filePath.MatchString(text) && slices.Contains(h.files, first) && !h.literals[text]:
+	case goFile.MatchString(text) || nested && filePath.MatchString(text) && h.isFolder(first) && !h.literals[text]:
 		if !h.has(text) {
 			report("%s is not there", text)
 		}

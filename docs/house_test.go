@@ -153,6 +153,11 @@ func (h *house) declares(pkg, name string) bool {
 	return false
 }
 
+// isFolder tells whether a folder at the root has that name.
+func (h *house) isFolder(name string) bool {
+	return slices.ContainsFunc(h.files, func(file string) bool { return strings.HasPrefix(file, name+"/") })
+}
+
 // has tells whether a file or directory is there: by its path from the root, which may hold * and {a,b}, or by its last
 // name alone.
 func (h *house) has(path string) bool {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		serveFake(kind)
 		return
 	}
-	os.Setenv("DRAWBRIDGE_CANARY", "canary-of-the-gateway") // T-48: must not reach a child
+	os.Setenv("DRAWBRIDGE_CANARY", "canary-of-the-gateway") // must not reach a child
 	flag.Set("test.parallel", "8")                          // unless told otherwise: most tests wait for children
 	goleak.VerifyTestMain(m)
 }

@@ -31,3 +31,10 @@ func TenantsWithMarks(s *Server) int {
 	defer m.mu.Unlock()
 	return len(m.tenants)
 }
+
+// HasTaken tells whether a server has taken a connection over from net/http.
+func HasTaken(s *Server) bool {
+	s.flows.mu.Lock()
+	defer s.flows.mu.Unlock()
+	return s.flows.taken > 0
+}

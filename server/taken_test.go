@@ -480,6 +480,7 @@ func TestBytesReadAheadAreKept(t *testing.T) {
 			if _, err := io.WriteString(g, "and more"); err != nil {
 				t.Error(err)
 			}
+			eventually(t, func() bool { return server.HasTaken(h.Server) })
 			h.offer(t, "extra")
 			if era != "sse" { // whose client has yet to say that it is ready
 				g.expect(t, mcp.NotifyToolsChanged)

@@ -41,7 +41,12 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		shared[i] = s
 	}
 	a, b := shared[0], shared[1]
-	redistest.Wait(t, func() error { return a.others.Send(t.Context(), b.others.Self(), replica.Word{Kind: "news 1"}) })
+	redistest.Wait(t, func() error {
+		if !a.others.IsThere(b.others.Self()) {
+			return replica.ErrGone
+		}
+		return a.others.Send(t.Context(), b.others.Self(), replica.Word{Kind: "news 1"})
+	})
 	if err := a.others.Tell(t.Context(), replica.Word{Kind: "news 1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,28 +9,13 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
 // wantRefused checks how many refusals the metrics count for a tenant, "" if it was not known, and a code.
 func (w *world) wantRefused(t *testing.T, tenant, code string, want float64) {
 	t.Helper()
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := 0.0
-	for _, family := range families {
-		for _, series := range family.GetMetric() {
-			labels := make(map[string]string)
-			for _, l := range series.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetName() == "drawbridge_refusals_total" && labels["tenant"] == tenant && labels["reason"] == code {
-				got += series.GetCounter().GetValue()
-			}
-		}
-	}
-	if got != want {
+	if got := metricstest.Sum(t, w.metrics, "drawbridge_refusals_total", "tenant", tenant, "reason", code); got != want {
 		t.Errorf("got %v refusals of %q with %s in the metrics, want %v", got, tenant, code, want)
 	}
 }

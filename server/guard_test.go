@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -108,14 +109,8 @@ func (w *world) expectPanics(t *testing.T, j *journal, want int) {
 	if got := len(j.lines(`"msg":"panic"`, `"problem":"a bug"`, "guard_test.go")); got != want {
 		t.Errorf("got %d panics in the log, want %d", got, want)
 	}
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == "drawbridge_panics_total" && int(family.GetMetric()[0].GetCounter().GetValue()) != want {
-			t.Errorf("got drawbridge_panics_total %v, want %d", family.GetMetric()[0].GetCounter().GetValue(), want)
-		}
+	if got := metricstest.Sum(t, w.metrics, "drawbridge_panics_total"); got != float64(want) {
+		t.Errorf("got drawbridge_panics_total %v, want %d", got, want)
 	}
 }
 

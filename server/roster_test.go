@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -51,18 +52,7 @@ func (w *world) expectAlive(t *testing.T, want map[string]bool) {
 // sessionsOpen returns the gauge of the sessions of acme.
 func (w *world) sessionsOpen(t testing.TB) int {
 	t.Helper()
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "drawbridge_sessions_open" && m.GetLabel()[0].GetValue() == "acme" {
-				return int(m.GetGauge().GetValue())
-			}
-		}
-	}
-	return 0
+	return int(metricstest.Sum(t, w.metrics, "drawbridge_sessions_open", "tenant", "acme"))
 }
 
 // TestSessionsOpenedAtOnceKeepTheBound opens thousands of sessions of one user over many connections at once, with as

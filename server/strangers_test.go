@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
 // knock sends n requests with a token that is none, from an address.
@@ -35,20 +36,9 @@ func knockWith(t *testing.T, handler http.Handler, token, address string, n int)
 }
 
 // refused returns how many refusals the metrics count.
-func (w *world) refused(t *testing.T) (sum float64) {
+func (w *world) refused(t *testing.T) float64 {
 	t.Helper()
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == "drawbridge_refusals_total" {
-			for _, series := range family.GetMetric() {
-				sum += series.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
+	return metricstest.Sum(t, w.metrics, "drawbridge_refusals_total")
 }
 
 // sumsOf returns who was summed up with which number, and how many lines stand for themselves.

@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -195,41 +196,15 @@ func (g *guest) rest() (string, error) {
 }
 
 // streamsOpen returns how many streams the metrics say are open, in all kinds.
-func (w *world) streamsOpen(t testing.TB) (open int) {
+func (w *world) streamsOpen(t testing.TB) int {
 	t.Helper()
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "drawbridge_streams_open" {
-				open += int(m.GetGauge().GetValue())
-			}
-		}
-	}
-	return open
+	return int(metricstest.Sum(t, w.metrics, "drawbridge_streams_open"))
 }
 
 // requests returns how many requests of that method and path the metrics have counted.
-func (h *porch) requests(t testing.TB, m message) (count int) {
+func (h *porch) requests(t testing.TB, m message) int {
 	t.Helper()
-	families, err := h.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, one := range family.GetMetric() {
-			labels := make(map[string]string)
-			for _, l := range one.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetName() == "drawbridge_http_requests_total" && labels["route"] == m.path && labels["method"] == m.method {
-				count += int(one.GetCounter().GetValue())
-			}
-		}
-	}
-	return count
+	return int(metricstest.Sum(t, h.metrics, "drawbridge_http_requests_total", "route", m.path, "method", m.method))
 }
 
 // gone wants everything given back that one stream had, once: its place, the place of its connection at the listener,

@@ -18,11 +18,10 @@ type trickle struct {
 	x      *exchange
 	alarm  *alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
 
-	mu    sync.Mutex // guards the fields below, and the connection while the call is under way
-	out   *stream    // nil as long as the answer is not a stream
-	place *streamPlace
-	plain bool // it is decided that the answer is no stream, or that nothing more is sent
-
+	mu     sync.Mutex // guards the fields below, and the connection while the call is under way
+	out    *stream    // nil as long as the answer is not a stream
+	place  *streamPlace
+	plain  bool // it is decided that the answer is no stream, or that nothing more is sent
 	broken bool // ring panicked, and may have sent a part of something
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
@@ -50,12 +51,12 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	box := config.Server{Name: "box", Prefix: "box", Builtin: []string{"calculate"}}
 	f.apply(t.Context(), []config.Server{box})
 	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
-	if got := itemsRefused(t, registerer); got != 1 {
+	if got := metricstest.Sum(t, registerer, "drawbridge_upstream_items_refused"); got != 1 {
 		t.Fatalf("%v items refused before, want 1", got)
 	}
 	box.Timeout = time.Second
 	f.apply(t.Context(), []config.Server{box})
-	if got := itemsRefused(t, registerer); got != 0 {
+	if got := metricstest.Sum(t, registerer, "drawbridge_upstream_items_refused"); got != 0 {
 		t.Errorf("%v items refused after the server came back whole, want 0", got)
 	}
 }
@@ -200,23 +201,6 @@ func gauges(t *testing.T, gatherer prometheus.Gatherer, name string) map[string]
 		}
 	}
 	return out
-}
-
-func itemsRefused(t *testing.T, gatherer prometheus.Gatherer) (sum float64) {
-	t.Helper()
-	families, err := gatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "drawbridge_upstream_items_refused" {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			sum += series.GetGauge().GetValue()
-		}
-	}
-	return sum
 }
 
 // TestWarningsNameWhatMendsAServerThatIsUp shows /readyz's line for a server whose tool was refused to ask.

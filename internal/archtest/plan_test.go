@@ -51,7 +51,7 @@ func floors() [][]string {
 // yard lists what stands beside the house: tests and tools that are no part of the product. They import what they
 // like, and in the house only test files import them.
 func yard() []string {
-	return []string{"internal/archtest", "internal/corpus", "internal/freeport", "internal/redis/redistest", "internal/replica/replicatest", "internal/seal/sealtest", "internal/wiretest", "internal/interop", "internal/bench", "internal/fair", "internal/survey", "internal/scoreboard", "internal/raid", "internal/siege", "internal/netfault", "internal/chaos", "internal/chaos/world", "internal/chaos/upstream", "internal/chaos/ledger", "internal/chaos/crowd", "deploy", "deploy/kubernetes/test", "deploy/kubernetes/test/schemas", "docs"}
+	return []string{"internal/archtest", "internal/corpus", "internal/freeport", "internal/redis/redistest", "internal/replica/replicatest", "internal/seal/sealtest", "internal/wiretest", "metrics/metricstest", "internal/interop", "internal/bench", "internal/fair", "internal/survey", "internal/scoreboard", "internal/raid", "internal/siege", "internal/netfault", "internal/chaos", "internal/chaos/world", "internal/chaos/upstream", "internal/chaos/ledger", "internal/chaos/crowd", "deploy", "deploy/kubernetes/test", "deploy/kubernetes/test/schemas", "docs"}
 }
 
 // door says which packages may import a library, by the beginning of its import path. Test files may import it anyway.

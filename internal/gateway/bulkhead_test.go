@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -46,7 +47,7 @@ func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testin
 		if left := len(w.bulkhead.held); left > 0 {
 			t.Errorf("%d counts of calls are left when all have ended, want none", left)
 		}
-		if got := counted(t, w.metrics, "drawbridge_upstream_calls_in_flight"); got != 0 {
+		if got := metricstest.Sum(t, w.metrics, "drawbridge_upstream_calls_in_flight"); got != 0 {
 			t.Errorf("the metric has %v calls under way when all have ended", got)
 		}
 	})

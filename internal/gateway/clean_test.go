@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -49,7 +50,7 @@ func TestAnswerThatHidTextWhereItIsNotEditedWasPassedOn(t *testing.T) {
 		if records := b.records(t); !strings.Contains(records, `"outcome":"hidden_text"`) || strings.Contains(records, "\u202e") {
 			t.Errorf("%s: the record is %s", s.method, records)
 		}
-		if found := counted(t, b.metrics, "drawbridge_output_repairs_total"); found != 1 {
+		if found := metricstest.Sum(t, b.metrics, "drawbridge_output_repairs_total"); found != 1 {
 			t.Errorf("%s: %v findings are counted, want 1", s.method, found)
 		}
 		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "hidden text in "+said.place) || strings.Contains(log.String(), "\u202e") {
@@ -135,7 +136,7 @@ func TestNotificationThatHidTextWasPassedOn(t *testing.T) {
 	if len(got) != 1 || got[0] != `{"level":"info","data":"ab"}` {
 		t.Errorf("got %q, want the second one, cleaned", got)
 	}
-	if n := counted(t, b.metrics, "drawbridge_upstream_anomalies_total"); n != 1 {
+	if n := metricstest.Sum(t, b.metrics, "drawbridge_upstream_anomalies_total"); n != 1 {
 		t.Errorf("%v anomalies are counted, want 1", n)
 	}
 }

@@ -5,28 +5,14 @@ import (
 	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
 // wantRefused checks how many refusals the metrics count with a kind and a reason.
 func wantRefused(t *testing.T, metrics prometheus.Gatherer, kind, reason string, want float64) {
 	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := 0.0
-	for _, family := range families {
-		for _, series := range family.GetMetric() {
-			labels := make(map[string]string)
-			for _, l := range series.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetName() == "drawbridge_refusals_total" && labels["kind"] == kind && labels["reason"] == reason {
-				got += series.GetCounter().GetValue()
-			}
-		}
-	}
-	if got != want {
+	if got := metricstest.Sum(t, metrics, "drawbridge_refusals_total", "kind", kind, "reason", reason); got != want {
 		t.Errorf("got %v refusals %s with %s in the metrics, want %v", got, kind, reason, want)
 	}
 }
@@ -35,13 +21,7 @@ func wantRefused(t *testing.T, metrics prometheus.Gatherer, kind, reason string,
 // metric told the first from a server that is down, and the second from one that was lost.
 func TestCallsThatReplicasLostWereNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d *deaf
-		p := newPair(t, func(home bool, cfg *Config) {
-			if !home {
-				d = &deaf{Others: cfg.Others}
-				cfg.Others = d
-			}
-		})
+		p, d := newDeafPair(t, false)
 		p.parks(1, done)
 		r := askAlice(subjects[0].params)
 		again := repeat(r, p.a.asked(t, r))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -23,7 +24,7 @@ func (b *bench) lose() (graceOver func()) {
 }
 
 func refusals(t *testing.T, b *bench) float64 {
-	return counted(t, b.metrics, "drawbridge_refusals_total")
+	return metricstest.Sum(t, b.metrics, "drawbridge_refusals_total")
 }
 
 // TestItemsOfALostServerAreNotUnknown uses every item of a server that is down, within the grace and after it.

@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -148,13 +149,13 @@ func TestRepeatAtAnotherReplicaGoesHome(t *testing.T) {
 	if len(records) != 5 || strings.Count(strings.Join(records, ""), `"call_id":"r1"`) != 5 || !strings.Contains(records[1], `"request_id":"again-0"`) || p.b.records(t) != "" {
 		t.Errorf("records at home %s\nand elsewhere %s; want one for each round, at home", records, p.b.records(t))
 	}
-	if home, there := counted(t, p.a.metrics, "drawbridge_calls_total"), counted(t, p.b.metrics, "drawbridge_calls_total"); home != 5 || there != 0 {
+	if home, there := metricstest.Sum(t, p.a.metrics, "drawbridge_calls_total"), metricstest.Sum(t, p.b.metrics, "drawbridge_calls_total"); home != 5 || there != 0 {
 		t.Errorf("counted %v at home and %v elsewhere, want 5 and 0", home, there)
 	}
 	if all := p.a.records(t) + p.b.records(t); strings.Contains(all, aliceToken) {
 		t.Error("the token is on record")
 	}
-	if in := counted(t, p.b.metrics, "drawbridge_calls_in_flight") + float64(p.b.inflight.Held()+p.a.inflight.Held()); in != 0 {
+	if in := metricstest.Sum(t, p.b.metrics, "drawbridge_calls_in_flight") + float64(p.b.inflight.Held()+p.a.inflight.Held()); in != 0 {
 		t.Errorf("%v places are left taken", in)
 	}
 }
@@ -333,15 +334,21 @@ func (d *deaf) Send(ctx context.Context, to replica.ID, w replica.Word) error {
 	return d.Others.Send(ctx, to, w)
 }
 
+// newDeafPair opens a pair of which one, home or the other, can be kept from sending word.
+func newDeafPair(t *testing.T, home bool) (p *pair, d *deaf) {
+	t.Helper()
+	p = newPair(t, func(of bool, cfg *Config) {
+		if of == home {
+			d = &deaf{Others: cfg.Others}
+			cfg.Others = d
+		}
+	})
+	return p, d
+}
+
 func TestRepeatWhileReplicasCannotTalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d *deaf
-		p := newPair(t, func(home bool, cfg *Config) {
-			if !home {
-				d = &deaf{Others: cfg.Others}
-				cfg.Others = d
-			}
-		})
+		p, d := newDeafPair(t, false)
 		p.parks(1, done)
 		r := askAlice(subjects[0].params)
 		again := repeat(r, p.a.asked(t, r))
@@ -360,13 +367,7 @@ func TestRepeatWhileReplicasCannotTalk(t *testing.T) {
 // TestASilentHomeIsLost shows that a client does not wait for ever for a home that lives and cannot send word.
 func TestASilentHomeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d *deaf
-		p := newPair(t, func(home bool, cfg *Config) {
-			if home {
-				d = &deaf{Others: cfg.Others}
-				cfg.Others = d
-			}
-		})
+		p, d := newDeafPair(t, true)
 		began, ended := make(chan struct{}), make(chan struct{})
 		p.parks(1, waits(began, ended))
 		r := askAlice(subjects[0].params)

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -568,7 +569,7 @@ func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if got := counted(t, b.metrics, "drawbridge_upstream_items_refused"); got != test.want {
+			if got := metricstest.Sum(t, b.metrics, "drawbridge_upstream_items_refused"); got != test.want {
 				t.Errorf("servers %v: %v tools counted as left out, want %v", test.servers, got, test.want)
 			}
 		}

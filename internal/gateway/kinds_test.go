@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -509,11 +510,11 @@ func TestLogMessagesOfACallAreBounded(t *testing.T) {
 		r.LogLevel, _ = mcp.LevelOf("debug")
 		told := 0
 		r.Notify = func(context.Context, mcp.Notification) error { told++; return nil }
-		before := counted(t, b.metrics, "drawbridge_upstream_anomalies_total")
+		before := metricstest.Sum(t, b.metrics, "drawbridge_upstream_anomalies_total")
 		if _, failure := b.handle(t, r); failure != nil {
 			t.Fatal(failure)
 		}
-		dropped := counted(t, b.metrics, "drawbridge_upstream_anomalies_total") - before
+		dropped := metricstest.Sum(t, b.metrics, "drawbridge_upstream_anomalies_total") - before
 		if told != test.told || dropped != test.dropped {
 			t.Errorf("%s: told %d and counted %v as dropped, want %d and %v", test.name, told, dropped, test.told, test.dropped)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
@@ -90,7 +91,7 @@ func TestDeniedResourceWithinAResult(t *testing.T) {
 			}
 		}
 	}
-	if got := counted(t, b.metrics, "drawbridge_output_repairs_total"); got != float64(left) {
+	if got := metricstest.Sum(t, b.metrics, "drawbridge_output_repairs_total"); got != float64(left) {
 		t.Errorf("%v repairs are counted, want %d", got, left)
 	}
 	if records := b.records(t); strings.Count(records, `"repairs":1`) != left {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
 // refusedFor runs a call that fails, and returns its error.
@@ -33,7 +34,7 @@ func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	}
 	b.Refuse(t.Context(), audit.Record{Outcome: "unauthenticated"})
 	for name, want := range map[string]float64{"drawbridge_audit_records_dropped_total": 2, "drawbridge_refusals_total": 2, "drawbridge_calls_total": 0} {
-		if got := counted(t, b.metrics, name); got != want {
+		if got := metricstest.Sum(t, b.metrics, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}

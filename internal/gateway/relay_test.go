@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -63,7 +64,7 @@ func listen(t *testing.T, tool func(ctx context.Context, tell func(n int), log f
 		if len(h.progress) != told {
 			t.Errorf("%d notifications came after the result", len(h.progress)-told)
 		}
-		left = counted(t, b.metrics, "drawbridge_upstream_anomalies_total")
+		left = metricstest.Sum(t, b.metrics, "drawbridge_upstream_anomalies_total")
 	})
 	return h, left
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -34,16 +35,10 @@ var stories = map[string]func(*testing.T, *story) error{
 	},
 	"measured": func(t *testing.T, s *story) error {
 		_, _ = s.run(t, s.params) // counted either way
-		families, err := s.metrics.Gather()
-		if err != nil {
-			return err
+		if metricstest.Sum(t, s.metrics, "drawbridge_calls_total") == 0 {
+			return errors.New("the call is not counted")
 		}
-		for _, family := range families {
-			if family.GetName() == "drawbridge_calls_total" && len(family.GetMetric()) > 0 {
-				return nil
-			}
-		}
-		return errors.New("the call is not counted")
+		return nil
 	},
 	"resumed": func(t *testing.T, s *story) error {
 		_, _ = s.run(t, strings.Replace(s.params, "{", `{"requestState":"forged",`, 1)) // however it ends
@@ -284,28 +279,10 @@ func TestCallThatPanicsIsCounted(t *testing.T) {
 	b := newBench(t)
 	_, _ = b.Handle(t.Context(), b.caller(t, alice), request("box__panics", `{}`)) // counted whatever it says
 	for name, want := range map[string]float64{"drawbridge_calls_total": 1, "drawbridge_panics_total": 1, "drawbridge_calls_in_flight": 0} {
-		if got := counted(t, b.metrics, name); got != want {
+		if got := metricstest.Sum(t, b.metrics, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-}
-
-// counted returns the sum of a metric's series.
-func counted(t *testing.T, metrics prometheus.Gatherer, name string) (sum float64) {
-	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			sum += series.GetCounter().GetValue() + series.GetGauge().GetValue()
-		}
-	}
-	return sum
 }
 
 // seriesOf returns how many series a metric has.

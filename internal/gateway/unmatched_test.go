@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -141,7 +142,7 @@ func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 			if got := len(b.Unmatched()); got != step.unmatched {
 				t.Errorf("%s: %d patterns match nothing, want %d", step.name, got, step.unmatched)
 			}
-			if got := counted(t, b.metrics, "drawbridge_config_warnings"); got != float64(step.unmatched) {
+			if got := metricstest.Sum(t, b.metrics, "drawbridge_config_warnings"); got != float64(step.unmatched) {
 				t.Errorf("%s: %v are counted, want %d", step.name, got, step.unmatched)
 			}
 			if got := strings.Count(log.String(), "code=no-match"); got != step.logged {

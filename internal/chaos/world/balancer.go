@@ -155,7 +155,8 @@ func lookUp(name string) (string, error) {
 	return path, nil
 }
 
-// wrong says why the balancer does not send requests to all replicas that run.
+// wrong says why the balancer does not send requests to all replicas that run, or still sends some to others. HAProxy takes
+// all for well at its start.
 func (b *balancer) wrong(ctx context.Context, w *World) error {
 	if !b.child.runs() {
 		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, tail(filepath.Join(b.dir, logFile), 1<<10))
@@ -171,23 +172,27 @@ func (b *balancer) wrong(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range w.Replicas {
-		if r.Runs() && !believed(string(body), r.Name) {
+	for _, r := range w.slots {
+		said := opinion(string(body), r.Name)
+		if r.Runs() && said != "UP" {
 			return fmt.Errorf("haproxy does not believe that %s is well", r.Name)
+		}
+		if !r.Runs() && strings.HasPrefix(said, "UP") {
+			return fmt.Errorf("haproxy believes that %s is well, which does not run", r.Name)
 		}
 	}
 	return nil
 }
 
-// believed tells whether HAProxy sends requests to a server, by its table of all.
-func believed(table, server string) bool {
+// opinion returns what HAProxy says of a server in its table of all, "UP" or "UP 1/2" for example.
+func opinion(table, server string) string {
 	for line := range strings.Lines(table) {
 		fields := strings.Split(line, ",")
 		if len(fields) > 17 && fields[1] == server {
-			return fields[17] == "UP"
+			return fields[17]
 		}
 	}
-	return false
+	return ""
 }
 
 // Ready waits until Redis is up, all replicas that run are ready and use Redis and all upstreams, and the balancer

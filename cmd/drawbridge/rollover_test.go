@@ -77,7 +77,7 @@ func startNginx(t *testing.T, a, b *recorder) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		nginx.Process.Kill()
+		nginx.Process.Signal(syscall.SIGTERM) // not SIGKILL, which its worker would outlive
 		nginx.Wait()
 		if text, _ := os.ReadFile(filepath.Join(dir, "nginx.err")); t.Failed() {
 			t.Logf("nginx said:\n%.4000s", text)

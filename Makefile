@@ -5,7 +5,8 @@ COMMIT   ?= $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/d
 DATE     ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 STAMP     = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 FUZZTIME ?= 1m
-LINT     := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+LINTER   := v2.15.0
+LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi linter lint fmt formatted tidy vuln fuzz
@@ -94,19 +95,25 @@ fleet: setup ## all that interop tries with three replicas, and all tests of rep
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
 	go test ./server ./server/session ./server/once ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
 
-fmt: ## format the tree
+fmt: $(LINT) ## format the tree
 	$(LINT) fmt
 
 openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, which do not, and why
 	@go run ./internal/survey "$(DIR)"
 
-lint: ## what the linter finds
+lint: $(LINT) ## what the linter finds
 	$(LINT) run --allow-parallel-runners
 
-linter: ## build the linter, and say which it is
+linter: $(LINT) ## build the linter, and say which it is
 	@$(LINT) version
 
-formatted: ## what fmt would change
+# Built once for each version of it and of Go: one that an older Go has built refuses the code of a newer.
+$(LINT):
+	@rm -rf .bin/golangci-lint-* && mkdir -p .bin/linter
+	GOBIN=$(CURDIR)/.bin/linter go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
+	@mv .bin/linter/golangci-lint $@ && rmdir .bin/linter
+
+formatted: $(LINT) ## what fmt would change
 	$(LINT) fmt --diff
 
 tidy: ## whether go.mod and go.sum say what is used

@@ -9,7 +9,7 @@ LINTER   := v2.15.0
 LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ compat: setup ## every client with every server and feature, and the agents that
 fleet: setup ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
 	go test ./server ./server/session ./server/once ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
+
+count: ## statements, lines and wide lines by package, product, labs and tests apart; ARGS="-since REVISION" compares
+	@go run ./internal/count $(ARGS)
 
 fmt: $(LINT) ## format the tree
 	$(LINT) fmt

@@ -38,7 +38,7 @@ func parse(directory, name string, text any) (*source, error) {
 
 // violations returns where the file differs from the plan.
 func violations(s *source) []string {
-	if slices.Contains(yard(), s.directory) {
+	if slices.Contains(Yard(), s.directory) {
 		return nil
 	}
 	floor := floorOf(s.directory)
@@ -73,7 +73,7 @@ func importPath(spec *ast.ImportSpec) string {
 func importProblem(directory string, floor int, imported string) string {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
 		switch below := floorOf(own); {
-		case slices.Contains(yard(), own):
+		case slices.Contains(Yard(), own):
 			return fmt.Sprintf("%s is no part of the product", own)
 		case below < 0:
 			return fmt.Sprintf("%s is not in the plan", own)
@@ -288,7 +288,7 @@ func TestPlanIsSound(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	for _, name := range yard() {
+	for _, name := range Yard() {
 		if seen[name] {
 			t.Errorf("%s stands on a floor and in the yard", name)
 		}

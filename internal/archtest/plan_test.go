@@ -1,6 +1,3 @@
-// Package archtest holds the plan of the house: which package stands on which floor, and which packages may open the
-// door to which library. Its test parses the imports itself and fails when the code differs, so whoever adds a package
-// or a library enters it here first.
 package archtest
 
 const module = "github.com/drawbridge-mcp/drawbridge"
@@ -46,12 +43,6 @@ func floors() [][]string {
 		},
 		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
 	}
-}
-
-// yard lists what stands beside the house: tests and tools that are no part of the product. They import what they
-// like, and in the house only test files import them.
-func yard() []string {
-	return []string{"internal/archtest", "internal/corpus", "internal/freeport", "internal/redis/redistest", "internal/replica/replicatest", "internal/seal/sealtest", "internal/wiretest", "metrics/metricstest", "internal/interop", "internal/bench", "internal/fair", "internal/survey", "internal/scoreboard", "internal/raid", "internal/siege", "internal/netfault", "internal/chaos", "internal/chaos/world", "internal/chaos/upstream", "internal/chaos/ledger", "internal/chaos/crowd", "deploy", "deploy/kubernetes/test", "deploy/kubernetes/test/schemas", "docs"}
 }
 
 // door says which packages may import a library, by the beginning of its import path. Test files may import it anyway.

@@ -1,0 +1,38 @@
+// Package archtest holds the plan of the house: which package stands on which floor, and
+// which packages may open the door to which library. Its test parses the imports itself
+// and fails when the code differs, so whoever adds a package or a library enters it here
+// first.
+package archtest
+
+// Yard lists what stands beside the house: tests and tools that are no part of the
+// product. They import what they like, and in the house only test files import them.
+func Yard() []string {
+	return []string{
+		"internal/archtest",
+		"internal/corpus",
+		"internal/count",
+		"internal/freeport",
+		"internal/redis/redistest",
+		"internal/replica/replicatest",
+		"internal/seal/sealtest",
+		"internal/wiretest",
+		"metrics/metricstest",
+		"internal/interop",
+		"internal/bench",
+		"internal/fair",
+		"internal/survey",
+		"internal/scoreboard",
+		"internal/raid",
+		"internal/siege",
+		"internal/netfault",
+		"internal/chaos",
+		"internal/chaos/world",
+		"internal/chaos/upstream",
+		"internal/chaos/ledger",
+		"internal/chaos/crowd",
+		"deploy",
+		"deploy/kubernetes/test",
+		"deploy/kubernetes/test/schemas",
+		"docs",
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/archtest"
+)
+
+// kind is what a file is part of.
+type kind string
+
+const (
+	product kind = "product"
+	labs    kind = "labs"
+	tests   kind = "tests"
+)
+
+// part is the files of one kind in one directory.
+type part struct {
+	kind      kind
+	directory string
+}
+
+// tree is what was counted.
+type tree map[part]figures
+
+// add counts a file, whose name begins at the root of the module.
+func (t tree) add(name string, source []byte) error {
+	counted, err := measure(name, source)
+	if err != nil {
+		return err
+	}
+	p := part{kind: product, directory: path.Dir(name)}
+	switch {
+	case strings.HasSuffix(name, "_test.go"):
+		p.kind = tests
+	case slices.Contains(archtest.Yard(), p.directory):
+		p.kind = labs
+	}
+	t[p] = t[p].plus(counted)
+	return nil
+}
+
+// counts tells whether a file is Go code of ours. The build tags of a file do not matter.
+func counts(name string) bool {
+	return strings.HasSuffix(name, ".go") && !slices.ContainsFunc(strings.Split(path.Dir(name), "/"), skipped)
+}
+
+// skipped tells whether a directory of that name is passed over, with what is in it.
+func skipped(base string) bool {
+	return base == "testdata" || base == "node_modules" || len(base) > 1 && (base[0] == '.' || base[0] == '_')
+}
+
+// working counts the files that are there, committed or not.
+func working(directory string) (tree, error) {
+	root, t := os.DirFS(directory), tree{}
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && skipped(entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir(), !counts(name):
+			return nil
+		}
+		source, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		return t.add(name, source)
+	})
+	return t, err
+}
+
+// revision counts what git knows of a revision, as the yard of today divides it.
+func revision(ctx context.Context, directory, name string) (tree, error) {
+	if strings.HasPrefix(name, "-") {
+		return nil, fmt.Errorf("%s is no revision", name)
+	}
+	//nolint:gosec // G204: a revision, and no flag
+	command := exec.CommandContext(ctx, "git", "archive", "--format=tar", name)
+	var problem bytes.Buffer
+	command.Dir, command.Stderr = directory, &problem
+	archive, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git archive %s: %w: %s", name, err, bytes.TrimSpace(problem.Bytes()))
+	}
+	t := tree{}
+	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("git archive %s: %w", name, err)
+		}
+		if header.Typeflag != tar.TypeReg || !counts(header.Name) {
+			continue
+		}
+		source, err := io.ReadAll(reader)
+		if err != nil {
+			return nil, fmt.Errorf("git archive %s: %w", name, err)
+		}
+		if err := t.add(header.Name, source); err != nil {
+			return nil, err
+		}
+	}
+}

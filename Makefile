@@ -59,34 +59,34 @@ kubernetes: ## the chart again with helm and kubeconform themselves, which takes
 	@.ci/kubernetes
 
 bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
-	go run ./internal/bench -out deploy/BENCHMARKS.md
+	go run ./internal/bench -out docs/evidence/benchmarks.md
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
-	go run ./internal/bench scale -out deploy/BENCHMARKS.md
+	go run ./internal/bench scale -out docs/evidence/benchmarks.md
 
 bench-replicas: ## one, two and three replicas behind nginx that share Redis, and what is asked of Redis, in eight minutes
-	go run ./internal/bench replicas -out deploy/BENCHMARKS.md
+	go run ./internal/bench replicas -out docs/evidence/benchmarks.md
 
 bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes
-	go run ./internal/bench peers -out deploy/BENCHMARKS.md
+	go run ./internal/bench peers -out docs/evidence/benchmarks.md
 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
-	go run ./internal/fair -out docs/fairness.md
+	go run ./internal/fair -out docs/evidence/fairness.md
 
 scoreboard: setup ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
 	go run ./internal/scoreboard -out SECURITY.md
 
 siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB; needs root, in half an hour
-	go run ./internal/siege -out docs/siege.md
+	go run ./internal/siege -out docs/evidence/siege.md
 
-chaos: ## every fault that one machine can make, while clients of all revisions work; as root, in forty minutes; writes deploy/RELIABILITY.md
-	go run ./internal/chaos faults -out deploy/RELIABILITY.md
+chaos: ## every fault that one machine can make, while clients of all revisions work; as root, in forty minutes; writes docs/evidence/reliability.md
+	go run ./internal/chaos faults -out docs/evidence/reliability.md
 
 rolling: ## whether restarts of replicas lose a request of 100,000, behind nginx and behind HAProxy; ARGS=-previous=PROGRAM; in ten minutes
-	go run ./internal/chaos rolling $(ARGS) -out deploy/RELIABILITY.md
+	go run ./internal/chaos rolling $(ARGS) -out docs/evidence/reliability.md
 
 soak: ## whether gateways and Redis hold what they held before, after 30,000 sessions; in half an hour; ARGS=-balancer=haproxy
-	go run ./internal/chaos soak $(ARGS) -out deploy/RELIABILITY.md
+	go run ./internal/chaos soak $(ARGS) -out docs/evidence/reliability.md
 
 compat: setup ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat

@@ -3,7 +3,7 @@
 // kinds of calls and idle event streams. It starts every part as a process of its own on loopback and writes what it saw
 // as ratios, because absolute figures belong to one machine.
 //
-//	go run ./internal/bench -out deploy/BENCHMARKS.md
+//	go run ./internal/bench -out docs/evidence/benchmarks.md
 //
 // Its command scale shows how the gateway's work grows with what it holds:
 //

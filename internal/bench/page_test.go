@@ -18,7 +18,7 @@ func read(t *testing.T, path string) string {
 }
 
 func TestSectionsLeaveEachOtherAsTheyAre(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
 	for _, s := range []struct{ name, text string }{
 		{sectionScale, "## Growth\n\nflat\n"}, {sectionCalls, "## Calls\n\nold"}, {sectionPeers, "## Others"}, {sectionCalls, "## Calls\n\nnew"},
 	} {
@@ -47,7 +47,7 @@ func TestSectionsLeaveEachOtherAsTheyAre(t *testing.T) {
 }
 
 func TestPageWithoutSectionsIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
 	if err := os.WriteFile(path, []byte("# Of another time\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestPageWithBrokenSectionsIsNotTouched(t *testing.T) {
 		"two":            begin + end + begin + end,
 		"one in another": begin + opening(sectionPeers) + "text" + closing(sectionPeers) + end,
 	} {
-		path := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+		path := filepath.Join(t.TempDir(), "benchmarks.md")
 		if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestPageWithBrokenSectionsIsNotTouched(t *testing.T) {
 }
 
 func TestChartStandsBesideThePage(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	page := filepath.Join(t.TempDir(), "benchmarks.md")
 	shows, err := writeChart(page, "calls", "<svg/>", "calls per second")
 	if err != nil || shows != "![calls per second](charts/calls.svg)" {
 		t.Errorf("got %q, %v", shows, err)

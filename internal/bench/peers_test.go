@@ -72,7 +72,7 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.close()
-	r := &peersRun{report: filepath.Join(t.TempDir(), "BENCHMARKS.md"), plan: plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20}
+	r := &peersRun{report: filepath.Join(t.TempDir(), "benchmarks.md"), plan: plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20}
 	lab.measure(t.Context(), contenders, r)
 	if !strings.Contains(broken.failed, "no licence for today") {
 		t.Errorf("the broken one failed for %q", broken.failed)

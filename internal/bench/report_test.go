@@ -68,7 +68,7 @@ func TestReportSaysWhatWasMeasured(t *testing.T) {
 }
 
 func TestReportHasCharts(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	page := filepath.Join(t.TempDir(), "benchmarks.md")
 	calls, memory, err := sampleFindings().charts(page)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@
 // notices is compared with a baseline: the same attack on another program on the same machine, so that what the machine
 // does not have for two is no fault of the gateway. All parts run as processes of their own on loopback.
 //
-//	go run ./internal/fair -out docs/fairness.md
+//	go run ./internal/fair -out docs/evidence/fairness.md
 //
 // With -short it only asks whether every call of the quiet tenant was answered and whether every attack took place,
 // which does not depend on how fast the machine is.

@@ -48,7 +48,7 @@ func (s *agentSheet) note(feature string, works bool, format string, arguments .
 	s.cells[feature] = verdict + " | " + fmt.Sprintf(format, arguments...)
 }
 
-// keep compares the sheet with its part of deploy/COMPATIBILITY.md, or writes it there. A test that was run in part only,
+// keep compares the sheet with its part of docs/evidence/compatibility.md, or writes it there. A test that was run in part only,
 // or failed, has nothing to compare.
 func (s *agentSheet) keep(t testing.TB, part, title string) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 )
 
 // compatPage is where the tests keep what they found.
-const compatPage = "../../deploy/COMPATIBILITY.md"
+const compatPage = "../../docs/evidence/compatibility.md"
 
 // compatMu guards the page: tests that run beside each other own a part each.
 var compatMu sync.Mutex

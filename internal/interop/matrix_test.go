@@ -15,7 +15,7 @@ import (
 
 var (
 	matrixFlag   = flag.String("matrix", "pairs", "which cells of the matrix to try: pairs, in which each two values meet, or all")
-	updateCompat = flag.Bool("update-compat", false, "write what was found to deploy/COMPATIBILITY.md; of the matrix only with -matrix=all")
+	updateCompat = flag.Bool("update-compat", false, "write what was found to docs/evidence/compatibility.md; of the matrix only with -matrix=all")
 )
 
 // matrixFeatures are what each client tries with each upstream.
@@ -239,7 +239,7 @@ func (c matrixClient) do(t *testing.T, e errand) map[string]string {
 	return verdicts
 }
 
-// tables are the part of the matrix in deploy/COMPATIBILITY.md.
+// tables are the part of the matrix in docs/evidence/compatibility.md.
 func (r *matrixResults) tables(upstreams []matrixUpstream) string {
 	var text strings.Builder
 	var reasons []string

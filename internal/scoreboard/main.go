@@ -165,7 +165,7 @@ func (b *board) count(ctx context.Context, root string, each time.Duration, say 
 		return err
 	}
 	b.add(len(tested) > 0 && len(gone) == 0, "advisories about gateways, servers and libraries like these that have a test", "all that apply",
-		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)), "[`docs/advisories.md`](docs/advisories.md)")
+		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)), "[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
 	return nil
 }
 

@@ -120,7 +120,7 @@ func TestSecretIsReadInEverySpelling(t *testing.T) {
 	}
 }
 
-// TestEachAdvisoryHasATest reads docs/advisories.md as the program does.
+// TestEachAdvisoryHasATest reads docs/evidence/advisories.md as the program does.
 func TestEachAdvisoryHasATest(t *testing.T) {
 	root, err := repository()
 	if err != nil {

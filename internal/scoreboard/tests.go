@@ -201,14 +201,14 @@ func (t target) read(out string, err error) fuzzed {
 	return f
 }
 
-// advisory is one of docs/advisories.md.
+// advisory is one of docs/evidence/advisories.md.
 type advisory struct{ id, tests string }
 
 var testName = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 
 // advisories reads the table: those with a test, and those whose row says why there is none.
 func advisories(root string) (tested, without []advisory, err error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "advisories.md")) //nolint:gosec // G304: a page of this repository
+	page, err := os.ReadFile(filepath.Join(root, "docs", "evidence", "advisories.md")) //nolint:gosec // G304: a page of this repository
 	if err != nil {
 		return nil, nil, err
 	}

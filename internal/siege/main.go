@@ -3,7 +3,7 @@
 // without do everything that package raid has, mixed at random, while a quiet tenant makes its calls, and says what
 // became of the process, its memory and the calls.
 //
-//	go run ./internal/siege -out docs/siege.md
+//	go run ./internal/siege -out docs/evidence/siege.md
 //
 // It needs Linux and root. The exit code is 1 if a promise was broken, 2 if something went wrong before, and 3 if nothing
 // was measured because no control group could be made.

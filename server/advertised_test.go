@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 // TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a token, by every route and
@@ -15,7 +16,9 @@ import (
 func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
-	for _, servers := range [][]string{{"https://issuer.test"}, nil, {"https://issuer.test", "https://issuer2.test"}} {
+	for _, servers := range [][]server.AuthorizationServer{
+		issuers("https://issuer.test"), nil, issuers("https://issuer.test", "https://issuer2.test"),
+	} {
 		w.settings.AuthorizationServers = servers
 		for _, path := range routes(t, h) {
 			for _, method := range methods {
@@ -43,6 +46,57 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 		}
 		if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
 			t.Errorf("got %d %s, want a good token to be good whoever is advertised", got.Code, got.Body)
+		}
+	}
+}
+
+// issuers are authorization servers whose tokens say by a claim which tenant they are for.
+func issuers(names ...string) []server.AuthorizationServer {
+	var all []server.AuthorizationServer
+	for _, name := range names {
+		all = append(all, server.AuthorizationServer{Issuer: name})
+	}
+	return all
+}
+
+// TestTenantIsNotLedToAnothersIssuer asks for the metadata of tenants with issuers of their
+// own, with none, and of one that is not there, which must look like one with none.
+func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
+	fixed := []server.AuthorizationServer{
+		{Issuer: "https://acme.test", Tenant: "acme"}, {Issuer: "https://globex.test", Tenant: "globex"},
+	}
+	both := append(issuers("https://shared.test"), fixed...)
+	for _, c := range []struct {
+		servers []server.AuthorizationServer
+		path    string
+		want    string // its authorization_servers; "": there is no metadata
+	}{
+		{both, "/mcp", `["https://shared.test","https://acme.test","https://globex.test"]`},
+		{both, "/t/acme/mcp", `["https://shared.test","https://acme.test"]`},
+		{both, "/t/globex/mcp", `["https://shared.test","https://globex.test"]`},
+		{both, "/t/poor/mcp", `["https://shared.test"]`},
+		{both, "/t/nobody/mcp", `["https://shared.test"]`},
+		{fixed, "/t/acme/mcp", `["https://acme.test"]`},
+		{fixed, "/t/poor/mcp", ""},
+		{fixed, "/t/nobody/mcp", ""},
+	} {
+		w := newWorld(t, func(w *world) { w.settings.AuthorizationServers = c.servers })
+		h := w.Handler()
+		got := record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" + c.path}.request(t.Context(), ""))
+		document := object(got.Body.String())
+		if c.want == "" {
+			nowhere := record(h, message{method: http.MethodGet, path: "/nowhere"}.request(t.Context(), ""))
+			if nameless(t, got) != nameless(t, nowhere) {
+				t.Errorf("%s: got %d %s, want what any path gives that is not there", c.path, got.Code, got.Body)
+			}
+		} else if servers := string(document.Value("authorization_servers")); servers != c.want || document.Text("resource") != "https://mcp.test"+c.path {
+			t.Errorf("%s: got %d %s, want %s", c.path, got.Code, got.Body, c.want)
+		}
+		refused := record(h, message{method: http.MethodPost, path: c.path}.request(t.Context(), ""))
+		lead := `resource_metadata="https://mcp.test/.well-known/oauth-protected-resource` + c.path + `"`
+		if leads := strings.Contains(refused.Header().Get("WWW-Authenticate"), lead); leads != (c.want != "") {
+			t.Errorf("%s: got %d %q, want it to lead to metadata: %t",
+				c.path, refused.Code, refused.Header().Get("WWW-Authenticate"), c.want != "")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -20,30 +21,33 @@ const (
 	registerPath = "/register"
 )
 
-// metadata tells a client which authorization servers give tokens for this gateway. The resource in it is the URL that
-// the client uses, since clients refuse metadata about another one. It does not reveal whether the tenant in the path
-// exists. If no issuer has an address there is no metadata at all: a client that found some would try to get a token
-// there and fail, with an error that hides ours.
+// metadata tells a client which authorization servers give tokens for the endpoint that it
+// uses. The resource in it is the URL of that endpoint, since clients refuse metadata about
+// another one. If no issuer has an address there is no metadata at all: a client that found
+// some would try to get a token there and fail, with an error that hides ours.
+//
+// An unknown tenant gets what a known one gets to which no issuer is fixed. So the metadata
+// reveals that a tenant exists only by the issuers that are fixed to it.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	x := of(w)
-	servers := x.settings.AuthorizationServers
-	if len(servers) == 0 {
-		x.refuse("", errNotFound)
-		return
-	}
-	path := endpointPath
+	tenant, path := "", endpointPath
 	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
-		tenant := chi.URLParam(r, "tenant")
-		if !gateway.IsTenantID(tenant) {
+		if tenant = chi.URLParam(r, "tenant"); !gateway.IsTenantID(tenant) {
 			x.refuse("", errNotFound)
 			return
 		}
 		path = tenantPath + tenant + endpointPath
 	}
-	issuers := make([]mcp.RawJSON, 0, len(servers))
-	for _, issuer := range servers {
-		issuers = append(issuers, mcp.String(issuer))
+	var issuers []mcp.RawJSON
+	for _, server := range x.settings.AuthorizationServers {
+		if server.serves(tenant) {
+			issuers = append(issuers, mcp.String(server.Issuer))
+		}
+	}
+	if len(issuers) == 0 {
+		x.refuse("", errNotFound)
+		return
 	}
 	document := mcp.NewObject(
 		mcp.Member{Name: "resource", Value: mcp.String(x.settings.base() + path)},
@@ -51,6 +55,12 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 		mcp.Member{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
 	)
 	x.writeJSON(http.StatusOK, document.JSON())
+}
+
+// serves tells whether tokens of a may be for the tenant. The common endpoint, "", is for
+// the tokens of all.
+func (a AuthorizationServer) serves(tenant string) bool {
+	return tenant == "" || a.Tenant == "" || a.Tenant == tenant
 }
 
 // register refuses to register a client. The gateway registers nobody; but a client that could get a token by itself,
@@ -81,12 +91,13 @@ func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 // metadataURL returns where the metadata is of the endpoint that the request came to, "" if there is none. Paths other
 // than endpoints have the metadata of /mcp.
 func (x *exchange) metadataURL() string {
-	if len(x.settings.AuthorizationServers) == 0 {
-		return ""
-	}
-	path := endpointPath
+	tenant, path := "", endpointPath
 	if gateway.IsTenantID(x.tenant) {
-		path = tenantPath + x.tenant + endpointPath
+		tenant, path = x.tenant, tenantPath+x.tenant+endpointPath
+	}
+	serves := func(a AuthorizationServer) bool { return a.serves(tenant) }
+	if !slices.ContainsFunc(x.settings.AuthorizationServers, serves) {
+		return ""
 	}
 	return x.settings.base() + metadataPath + path
 }

@@ -75,12 +75,18 @@ type Config struct {
 // Settings are the parts of the config that a reload may change.
 type Settings struct {
 	PublicURL string // what clients type, without /mcp
-	// AuthorizationServers are the issuers that clients can go to for a token: the metadata names them, and every 401
-	// leads there. Empty: there is no metadata.
-	AuthorizationServers []string
+	// AuthorizationServers are the issuers that clients can go to for a token: the metadata
+	// names them, and every 401 leads there. Empty: there is no metadata.
+	AuthorizationServers []AuthorizationServer
 	AllowedOrigins       []string
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
+}
+
+// AuthorizationServer is an issuer at which clients can get a token.
+type AuthorizationServer struct {
+	Issuer string
+	Tenant string // for which all of its tokens are; "": a claim of each token says it
 }
 
 // Server is the client-facing HTTP service. It is safe for concurrent use.

@@ -133,7 +133,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	}
 	w.settings = server.Settings{
 		PublicURL:            "https://mcp.test",
-		AuthorizationServers: []string{"https://issuer.test", "https://issuer2.test"},
+		AuthorizationServers: issuers("https://issuer.test", "https://issuer2.test"),
 		AllowedOrigins:       []string{"https://app.test"}, AllowedHosts: []string{"mcp.test", "127.0.0.1"},
 	}
 	known := principals()

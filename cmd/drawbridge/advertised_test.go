@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 // TestOnlyAddressesAreAdvertised shows which issuers clients are sent to. To any other they would fail with an error of
@@ -29,9 +30,25 @@ func TestOnlyAddressesAreAdvertised(t *testing.T) {
 	for _, issuer := range slices.Concat(names, advertised) {
 		cfg.Issuers = append(cfg.Issuers, config.Issuer{Issuer: auth.Issuer{Issuer: issuer}})
 	}
-	got := settingsOf(cfg, "127.0.0.1:8080")
-	if !slices.Equal(got.AuthorizationServers, advertised) {
-		t.Errorf("got %q, want %q", got.AuthorizationServers, advertised)
+	var got []string
+	for _, s := range settingsOf(cfg, "127.0.0.1:8080").AuthorizationServers {
+		got = append(got, s.Issuer)
+	}
+	if !slices.Equal(got, advertised) {
+		t.Errorf("got %q, want %q", got, advertised)
+	}
+}
+
+// TestFixedIssuerIsAdvertisedForItsTenantAlone shows that the door knows whose issuer is whose.
+func TestFixedIssuerIsAdvertisedForItsTenantAlone(t *testing.T) {
+	cfg := config.Default()
+	cfg.Issuers = []config.Issuer{
+		{Issuer: auth.Issuer{Issuer: "https://acme.example/", Tenant: "acme"}},
+		{Issuer: auth.Issuer{Issuer: "https://all.example/", TenantClaim: "team", TenantsAllowed: []string{"acme"}}},
+	}
+	want := []server.AuthorizationServer{{Issuer: "https://acme.example/", Tenant: "acme"}, {Issuer: "https://all.example/"}}
+	if got := settingsOf(cfg, "127.0.0.1:8080").AuthorizationServers; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -209,10 +209,10 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	if cfg.PublicURL == "" {
 		public = "http://" + address
 	}
-	var servers []string
+	var servers []server.AuthorizationServer
 	for i := range cfg.Issuers {
-		if name := cfg.Issuers[i].Issuer.Issuer; isServer(name) {
-			servers = append(servers, name)
+		if from := &cfg.Issuers[i].Issuer; isServer(from.Issuer) {
+			servers = append(servers, server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant})
 		}
 	}
 	return &server.Settings{

@@ -112,7 +112,7 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	settings := server.Settings{
-		PublicURL: "https://mcp.test", AuthorizationServers: []string{"https://one.test/"},
+		PublicURL: "https://mcp.test", AuthorizationServers: []server.AuthorizationServer{{Issuer: "https://one.test/"}},
 		AllowedOrigins: []string{"https://app.test"}, AllowedHosts: []string{"mcp.test"}, TrustedProxies: []netip.Prefix{},
 	}
 	w.server = server.New(server.Config{

@@ -36,7 +36,7 @@ const (
 
 // Issuer is one source of tokens that is believed. Every field is required unless its comment says otherwise.
 type Issuer struct {
-	Issuer     string   // the iss claim of its tokens, compared byte for byte
+	Issuer     string   // the iss claim of its tokens, compared byte for byte; it has no #
 	Algorithms []string // JWS names that are allowed, such as RS256; of these a key serves only those of its own type
 	Audiences  []string // a token must have at least one of them in its aud claim
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -51,8 +52,13 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 // checkNames returns all faults of an issuer's name, algorithms and audiences.
 func checkNames(cfg *Issuer) error {
 	var faults []error
-	if cfg.Issuer == "" {
+	switch {
+	case cfg.Issuer == "":
 		faults = append(faults, errors.New("an issuer needs a name"))
+	case strings.Contains(cfg.Issuer, "#"):
+		// OpenID Connect allows no fragment in it. With one, issuer#subject would be ambiguous:
+		// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
+		faults = append(faults, errors.New("an issuer must not have # in its name: rules name users as issuer#subject"))
 	}
 	if len(cfg.Algorithms) == 0 {
 		faults = append(faults, errors.New("no algorithm is allowed"))

@@ -128,6 +128,7 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 		want   string
 	}{
 		{"no name", func(i *auth.Issuer) { i.Issuer = "" }, "name"},
+		{"a # in the name", func(i *auth.Issuer) { i.Issuer = "https://login.example/#team" }, "must not have #"},
 		{"no algorithm", func(i *auth.Issuer) { i.Algorithms = nil }, "no algorithm"},
 		{"none", func(i *auth.Issuer) { i.Algorithms = []string{"none"} }, `"none"`},
 		{"no audience", func(i *auth.Issuer) { i.Audiences = nil }, "audience"},

@@ -97,6 +97,8 @@ func TestRules(t *testing.T) {
 	admin.Scopes = []string{"tools.read", "admin"}
 	other := alice
 	other.Issuer = "https://elsewhere.test/"
+	team, overlapping := alice, alice
+	team.Subject, overlapping.Issuer = "team#alice", "https://login.test/#team"
 	tests := []struct {
 		name  string
 		rules []Rule
@@ -109,6 +111,12 @@ func TestRules(t *testing.T) {
 		{"one scope of two", []Rule{{Scopes: []string{"tools.read", "admin"}, Allow: []string{"*__echo"}}}, alice, nil},
 		{"a subject of this issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, alice, []string{"box__echo"}},
 		{"the same subject of another issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, other, nil},
+		{"a subject with a # in it", []Rule{{Subjects: []string{"https://login.test/#team#alice"}, Allow: []string{"*__echo"}}}, team, []string{"box__echo"}},
+		{
+			"an issuer that begins like another's user",
+			[]Rule{{Subjects: []string{"https://login.test/#team#alice"}, Allow: []string{"*__echo"}}},
+			overlapping, nil,
+		},
 		{"deny wins, whatever the order", []Rule{{Deny: []string{"*__echo"}}, {Allow: []string{"*"}}, {Deny: []string{"*fails"}}}, alice, []string{"box__plain"}},
 		{"a deny for others", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, alice, []string{"box__echo"}},
 		{"a deny for this caller", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, admin, nil},

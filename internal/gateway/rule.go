@@ -14,7 +14,7 @@ import (
 // allows it and none denies it.
 type Rule struct {
 	Scopes   []string
-	Subjects []string // "issuer#subject"
+	Subjects []string // "issuer#subject"; the issuer has no #
 	Allow    []string // patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI resources and templates
 	Deny     []string
 	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
@@ -207,8 +207,8 @@ func (t *Tenant) matching(p *auth.Principal) ruleSet {
 // concerns tells whether the rule is meant for this subject, whatever scopes its token has.
 func (c *condition) concerns(p *auth.Principal) bool {
 	return len(c.subjects) == 0 || slices.ContainsFunc(c.subjects, func(s string) bool {
-		rest, ok := strings.CutPrefix(s, p.Issuer)
-		return ok && len(rest) == 1+len(p.Subject) && rest[0] == '#' && rest[1:] == p.Subject
+		issuer, subject, _ := strings.Cut(s, "#")
+		return issuer == p.Issuer && subject == p.Subject
 	})
 }
 

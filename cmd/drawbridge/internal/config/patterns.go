@@ -68,14 +68,13 @@ func (r *reader) prefixesOf(servers []string) map[string]string {
 	return prefixes
 }
 
-// checkSubject reports a subject of an issuer that the config does not have. The issuers are compared as beginnings of
-// the text, because an issuer or a subject may itself hold the # that stands between them.
+// checkSubject reports a subject of an issuer that the config does not have.
 func (r *reader) checkSubject(at *node) {
 	known := r.index.issuers
-	if len(known) == 0 || issuerOf(at.text, known) != "" {
+	if len(known) == 0 || slices.Contains(known, issuerOf(at.text)) {
 		return
 	}
-	issuer, _, _ := strings.Cut(at.raw, "#")
+	issuer := issuerOf(at.raw)
 	r.faultHint(at, nearest(issuer, known), "%q matches nobody: there is no issuer %q", at.raw, issuer)
 }
 
@@ -93,14 +92,10 @@ func (r *reader) issuerNames() []string {
 	return names
 }
 
-// issuerOf returns the one of the known issuers that a subject belongs to, "" for none.
-func issuerOf(subject string, known []string) string {
-	for _, issuer := range known {
-		if rest, ok := strings.CutPrefix(subject, issuer+"#"); ok && rest != "" {
-			return issuer
-		}
-	}
-	return ""
+// issuerOf returns the issuer of issuer#subject. Only the subject may hold a # itself.
+func issuerOf(user string) string {
+	issuer, _, _ := strings.Cut(user, "#")
+	return issuer
 }
 
 // checkToolPattern reports a pattern of tools that no tool's name can ever fit. For a pattern without a star, the names

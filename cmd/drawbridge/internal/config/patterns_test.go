@@ -25,8 +25,7 @@ func TestPatternsThatSomePrefixFitsAreTaken(t *testing.T) {
 }
 
 func TestSubjectsOfKnownIssuersAreTaken(t *testing.T) {
-	text := strings.Replace(minimal, `"https://login.example/"`, `"https://login.example/#x"`, 1)
-	for _, subject := range []string{"https://login.example/#x#alice", "https://login.example/#x#a#b"} {
-		parse(t, strings.Replace(text, "servers: [files]", fmt.Sprintf("servers: [files], rules: [{subjects: [%q], deny: ['*']}]", subject), 1))
+	for _, subject := range []string{"https://login.example/#alice", "https://login.example/#a#b"} {
+		parse(t, strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files], rules: [{subjects: [%q], deny: ['*']}]", subject), 1))
 	}
 }

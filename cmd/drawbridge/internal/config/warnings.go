@@ -177,7 +177,7 @@ func (r *reader) warnTenant(serving []string, m member) {
 			continue
 		}
 		for _, item := range subjects.items {
-			if issuerOf(item.text, serving) == "" {
+			if !slices.Contains(serving, issuerOf(item.text)) {
 				r.warn(codeForeignSubject, item, []*node{rule, m.value}, "%q is nobody of this tenant: its issuer does not serve it", item.raw)
 			}
 		}

@@ -78,11 +78,11 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv(name, strconv.Itoa(port))
 			}
-			readme, err := os.ReadFile("../../README.md") // opened here, so that the tests run again when it changes
+			page, err := os.ReadFile("../../docs/clients.md") // opened here, so that the tests run again when it changes
 			if err != nil {
 				return err
 			}
-			if err := os.WriteFile(filepath.Join(env.WorkDir, "README.md"), readme, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "clients.md"), page, 0o600); err != nil {
 				return err
 			}
 			env.Setenv("TMPDIR", env.WorkDir)

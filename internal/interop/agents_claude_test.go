@@ -30,12 +30,12 @@ func claudeHome(t testing.TB) (*agentHome, *model) {
 		"MCP_CONNECTION_NONBLOCKING=0", "MCP_TIMEOUT="+fmt.Sprint(patient.Milliseconds())), m
 }
 
-// addToClaude connects Claude Code with the README's command.
+// addToClaude connects Claude Code with the page's command.
 func addToClaude(t testing.TB, h *agentHome, g *gateway, token string) {
 	t.Helper()
 	h.env = append(h.env, "TOKEN="+token)
 	if out, errs, exit := h.run(t, "sh", "-c", snippet(t, "Claude Code", g)); exit != 0 {
-		t.Fatalf("the README's command ended with %d: %s%s", exit, out, errs)
+		t.Fatalf("the page's command ended with %d: %s%s", exit, out, errs)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// codexHome is a home for Codex with a scripted model, connected with the README's snippet.
+// codexHome is a home for Codex with a scripted model, connected with the snippet of docs/clients.md.
 func codexHome(t testing.TB, g *gateway, token string) (*agentHome, *model) {
 	t.Helper()
 	m := newModel(t, openai{})

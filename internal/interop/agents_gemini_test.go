@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// geminiHome is a home for Gemini CLI with a scripted model, connected with the README's snippet.
+// geminiHome is a home for Gemini CLI with a scripted model, connected with the snippet of docs/clients.md.
 func geminiHome(t testing.TB, g *gateway, token string) (*agentHome, *model) {
 	t.Helper()
 	m := newModel(t, google{})
@@ -20,7 +20,7 @@ func geminiHome(t testing.TB, g *gateway, token string) (*agentHome, *model) {
 		"GEMINI_CLI_TRUST_WORKSPACE=true", "GEMINI_CLI_NO_RELAUNCH=true")
 	var settings map[string]any
 	if err := json.Unmarshal([]byte(snippet(t, "Gemini CLI", g)), &settings); err != nil {
-		t.Fatalf("the README's settings: %v", err)
+		t.Fatalf("the page's settings: %v", err)
 	}
 	settings["security"] = map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}}
 	settings["privacy"] = map[string]any{"usageStatisticsEnabled": false}

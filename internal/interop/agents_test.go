@@ -139,25 +139,33 @@ func (h *agentHome) run(t testing.TB, name string, arguments ...string) (stdout,
 	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
 }
 
-// readmeAddress is the endpoint in the README's snippets.
-const readmeAddress = "http://127.0.0.1:8080/mcp"
+// documentedAddress is the endpoint in the snippets of docs/clients.md.
+const documentedAddress = "http://127.0.0.1:8080/mcp"
 
-// snippet returns the README's code for a client, with the address of this gateway in it.
+// snippet returns the code of docs/clients.md for a client, with the address of this gateway in it. Where the README has
+// code for the client too, it must be the same.
 func snippet(t testing.TB, client string, g *gateway) string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	code := codeFor(t, "docs/clients.md", client)
+	if !strings.Contains(code, documentedAddress) {
+		t.Fatalf("docs/clients.md has no code for %s with the address %s", client, documentedAddress)
+	}
+	if inReadme := codeFor(t, "README.md", client); inReadme != "" && inReadme != code {
+		t.Fatalf("README.md has %q for %s, and docs/clients.md %q", inReadme, client, code)
+	}
+	return strings.ReplaceAll(code, documentedAddress, g.url)
+}
+
+// codeFor returns the first code below a client's name in a page, "" if the page does not have the client.
+func codeFor(t testing.TB, page, client string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(readme), "\n**"+client+"**")
-	if !found {
-		t.Fatalf("README.md has no paragraph on %s", client)
-	}
+	_, after, _ := strings.Cut(string(text), "\n**"+client+"**")
 	_, after, _ = strings.Cut(after, "\n```")
 	_, after, _ = strings.Cut(after, "\n") // the name of the language
-	code, _, found := strings.Cut(after, "\n```")
-	if !found || !strings.Contains(code, readmeAddress) {
-		t.Fatalf("README.md has no code for %s with the address %s", client, readmeAddress)
-	}
-	return strings.ReplaceAll(code, readmeAddress, g.url)
+	code, _, _ := strings.Cut(after, "\n```")
+	return code
 }

@@ -158,7 +158,7 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 func TestGrandchildrenOfServersStayed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere only the process group of a server ends with it, as the README says")
+		t.Skip("elsewhere only the process group of a server ends with it, as docs/servers.md says")
 	}
 	binary, err := os.Executable()
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -79,8 +78,14 @@ func StartOpen(t testing.TB, args ...string) *Server {
 // Rule returns the rights that the operator's page gives to the user of the gateway, without a password.
 func Rule(t testing.TB) []string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	page, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", "replicas.md"))
+	root, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil || root == filepath.Dir(root) {
+			break
+		}
+		root = filepath.Dir(root)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "replicas.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,18 @@ func (c *Catalogue) View(servers []string) *View {
 	}
 	v, _ := c.views.LoadOrStore(key, c.newView(servers))
 	return v.(*View)
+}
+
+// Unenforced says, for operators, what is not enforced of the schemas of a server's
+// tools; see Tool.Unenforced.
+func (c *Catalogue) Unenforced(server string) []string {
+	var all []string
+	for _, t := range c.shelves[server].tools {
+		for _, gap := range t.Unenforced {
+			all = append(all, fmt.Sprintf("%s %q: %s", t.Kind, t.Name, gap))
+		}
+	}
+	return all
 }
 
 // viewKey joins names with their lengths before them, so that different lists have different keys whatever characters

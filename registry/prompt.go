@@ -42,7 +42,7 @@ func (p *Prompt) define(b *builder, definition mcp.Object) error {
 		return refuse("schema", err)
 	}
 	if p.arguments, err = schema.Compile(raw); err != nil {
-		return refuse(reasonOf(err, "schema"), err)
+		return refuse(reasonOf(err), err)
 	}
 	return nil
 }

@@ -167,9 +167,11 @@ type Refusal struct {
 	Server string
 	Kind   Kind
 	Item   string // the item's own name or URI, cut when it is long; "" when the whole list was left out
-	// Reason is one word, because it is also a metric label. name, uri, schema, output_schema, header, duplicate and
-	// size say what is wrong with a definition. quarantined is ReasonQuarantined, operation is an operation of an HTTP
-	// API that cannot become a tool, and list a list that cannot be read; the catalogue itself gives none of these.
+	// Reason is one word, because it is also a metric label. name, uri, schema, header,
+	// duplicate and size say what is wrong with a definition. quarantined is
+	// ReasonQuarantined, operation is an operation of an HTTP API that cannot become a
+	// tool, and list a list that cannot be read; the catalogue itself gives none of
+	// these.
 	Reason string
 	Err    error
 }

@@ -42,6 +42,10 @@ type Tool struct {
 	Item
 	Headers []HeaderParam // in the order of the input schema
 	Tasks   mcp.Tasks     // the form of tasks that its calls may become; zero: none
+	// Unenforced says what of its schemas is not enforced, for operators: parts of a
+	// schema that cannot be checked, and an output schema that is left out of the
+	// definition.
+	Unenforced []string
 
 	input   *schema.Schema
 	output  *schema.Schema     // nil when the tool declares no outputSchema
@@ -190,52 +194,65 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {
 		return nil, refuse("name", err)
 	}
-	if len(raw) > MaxDefinition {
-		return nil, refuse("size", errLarge)
-	}
-	if err := t.readSchemas(offer.Definition); err != nil {
+	definition, err := t.readSchemas(offer.Definition)
+	if err != nil {
 		return nil, err
 	}
-	t.Definition = offer.Definition.With("name", mcp.String(t.Exposed))
+	if len(definition.JSON()) > MaxDefinition {
+		return nil, refuse("size", errLarge)
+	}
+	t.Definition = definition.With("name", mcp.String(t.Exposed))
 	t.Raw = t.Definition.JSON()
 	t.inlined = sync.OnceValue(t.inline)
 	return t, nil
 }
 
-var errInputType = errors.New(`inputSchema must be an object with "type": "object"`)
+var (
+	errInputType  = errors.New(`inputSchema must be an object with "type": "object"`)
+	errOutputType = errors.New("a schema is an object here")
+)
 
-// readSchemas compiles the input and output schema. Errors are *refusalError.
-func (t *Tool) readSchemas(definition mcp.Object) error {
+// readSchemas compiles the input and output schema. An output schema that is refused is
+// left out of the definition that it returns: without it the tool can still be called,
+// and a client must not believe that somebody enforces it. Errors are *refusalError.
+func (t *Tool) readSchemas(definition mcp.Object) (mcp.Object, error) {
 	raw := definition.Value("inputSchema")
 	o, ok := mcp.ObjectOf(raw)
 	if !ok || o.Text("type") != "object" {
-		return refuse("schema", errInputType)
+		return definition, refuse("schema", errInputType)
 	}
 	var err error
 	if t.input, err = schema.Compile(raw); err != nil {
-		return refuse(reasonOf(err, "schema"), fmt.Errorf("inputSchema: %w", err))
+		return definition, refuse(reasonOf(err), fmt.Errorf("inputSchema: %w", err))
 	}
 	if t.Headers, err = headerParams(t.input); err != nil {
-		return refuse("header", err)
+		return definition, refuse("header", err)
+	}
+	for _, gap := range t.input.Unenforced() {
+		t.Unenforced = append(t.Unenforced, "inputSchema: "+gap)
 	}
 	if raw = definition.Value("outputSchema"); raw == nil {
-		return nil
+		return definition, nil
 	}
-	if !raw.IsObject() {
-		return refuse("output_schema", errors.New("outputSchema must be an object"))
+	if err = errOutputType; raw.IsObject() {
+		t.output, err = schema.Compile(raw)
 	}
-	if t.output, err = schema.Compile(raw); err != nil {
-		return refuse(reasonOf(err, "output_schema"), fmt.Errorf("outputSchema: %w", err))
+	if err != nil {
+		t.Unenforced = append(t.Unenforced, fmt.Sprintf("outputSchema is left out: %v", err))
+		return definition.Without("outputSchema"), nil
 	}
-	return nil
+	for _, gap := range t.output.Unenforced() {
+		t.Unenforced = append(t.Unenforced, "outputSchema: "+gap)
+	}
+	return definition, nil
 }
 
 // reasonOf returns the Reason of a Refusal for an error of schema.Compile.
-func reasonOf(err error, otherwise string) string {
+func reasonOf(err error) string {
 	if errors.Is(err, schema.ErrTooLarge) {
 		return "size"
 	}
-	return otherwise
+	return "schema"
 }
 
 // with returns the tool for a new offer with the same definition: t itself, or, when the time limit or the form of
@@ -243,7 +260,8 @@ func reasonOf(err error, otherwise string) string {
 // field, because an Item has an atomic pointer that must not be copied.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
-		other := &Tool{Headers: t.Headers, Tasks: offer.Tasks, input: t.input, output: t.output, inlined: t.inlined}
+		other := &Tool{Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced}
+		other.input, other.output, other.inlined = t.input, t.output, t.inlined
 		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
 		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout
 		other.origin, other.offered = t.origin, t.offered

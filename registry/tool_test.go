@@ -3,6 +3,7 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,49 @@ func TestArgumentsAreChecked(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.arguments, got, test.want)
 		}
+	}
+}
+
+// TestToolsStayWithoutWhatCannotBeEnforced: the input schema is shown as it is, and an
+// output schema that is refused is left out. The operator is told of both.
+func TestToolsStayWithoutWhatCannotBeEnforced(t *testing.T) {
+	const email = `{"type":"object","properties":{"to":{"type":"string","pattern":"^(?!\\.)(?!.*\\.\\.)\\S+@\\S+$"}},"required":["to"]}`
+	large := `{"type":"object","description":"` + strings.Repeat("x", 75<<10) + `"}`
+	const gap = `inputSchema: at "#/properties/to/pattern": a pattern that RE2 would read differently or not at all`
+	for _, test := range []struct {
+		name, output string
+		shown        bool
+		want         []string
+	}{
+		{"no output schema", "", false, []string{gap}},
+		{"output schema that cannot be checked", email, true, []string{gap, "outputSchema" + strings.TrimPrefix(gap, "inputSchema")}},
+		{"output schema of 75 KB", large, false, []string{gap, "outputSchema is left out: the schema has more than 65536 bytes"}},
+		{"larger than a definition may be", `{"x":[` + large + `,` + large + `]}`, false, []string{gap, "outputSchema is left out: the schema has more than 65536 bytes"}},
+		{"no schema", `{"type":"strnig"}`, false, []string{gap, "outputSchema is left out: at #: type must be one or several of null, boolean, object, array, string, number, integer"}},
+		{"null", `null`, false, []string{gap, "outputSchema is left out: a schema is an object here"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tool, refused := offer(t, email, test.output)
+			if tool == nil {
+				t.Fatal(refused)
+			}
+			shown := `{"name":"tool","inputSchema":` + email + `}`
+			if test.shown {
+				shown = `{"name":"tool","inputSchema":` + email + `,"outputSchema":` + test.output + `}`
+			}
+			if string(tool.Raw) != shown || tool.HasOutput() != test.shown {
+				t.Errorf("got %.300s, output %v; want %s", tool.Raw, tool.HasOutput(), shown)
+			}
+			if !slices.Equal(tool.Unenforced, test.want) {
+				t.Errorf("got %q, want %q", tool.Unenforced, test.want)
+			}
+			if tool.Validate(mcp.RawJSON(`{"to":"..a"}`)) != nil || tool.Validate(mcp.RawJSON(`{"to":1}`)) == nil {
+				t.Error("more than the pattern is not enforced, or it is")
+			}
+			if tool.ValidateOutput(mcp.RawJSON(`{"to":1}`)) == nil == test.shown {
+				t.Errorf("the output is checked: %v", !test.shown)
+			}
+		})
 	}
 }
 

@@ -213,6 +213,7 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers})
 	status.Server, status.Up, status.Tried = s.Name, true, true
 	status.Tools, status.Refused = len(offers)-len(left), append(status.Refused, left...)
+	status.Unenforced = f.catalogue.Catalogue().Unenforced(s.Name)
 	f.note(ctx, withoutMeant(s, status))
 }
 
@@ -277,6 +278,10 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	for _, r := range newRefusals(before.Refused, now.Refused) {
 		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
 			slog.String("reason", r.Reason), slog.Any("error", r.Err))
+	}
+	if n := len(now.Unenforced); n > 0 && !slices.Equal(before.Unenforced, now.Unenforced) {
+		f.log.WarnContext(ctx, "parts of schemas are not enforced", slog.String("server", now.Server), slog.Int("parts", n),
+			slog.Any("first", now.Unenforced[:min(n, maxRefusalsShown)]))
 	}
 }
 
@@ -385,7 +390,7 @@ func (f *fleet) tried() bool {
 }
 
 // warnings says, by the servers' names, which servers are starting or down, what operators can mend at those that are
-// up, and which items are left out.
+// up, which items are left out, and what of schemas is not enforced.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -410,6 +415,22 @@ func (f *fleet) warnings() []string {
 			}
 			out = append(out, fmt.Sprintf("server %s: %s", name, leftOut(r)))
 		}
+		for i, part := range unenforced(s) {
+			if i == maxRefusalsShown {
+				out = append(out, fmt.Sprintf("server %s: %d more parts of schemas are not enforced", name, len(s.Unenforced)-i))
+				break
+			}
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// unenforced says what of the schemas of a server's tools is not enforced.
+func unenforced(s upstream.Status) []string {
+	out := make([]string, len(s.Unenforced))
+	for i, part := range s.Unenforced {
+		out[i] = fmt.Sprintf("server %s: not enforced: %s", s.Server, part)
 	}
 	return out
 }

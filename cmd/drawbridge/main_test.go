@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,8 +35,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stdioServer is an upstream with one tool, one prompt and one resource. Its argument is a choice of one more tool, to
-// which it adds hidden text.
+// stdioServer is an upstream with one tool, one prompt and one resource. Its argument is
+// a choice of one more tool, to which it adds hidden text; or it is "unenforced" for a
+// tool with schemas that cannot be enforced whole.
 func stdioServer() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "fake", Version: "1"}, nil)
 	type arguments struct {
@@ -51,6 +53,15 @@ func stdioServer() {
 	server.AddResource(&mcp.Resource{Name: "motd", URI: "note:motd"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note:motd", Text: "welcome"}}}, nil
 	})
+	if slices.Equal(os.Args[1:], []string{"unenforced"}) {
+		os.Args = os.Args[:1]
+		server.AddTool(&mcp.Tool{
+			Name: "invite", InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string","pattern":"^(?!\\.)\\S+@\\S+$"}}}`),
+			OutputSchema: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 75<<10) + `"}`),
+		}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "invited"}}}, nil
+		})
+	}
 	for _, choice := range os.Args[1:] { // of one more tool, which no person sees whole
 		server.AddTool(&mcp.Tool{Name: "paint", InputSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"enum":["` + choice + `\udb40\udc69"]}}}`)},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

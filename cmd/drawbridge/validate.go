@@ -58,7 +58,7 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	}
 	idle := make(map[string][]string)
 	for _, s := range f.Online {
-		f.Notes = append(f.Notes, quarantineNotes(s.status)...)
+		f.Notes = append(f.Notes, slices.Concat(quarantineNotes(s.status), unenforced(s.status))...)
 		idle[s.status.Server] = s.status.Idle
 	}
 	for _, s := range fleet.known() {

@@ -46,15 +46,14 @@ func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, e
 	}, nil
 }
 
-// maker makes the tool of one operation. When a try shows that the tool is too large, or that a pattern must be left
-// out, it makes the tool again from the beginning, with other settings.
+// maker makes the tool of one operation. When a try shows that the tool is too large, it
+// makes the tool again from the beginning, with other settings.
 type maker struct {
 	o             *loaded
 	target        *target
 	hints         mcp.RawJSON // the annotations of the tool
 	outputSchemas bool
-	texts         int  // bytes that a description within a schema may have; maxDescription: any number
-	loose         bool // see schemas.loose
+	texts         int // bytes that a description within a schema may have; maxDescription: any number
 }
 
 // tool is a tool that a maker made, with what is needed to take something out of it again.
@@ -64,9 +63,6 @@ type tool struct {
 	input, output *schemas // output is nil when there is no output schema
 	definition    mcp.Object
 }
-
-// loosened tells whether a schema of the tool accepts more than the document says.
-func (t *tool) loosened() bool { return t.input.loosened || t.output != nil && t.output.loosened }
 
 // notes returns what the operator is told about both schemas.
 func (t *tool) notes() []string {
@@ -117,7 +113,7 @@ func (m *maker) define(t *tool) error {
 // schemas returns a converter of schemas with the maker's settings.
 func (m *maker) schemas(way direction) *schemas {
 	s := newSchemas(m.o, way)
-	s.loose, s.texts = m.loose, m.texts
+	s.texts = m.texts
 	return s
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // direction says what a schema describes. It decides which properties are left out: those that are read-only from
@@ -31,9 +30,7 @@ type schemas struct {
 	texts int                    // bytes that a description may have; maxDescription: any number
 	defs  map[string]mcp.RawJSON // by name; nil while a definition is being made, so that recursion ends
 
-	notes    []string // for the operator: in what the tool differs from the document, each once
-	loosened bool     // a converted schema accepts more than the document says, because a pattern was left out
-	loose    bool     // set for a second try after loosened: no keyword is used under which accepting more refuses more
+	notes []string // for the operator: in what the tool differs from the document, each once
 }
 
 // note tells the operator something, once.
@@ -87,7 +84,6 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	if !ok {
 		return raw, nil
 	}
-	from = s.readable(from)
 	var to mcp.Object
 	if ref := from.Text("$ref"); ref != "" {
 		local, err := s.refer(ref)
@@ -100,9 +96,6 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 		}
 	}
 	for name, value := range from.Members {
-		if s.loose {
-			name = looser(from, name)
-		}
 		value, err := s.keyword(from, name, value)
 		if err != nil {
 			return nil, err
@@ -119,33 +112,6 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return to.JSON(), nil
 }
 
-// readable leaves out regular expressions that the gateway cannot read, such as those with lookahead. The model is told
-// the pattern in the description instead, and the API still enforces it. The alternative would be to lose the whole
-// tool.
-func (s *schemas) readable(from mcp.Object) mcp.Object {
-	if pattern, ok := from.Value("pattern").Text(); ok {
-		if err := schema.CheckPattern(pattern); err != nil {
-			s.note("the pattern %q is left out: %v", cut(pattern, maxPatternText), err)
-			s.loosened = true
-			text := strings.TrimSpace(from.Text("description") + "\n\nMust match the regular expression " + cut(pattern, maxPatternText))
-			from = from.Without("pattern").With("description", mcp.String(text))
-		}
-	}
-	named := from.Object("patternProperties")
-	for pattern := range named.Members {
-		if err := schema.CheckPattern(pattern); err != nil {
-			s.note("the pattern %q of properties' names is left out: %v", cut(pattern, maxPatternText), err)
-			s.loosened = true
-			// Without it, the names that fit it would be additional ones, and refused.
-			named, from = named.Without(pattern), from.Without("additionalProperties", "unevaluatedProperties")
-			from = from.With("patternProperties", named.JSON())
-		}
-	}
-	return from
-}
-
-const maxPatternText = 200 // bytes of a pattern that descriptions and notes quote
-
 // text returns an annotation as s.texts allows: whole, or shortened and without examples and comments. nil leaves it
 // out.
 func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
@@ -159,29 +125,12 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	return mcp.String(cut(text, s.texts))
 }
 
-// looser returns the keyword to use in loose schemas in the place of name, "" for none. Under the keywords that it
-// changes, a subschema that accepts more than the document says can make the whole accept less: a value would be
-// refused that the API takes. oneOf, for example, refuses a value that two of its schemas accept, so anyOf takes its
-// place.
-func looser(from mcp.Object, name string) string {
-	switch name {
-	case "not", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems":
-		return ""
-	case "oneOf":
-		if from.Has("anyOf") {
-			return ""
-		}
-		return "anyOf"
-	}
-	return name
-}
-
 // keyword converts the value of one keyword of the schema from. nil leaves the keyword out.
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
 	switch name {
 	case "description", "title", "examples", "$comment":
 		return s.text(name, value), nil
-	case "", "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
+	case "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
 		return nil, nil
 	case "properties":
 		return s.named(value, func(property mcp.RawJSON) bool { return s.hidden(property) })

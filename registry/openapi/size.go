@@ -19,7 +19,7 @@ import (
 // that no reduction suffices.
 func (m *maker) fitting() (t *tool, err error) {
 	for _, m.texts = range []int{maxDescription, 400, 150, 60, 0} {
-		if t, err = m.makeReadable(); err != nil {
+		if t, err = m.make(); err != nil {
 			return nil, err
 		}
 		if t.oversize() == "" {
@@ -33,17 +33,6 @@ func (m *maker) fitting() (t *tool, err error) {
 		t.input.note("descriptions within its schemas are cut to %d bytes, for it to fit", m.texts)
 	}
 	return t, m.leaveOut(t)
-}
-
-// makeReadable makes a tool. When a pattern had to be left out, it makes the tool once more with loose schemas: under a
-// keyword such as not, a schema that accepts more would refuse more.
-func (m *maker) makeReadable() (*tool, error) {
-	t, err := m.make()
-	if err != nil || m.loose || !t.loosened() {
-		return t, err
-	}
-	m.loose = true
-	return m.make()
 }
 
 // oversize says what is too large about the tool, "" when nothing is.

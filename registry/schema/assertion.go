@@ -118,8 +118,8 @@ func (p *parser) readPattern(n *node, value mcp.RawJSON) error {
 	if !ok {
 		return n.refuse("pattern must be a string")
 	}
-	compiled, size, err := p.compile(n, source)
-	if err != nil {
+	compiled, size, err := p.compile(n, "pattern", source)
+	if err != nil || compiled == nil {
 		return err
 	}
 	n.pattern, n.source = compiled, source

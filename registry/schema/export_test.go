@@ -11,6 +11,11 @@ func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
+	return s.Verdicts(data)
+}
+
+// Verdicts is the function Verdicts for a schema that is compiled already.
+func (s *Schema) Verdicts(data mcp.RawJSON) (fast, library bool, err error) {
 	found, err := s.library.judge(decode(data))
 	return s.root.accepts(new(strictjson.CursorOf(data))), found == nil, err
 }

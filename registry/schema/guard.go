@@ -37,6 +37,7 @@ type parser struct {
 	nodes    []*node          // every subschema, in the order of the text
 	patterns int              // how many patterns so far
 	programs int              // instructions of all patterns so far
+	gaps     []string         // what is not enforced, see Schema.Unenforced
 }
 
 // reference is one $ref that is not resolved yet.
@@ -65,6 +66,7 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if err := p.resolve(); err != nil {
 		return nil, nil, nil, err
 	}
+	p.gaps = weaken(root, p.nodes)
 	if c, err = measure(root, p.nodes); err != nil {
 		return nil, nil, nil, err
 	}

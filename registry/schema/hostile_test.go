@@ -245,8 +245,6 @@ func TestT22PatternCost(t *testing.T) {
 		accepted, valid    bool
 		says               string
 	}{
-		{"program too large", `{"pattern":"` + strings.Repeat("a{1000}", 10) + `"}`, "", false, false, ""},
-		{"pattern too long", `{"pattern":"` + strings.Repeat("a", 1025) + `"}`, "", false, false, ""},
 		{"101 patterns", `{"patternProperties":{` + numbered(`"^%$":{}`, 101) + `}}`, "", false, false, ""},
 		{"100 patterns", `{"patternProperties":{` + numbered(`"^%$":{"type":"integer"}`, 100) + `}}`, `{"7":1}`, true, true, ""},
 		{"program times input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100_000) + `"`, true, false, tooLong},
@@ -254,9 +252,6 @@ func TestT22PatternCost(t *testing.T) {
 		{"patternProperties on many objects", `{"items":{"patternProperties":{"` + wide + `":{"type":"null"}},"minProperties":1}}`, "[" + repeated(`{}`, 100_000) + "]", true, false, tooMany},
 		{"nested repetition", `{"pattern":"^(a+)+$"}`, `"` + strings.Repeat("a", 1_000_000) + `!"`, true, false, "must match the pattern"},
 		{"3600 instructions, 12 KB", `{"pattern":"(?:` + strings.Repeat("a?", 60) + `){30}!"}`, `"` + strings.Repeat("a", 12_000) + `"`, true, false, tooLong},
-		{"backreference", `{"pattern":"^(a)\\1$"}`, "", false, false, ""},
-		{"lookahead", `{"pattern":"^(?=a)b$"}`, "", false, false, ""},
-		{"flags of RE2", `{"pattern":"(?i)a"}`, "", false, false, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer checkNoHang(t, time.Now())

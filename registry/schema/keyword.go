@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -133,12 +132,14 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	}
 	e := edge{keyword: keyword, name: name}
 	if keyword == "patternProperties" {
-		compiled, size, err := p.compile(n, name)
+		compiled, size, err := p.compile(n, keyword+"/"+escape(name), name)
 		if err != nil {
 			return err
 		}
-		e.name, e.pattern, e.weight = compiled.String(), compiled, weigh(size)
-		n.program += size
+		if compiled != nil {
+			e.name, e.pattern, e.weight = compiled.String(), compiled, weigh(size)
+			n.program += size
+		}
 	}
 	parent := n
 	if keyword == "$defs" || keyword == "definitions" {
@@ -154,6 +155,11 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 		return nil
 	case "dependencies":
 		e.keyword = "dependentSchemas"
+	case "patternProperties":
+		if e.pattern == nil {
+			n.leave(e)
+			return nil
+		}
 	}
 	n.edges = append(n.edges, e)
 	return nil
@@ -177,18 +183,17 @@ func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
 	return nil
 }
 
-// compile translates and compiles one pattern, and counts it towards the bounds of the schema. The number is that of
-// its instructions.
-func (p *parser) compile(n *node, source string) (*regexp.Regexp, int, error) {
+// compile translates and compiles one pattern, and counts it towards the bounds of the
+// schema. The number is that of its instructions. For a pattern that cannot be checked it
+// returns nil, and notes the gap under that keyword of n.
+func (p *parser) compile(n *node, at, source string) (*regexp.Regexp, int, error) {
 	if p.patterns++; p.patterns > maxPatterns {
 		return nil, 0, n.refuse("more than %d patterns", maxPatterns)
 	}
-	if utf8.RuneCountInString(source) > maxPattern {
-		return nil, 0, n.refuse("%v", errPatternLength)
-	}
 	compiled, size, err := compilePattern(source)
 	if err != nil {
-		return nil, 0, n.refuse("%v", err)
+		n.lacks(at, err)
+		return nil, 0, nil
 	}
 	if p.programs += size; p.programs > maxPrograms {
 		return nil, 0, n.refuse("patterns of more than %d instructions together", maxPrograms)

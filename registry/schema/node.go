@@ -17,6 +17,10 @@ type node struct {
 	never  bool   // it is the schema false, which no value satisfies
 	refers bool   // it has $ref
 
+	gaps       []gap  // what of it cannot be enforced
+	unenforced []edge // subschemas that were taken out of edges, or never stood there, because of a gap
+	blind      bool   // what it evaluates is not known, for unevaluatedProperties and unevaluatedItems
+
 	rules  []strictjson.Member // keywords without subschemas, their values as written
 	edges  []edge              // subschemas in the order of the text, and then the target of $ref
 	header mcp.RawJSON         // the value of x-mcp-header, nil when there is none

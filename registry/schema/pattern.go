@@ -18,25 +18,21 @@ const (
 		`\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{fefe}\x{ff00}-\x{10ffff}`
 )
 
-var errPattern = errors.New("a pattern that RE2 would read differently or not at all")
+var (
+	errPattern       = errors.New("a pattern that RE2 would read differently or not at all")
+	errPatternLength = errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " characters")
+)
 
-// CheckPattern returns the reason for which Compile would refuse a schema with this pattern, nil when the pattern is
-// none.
-func CheckPattern(source string) error {
-	if utf8.RuneCountInString(source) > maxPattern {
-		return errPatternLength
-	}
-	_, _, err := compilePattern(source)
-	return err
-}
-
-var errPatternLength = errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " characters")
-
-// compilePattern compiles a pattern of JSON Schema, whose patterns are those of ECMA-262, and returns it with the
-// number of its instructions. RE2 is used because its time grows only with the pattern times the text, whatever the
-// pattern. What RE2 lacks, or would read differently, is translated where it can be and refused where not.
+// compilePattern compiles a pattern of JSON Schema, whose patterns are those of ECMA-262,
+// and returns it with the number of its instructions. RE2 is used because its time grows
+// only with the pattern times the text, whatever the pattern. What RE2 lacks, or would
+// read differently, is translated where it can be; where not, and for a pattern that is
+// too large, there is an error.
 // https://json-schema.org/draft/2020-12/json-schema-core#section-6.4
 func compilePattern(source string) (*regexp.Regexp, int, error) {
+	if utf8.RuneCountInString(source) > maxPattern {
+		return nil, 0, errPatternLength
+	}
 	t := translator{in: source}
 	if err := t.run(); err != nil {
 		return nil, 0, err

@@ -140,10 +140,13 @@ func (g group) check(t *testing.T, file, dialect string) bool {
 			continue
 		}
 		err := s.Check(raw, "value")
+		if s.Unenforced() != nil && (err == nil || !c.Valid) {
+			continue // more may be accepted, and no less
+		}
 		if (err == nil) != c.Valid {
 			t.Errorf("%s/%s: got error %v, want valid %v", name, c.Description, err, c.Valid)
 		}
-		if fast, library, err := schema.Verdicts(text, raw); err != nil || library != c.Valid || fast && !c.Valid {
+		if fast, library, err := s.Verdicts(raw); err != nil || library != c.Valid || fast && !c.Valid {
 			t.Errorf("%s/%s: got fast path %v, library %v, %v; want %v", name, c.Description, fast, library, err, c.Valid)
 		}
 	}

@@ -146,7 +146,7 @@ func (n *node) inPlace(all []*node) []*node {
 		return all
 	}
 	all = append(all, n)
-	for _, e := range n.edges {
+	for _, e := range n.readable() {
 		if e.inPlace() {
 			all = e.to.inPlace(all)
 		}
@@ -158,14 +158,14 @@ func (n *node) inPlace(all []*node) []*node {
 // what additionalProperties leaves to others: then more names count as declared.
 func (n *node) atName(name string) []*node {
 	var to []*node
-	for _, e := range n.edges {
+	for _, e := range n.readable() {
 		switch e.keyword {
 		case "properties":
 			if e.name == name {
 				to = append(to, e.to)
 			}
 		case "patternProperties":
-			if e.pattern.MatchString(name) {
+			if e.pattern == nil || e.pattern.MatchString(name) {
 				to = append(to, e.to)
 			}
 		case "additionalProperties", "unevaluatedProperties":
@@ -179,7 +179,7 @@ func (n *node) atName(name string) []*node {
 func (n *node) atIndex(i int) []*node {
 	var to []*node
 	place := 0
-	for _, e := range n.edges {
+	for _, e := range n.readable() {
 		switch e.keyword {
 		case "prefixItems":
 			if place == i {

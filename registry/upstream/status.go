@@ -22,8 +22,11 @@ type Status struct {
 
 	Tools, Prompts, Resources, Templates int // how many of each are in the catalogue
 
-	Refused  []registry.Refusal // definitions left out; with reason "list", a whole list that could not be read
-	Idle     []string           // digests of Config.Released that release nothing; none until every list was read
+	Refused []registry.Refusal // definitions left out; with reason "list", a whole list that could not be read
+	// Unenforced says what of the tools' schemas is not enforced, as in registry.Tool.
+	Unenforced []string
+
+	Idle     []string // digests of Config.Released that release nothing; none until every list was read
 	Restarts int
 	Problem  string    // why the server is down; "" when it is up
 	Said     []string  // the last lines that its child wrote to standard error, cleaned: they often say why

@@ -121,7 +121,7 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	if err := l.read(ctx, everyTopic, func() {}); err != nil {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
 	}
-	status := l.status(u.shelf.reg.Replace(l.source(u.watches.subscribe)))
+	status := u.publish(l)
 	status.Server, status.Up, status.Tried = u.cfg.Name, true, true
 	return status, nil
 }
@@ -233,8 +233,7 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		if !l.stale {
 			return
 		}
-		left := u.shelf.reg.Replace(l.source(u.watches.subscribe))
-		u.standing.up(l.status(left))
+		u.standing.up(u.publish(l))
 		changed |= l.changed
 		l.changed, l.stale = 0, false
 	})
@@ -245,4 +244,12 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		u.shelf.reg.Announce(u.cfg.Name, kind)
 	}
 	return nil
+}
+
+// publish puts what the server offers into the catalogue, and returns the Status that
+// this makes.
+func (u *Upstream) publish(l *lists) Status {
+	status := l.status(u.shelf.reg.Replace(l.source(u.watches.subscribe)))
+	status.Unenforced = u.shelf.reg.Catalogue().Unenforced(u.cfg.Name)
+	return status
 }

@@ -50,7 +50,11 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	// The catalogue refuses definitions too. An empty one is asked here, so that what it refuses is known before the
 	// gateway runs.
 	offers := loaded.Offers
-	refused := slices.Concat(loaded.Refusals, registry.New().Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers}))
+	empty := registry.New()
+	refused := slices.Concat(loaded.Refusals, empty.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers}))
+	for _, part := range empty.Catalogue().Unenforced(s.Name) {
+		s.API.Notes = append(s.API.Notes, "server "+s.Name+": not enforced: "+part)
+	}
 	for _, note := range loaded.Notes {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+note)
 	}

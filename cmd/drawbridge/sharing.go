@@ -25,13 +25,13 @@ import (
 type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
-	blocks  *allot.Blocks    // nil: there are no others
-	mail    *replica.Mail    // what others carry word with; nil: there are no others
-	events  *session.Redis   // of sessions, set when the server is built; nil: there are no others
-	once    *once.Redis      // answers of calls with a key; nil: there are no others
-	flight  *once.Flights    // ids of calls in flight; nil: there are no others
-	allowed int              // replicas at once, by the config
-	limits  *ratelimit.Redis // nil: there are no others
+	blocks  *allot.Blocks     // nil: there are no others
+	mail    *replica.Mail     // what others carry word with; nil: there are no others
+	events  *session.Redis    // of sessions, set when the server is built; nil: there are no others
+	once    *once.Redis       // answers of calls with a key; nil: there are no others
+	flight  *once.Flights     // ids of calls in flight; nil: there are no others
+	allowed int               // replicas at once, by the config
+	leases  *ratelimit.Leases // of request tokens; nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet. An error is about a file that the config names.
@@ -134,16 +134,16 @@ func placesUse(all map[allot.Kind]allot.Use) map[string]metrics.Places {
 	return shown
 }
 
-// limiter returns what counts calls and requests.
-func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ratelimit.Limiter {
+// limiters returns what counts calls, and what counts requests.
+func (s *sharing) limiters(replicas int, m *metrics.Metrics, log *slog.Logger) (calls, requests ratelimit.Limiter) {
 	if s.store == nil {
-		return ratelimit.NewMemory(0)
+		memory := ratelimit.NewMemory(0)
+		return memory, memory
 	}
-	s.limits = ratelimit.NewRedis(ratelimit.RedisConfig{
-		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally, Logger: log,
-	})
-	m.LeasedTokens(s.limits.Ahead)
-	return s.limits
+	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: s.store, Replicas: replicas, Local: m.LimitedLocally, Logger: log})
+	s.leases = ratelimit.NewLeases(shared, string(s.others.Self()))
+	m.LeasedTokens(s.leases.Ahead)
+	return shared, s.leases
 }
 
 // run starts what is shared, until work ends. The store goes on until all else has ended, which may have something to give
@@ -153,7 +153,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.mail.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.limits.Run} {
+	for _, run := range []func(context.Context) error{s.mail.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.leases.Run} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

@@ -33,6 +33,6 @@ func Yard() []string {
 		"deploy",
 		"deploy/kubernetes/test",
 		"deploy/kubernetes/test/schemas",
-		"docs",
+		"internal/doctest",
 	}
 }

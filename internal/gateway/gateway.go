@@ -29,7 +29,8 @@ import (
 type Config struct {
 	Registry *registry.Registry
 	Limiter  ratelimit.Limiter
-	Audit    *audit.Log // nil: nothing is recorded
+	Requests ratelimit.Limiter // of request tokens, which are taken one bucket at a time; nil: Limiter
+	Audit    *audit.Log        // nil: nothing is recorded
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
@@ -117,6 +118,9 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
+	}
+	if cfg.Requests == nil {
+		cfg.Requests = cfg.Limiter
 	}
 	if cfg.Allot == nil {
 		cfg.Allot = allot.Whole{}

@@ -53,7 +53,7 @@ func (p *person) refusalOf(r *reply) word {
 	return w
 }
 
-// wordOf reads an error. Whether the request may have been made is what docs/errors.md says: a status of 429 or 503, or
+// wordOf reads an error. Whether the request may have been made is what docs/reference/codes.md says: a status of 429 or 503, or
 // a time after which to come again, mean that it was not; some codes mean that it was, or may have been; all others
 // that it was not.
 func wordOf(e *mcp.Error, w word) word {

@@ -1,4 +1,4 @@
-package docs_test
+package doctest_test
 
 import (
 	"fmt"
@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// flagsOfCommands builds the program and asks it for its commands, and each command for its flags.
+// flagsOfCommands builds the program and asks it for its commands, and each command for
+// its flags.
 func flagsOfCommands(t *testing.T, root string) map[string][]string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "drawbridge")
@@ -38,94 +39,82 @@ func flagsOfCommands(t *testing.T, root string) map[string][]string {
 	return flags
 }
 
-// documents lists the repository's pages.
+// root is where the repository begins, seen from this package.
+const root = "../.."
+
+// documents lists the repository's pages, from its root.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/evidence/*.md", "deploy/*.md"} {
-		pages, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "deploy/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, pages...)
+		for _, page := range pages {
+			name, err := filepath.Rel(root, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, filepath.ToSlash(name))
+		}
+	}
+	if len(found) < 20 {
+		t.Fatalf("found %d pages: %q", len(found), found)
 	}
 	return found
 }
 
-// TestDocuments reads every page and resolves what it links to and what it names: files, Go names, tests, make targets,
-// commands with their flags, error codes and metrics.
-func TestDocuments(t *testing.T) {
-	h := survey(t)
-	t.Run("name what is there", func(t *testing.T) { checkPages(t, h) })
-	t.Run("with a wrong name are found", func(t *testing.T) { checkWrongNames(t, h) })
-	t.Run("of errors have every code and outcome", func(t *testing.T) { checkErrors(t, h) })
-}
-
-// checkErrors looks for every code and outcome of the source in the page on errors.
-func checkErrors(t *testing.T, h *house) {
+// read returns the text of a page that is named from the root.
+func read(t *testing.T, page string) string {
 	t.Helper()
-	page, err := os.ReadFile("errors.md")
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := os.ReadFile(filepath.Join(h.root, "internal", "gateway", "errors.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var words []string
-	for word := range h.literals {
-		if code.MatchString(word) && !strings.HasSuffix(word, "-") {
-			words = append(words, word)
-		}
-	}
-	codes := len(words)
-	for _, match := range regexp.MustCompile(`(?:kind:|kind =|outcome\w+ +=) *"(\w+)"`).FindAllStringSubmatch(string(table), -1) {
-		words = append(words, match[1])
-	}
-	if codes < 40 || len(words) < codes+15 {
-		t.Fatalf("found %d codes and %d outcomes in the source", codes, len(words)-codes)
-	}
-	for _, word := range words {
-		if !strings.Contains(string(page), "`"+word+"`") {
-			t.Errorf("docs/errors.md has no `%s`", word)
-		}
-	}
+	return string(text)
 }
 
-// After make build, ./drawbridge was taken for a folder, and all names of ours that begin with it for files that are not there.
+// TestDocuments reads every page and resolves what it links to and what it names: files,
+// Go names, tests, make targets, commands with their flags, error codes and metrics.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	r := surveyed(t)
+	t.Run("name what is there", func(t *testing.T) {
+		t.Parallel()
+		for _, page := range documents(t) {
+			for _, wrong := range r.wrongIn(page, read(t, page)) {
+				t.Error(wrong)
+			}
+		}
+	})
+	t.Run("with a wrong name are found", func(t *testing.T) {
+		t.Parallel()
+		checkWrongNames(t, r)
+	})
+}
+
+// After make build, ./drawbridge was taken for a folder, and all names that begin with it
+// for files that are not there.
 func TestTheBuiltProgramWasTakenForAFolder(t *testing.T) {
-	h := &house{files: []string{"drawbridge", "docs", "docs/keys.md"}}
-	if got := h.wrongIn("page.md", "`drawbridge/restart-settings`"); len(got) > 0 {
+	t.Parallel()
+	r := &repository{files: []string{"drawbridge", "docs", "docs/keys.md"}}
+	if got := r.wrongIn("page.md", "`drawbridge/restart-settings`"); len(got) > 0 {
 		t.Errorf("got %q, want nothing wrong", got)
 	}
-	if got := h.wrongIn("page.md", "`docs/locks.md`"); len(got) != 1 {
+	if got := r.wrongIn("page.md", "`docs/locks.md`"); len(got) != 1 {
 		t.Errorf("got %q, want a file that is not there", got)
 	}
 }
 
-func checkPages(t *testing.T, h *house) {
-	t.Helper()
-	pages := documents(t)
-	if len(pages) < 3 {
-		t.Fatalf("found %d pages", len(pages))
-	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, wrong := range h.wrongIn(filepath.ToSlash(strings.TrimPrefix(page, ".."+string(filepath.Separator))), string(text)) {
-			t.Error(wrong)
-		}
-	}
-}
-
-// checkWrongNames shows that each kind of name that is not there is found, and its neighbour that is there passes.
-func checkWrongNames(t *testing.T, h *house) {
+// checkWrongNames shows that each kind of name that is not there is found, and its
+// neighbour that is there passes.
+func checkWrongNames(t *testing.T, r *repository) {
 	t.Helper()
 	for good, bad := range map[string]string{
 		"see [the plan](internal/archtest/)":          "see [the plan](internal/archplan/)",
 		"see [why](#reason)\n\n## Reason\n":           "see [why](#raisin)\n\n## Reason\n",
+		"see [it](#row-1)\n\n<a id=\"row-1\"></a>":    "see [it](#row-2)\n\n<a id=\"row-1\"></a>",
 		"`internal/mcp/object.go`":                    "`internal/mcp/objects.go`",
 		"`server/{errors,log}.go`":                    "`server/{errors,blog}.go`",
 		"`mcp.Object`":                                "`mcp.Objekt`",
@@ -140,10 +129,10 @@ func checkWrongNames(t *testing.T, h *house) {
 		"```console\n$ make run ARGS=\"-h\"\n```":     "```console\n$ make ruin\n```",
 		"```sh\ngo test ./internal/archtest/...\n```": "```sh\ngo test ./internal/archtost/...\n```",
 	} {
-		if got := h.wrongIn("page.md", good); len(got) > 0 {
+		if got := r.wrongIn("page.md", good); len(got) > 0 {
 			t.Errorf("%q: got %v, want nothing wrong", good, got)
 		}
-		if got := h.wrongIn("page.md", bad); len(got) != 1 {
+		if got := r.wrongIn("page.md", bad); len(got) != 1 {
 			t.Errorf("%q: got %v, want one that is wrong", bad, got)
 		}
 	}
@@ -156,47 +145,54 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 )
 
-// wrongIn returns a line for each thing that a page names and that is not there. The page is named from the root.
-func (h *house) wrongIn(page, text string) []string {
+// wrongIn returns a line for each thing that a page names and that is not there. The page
+// is named from the root.
+func (r *repository) wrongIn(page, text string) []string {
 	var wrong []string
 	report := func(format string, args ...any) { wrong = append(wrong, page+": "+fmt.Sprintf(format, args...)) }
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[2]) {
 			command, typed := strings.CutPrefix(strings.TrimSpace(line), "$ ")
 			if block[1] == "sh" || block[1] == "console" && typed {
-				h.checkCommand(command, report)
+				r.checkCommand(command, report)
 			}
 		}
 	}
 	prose := fence.ReplaceAllString(text, "")
 	for _, match := range link.FindAllStringSubmatch(span.ReplaceAllString(prose, ""), -1) {
-		h.checkLink(page, prose, match[1], report)
+		r.checkLink(page, prose, match[1], report)
 	}
 	for _, match := range span.FindAllStringSubmatch(prose, -1) {
-		h.checkSpan(match[1], report)
+		r.checkSpan(match[1], report)
 	}
 	return wrong
 }
 
-func (h *house) checkLink(page, text, target string, report func(string, ...any)) {
+func (r *repository) checkLink(page, text, target string, report func(string, ...any)) {
 	if strings.Contains(target, "://") {
 		return
 	}
 	file, anchor, _ := strings.Cut(target, "#")
 	if file != "" {
-		if file = path.Join(path.Dir(page), file); !slices.Contains(h.files, file) {
+		if file = path.Join(path.Dir(page), file); !slices.Contains(r.files, file) {
 			report("links to %s, which is not there", target)
 			return
 		}
-		data, err := os.ReadFile(filepath.Join(h.root, filepath.FromSlash(file)))
+		data, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(file)))
 		if anchor != "" && err != nil {
 			report("links to %s: %v", target, err)
 		}
 		text = string(data)
 	}
-	if anchor != "" && !slices.ContainsFunc(heading.FindAllStringSubmatch(text, -1), func(h []string) bool { return anchorOf(h[1]) == anchor }) {
+	if anchor != "" && !strings.Contains(text, `<a id="`+anchor+`">`) && !hasHeading(text, anchor) {
 		report("links to %s, but no heading is called so", target)
 	}
+}
+
+// hasHeading tells whether a page has a heading that links call anchor.
+func hasHeading(text, anchor string) bool {
+	return slices.ContainsFunc(heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1),
+		func(found []string) bool { return anchorOf(found[1]) == anchor })
 }
 
 // anchorOf returns what a heading is called in links.
@@ -215,54 +211,56 @@ var (
 	metric     = regexp.MustCompile(`^drawbridge_[a-z_]+`)
 )
 
-// checkSpan checks one piece of inline code. What it cannot tell to be a name of ours passes.
-func (h *house) checkSpan(text string, report func(string, ...any)) {
+// checkSpan checks one piece of inline code. What it cannot tell to be a name of ours
+// passes.
+func (r *repository) checkSpan(text string, report func(string, ...any)) {
 	first, _, nested := strings.Cut(strings.TrimPrefix(text, "./"), "/")
 	switch {
-	case strings.HasPrefix(text, "make ") || strings.HasPrefix(text, "drawbridge ") || strings.HasPrefix(text, "./drawbridge ") || strings.HasPrefix(text, "go test "):
-		h.checkCommand(text, report)
+	case regexp.MustCompile(`^(make|(\./)?drawbridge|go test) `).MatchString(text):
+		r.checkCommand(text, report)
 	case code.MatchString(text):
-		if !h.literals[text] {
+		if !r.literals[text] {
 			report("no error has the code %s", text)
 		}
 	case metric.MatchString(text):
 		name := regexp.MustCompile(`_(?:bucket|count|sum)$`).ReplaceAllString(metric.FindString(text), "")
-		if !h.literals[name] && !h.literals[metric.FindString(text)] {
+		if !r.literals[name] && !r.literals[metric.FindString(text)] {
 			report("no metric is called %s", text)
 		}
 	case testName.MatchString(text):
-		if !h.declares("", text) {
+		if !r.declares("", text) {
 			report("no test is called %s", text)
 		}
 	case goName.MatchString(text):
 		name := goName.FindStringSubmatch(text)
-		if _, ours := h.declared[name[1]]; ours && !h.declares(name[1], name[2]) {
+		if _, ours := r.declared[name[1]]; ours && !r.declares(name[1], name[2]) {
 			report("package %s has no %s", name[1], name[2])
 		}
 	case memberName.MatchString(text):
-		if name := memberName.FindStringSubmatch(text)[1]; h.declares("", strings.Split(name, ".")[0]) && !h.declares("", name) {
+		if name := memberName.FindStringSubmatch(text)[1]; r.declares("", strings.Split(name, ".")[0]) && !r.declares("", name) {
 			report("nothing is called %s", name)
 		}
-	case goFile.MatchString(text) || nested && filePath.MatchString(text) && h.isFolder(first) && !h.literals[text]:
-		if !h.has(text) {
+	case goFile.MatchString(text) || nested && filePath.MatchString(text) && r.isFolder(first) && !r.literals[text]:
+		if !r.has(text) {
 			report("%s is not there", text)
 		}
 	}
 }
 
-// checkCommand checks a command line, as far as it calls make, drawbridge or go with packages of this repository.
-func (h *house) checkCommand(line string, report func(string, ...any)) {
+// checkCommand checks a command line, as far as it calls make, drawbridge or go with
+// packages of this repository.
+func (r *repository) checkCommand(line string, report func(string, ...any)) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
 		return
 	}
 	switch words[0] {
 	case "make":
-		if !slices.Contains(h.targets, words[1]) {
+		if !slices.Contains(r.targets, words[1]) {
 			report("make has no target %s", words[1])
 		}
 	case "drawbridge", "./drawbridge":
-		flags, ok := h.flags[words[1]]
+		flags, ok := r.flags[words[1]]
 		if !ok && !strings.HasPrefix(words[1], "-") {
 			report("drawbridge has no command %s", words[1])
 		}
@@ -274,7 +272,7 @@ func (h *house) checkCommand(line string, report func(string, ...any)) {
 		}
 	case "go":
 		for _, word := range words[2:] {
-			if strings.HasPrefix(word, "./") && !h.has(word) {
+			if strings.HasPrefix(word, "./") && !r.has(word) {
 				report("%s is not there", word)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 func TestPastingTheKeysLineTwiceReplacedTheKey(t *testing.T) {
 	tool(t, "openssl", "openssl")
 	makesKey := regexp.MustCompile(`(?m)^#? *(.*openssl rand .*)$`)
-	files := []string{"../docs/configure.md", "drawbridge.container.yaml"}
+	files := []string{"../docs/production.md", "drawbridge.container.yaml"}
 	configs, err := filepath.Glob("config/*.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -23,18 +23,18 @@ type bar struct{ value, least, most float64 }
 
 // Heights in a bar chart.
 const (
-	barHeight = 15
+	barHeight = 16
 	barGap    = 3
 	groupGap  = 12
-	valueRoom = 64 // for the figure behind the longest bar
+	labelRoom = 20 // for the name of a group above its bars
+	valueRoom = 50 // for the figure behind the longest bar
 )
 
 // svg returns the chart as a file, or errNoValues.
 func (c *barChart) svg() (string, error) {
-	most, labels := c.mark, 0.0
+	most := c.mark
 	var values []float64
 	for _, g := range c.groups {
-		labels = max(labels, textWidth(g.label))
 		for _, b := range g.bars {
 			values = append(values, b.value, b.least, b.most)
 		}
@@ -46,7 +46,7 @@ func (c *barChart) svg() (string, error) {
 	d := &drawing{}
 	d.header(c.title, c.unit, c.series)
 	at := ticks(most)
-	left := chartMargin + labels + 10
+	const left = chartMargin
 	scale := (chartWidth - chartMargin - valueRoom - left) / at[len(at)-1]
 	top, bottom := d.y, d.y+c.height()
 	for _, v := range at {
@@ -74,13 +74,15 @@ func (c *barChart) height() float64 {
 	return height
 }
 
-func groupHeight(g barGroup) float64 { return float64(len(g.bars)*(barHeight+barGap) - barGap) }
+func groupHeight(g barGroup) float64 {
+	return labelRoom + float64(len(g.bars)*(barHeight+barGap)-barGap)
+}
 
-// group draws one group where the drawing ends, and the label beside the middle of its bars.
+// group draws one group where the drawing ends, and the label above its bars.
 func (c *barChart) group(d *drawing, g barGroup, left, scale float64) {
-	top := d.y + groupGap/2
-	d.y = top + groupHeight(g)/2 + 4
-	d.text(left-10, "end", "", g.label)
+	top, bottom := d.y+groupGap/2+labelRoom, d.y+groupGap+groupHeight(g)
+	d.y = top - 5
+	d.text(left, "start", "", g.label)
 	for i, b := range g.bars {
 		y := top + float64(i*(barHeight+barGap))
 		d.rect(left, y, b.value*scale, barHeight, "bar "+colour(i))
@@ -90,7 +92,7 @@ func (c *barChart) group(d *drawing, g barGroup, left, scale float64) {
 		d.y = y + barHeight - 3
 		d.text(left+max(b.value, b.most)*scale+6, "start", "value", number(b.value))
 	}
-	d.y = top + groupHeight(g) + groupGap/2
+	d.y = bottom
 }
 
 // whisker draws how far measurements lay apart.

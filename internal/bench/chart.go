@@ -14,9 +14,10 @@ var errNoValues = errors.New("a chart needs at least one value, and all values f
 
 // Sizes of every chart, in pixels of the picture.
 const (
-	chartWidth  = 760
-	chartMargin = 16
-	letterWidth = 6.6 // of the text below on average, to know how much room it takes
+	chartWidth  = 440 // shown on a telephone at 320, its text is still 10 pixels high
+	chartMargin = 12
+	letterWidth = 7.2 // of the text below on average, to know how much room it takes
+	titleLetter = 9.2 // the same of the title
 	colours     = 6   // a series beyond them begins with the first one again
 )
 
@@ -24,13 +25,12 @@ const (
 // two the reader's system says it prefers.
 const style = `<style>
 .paper{fill:#ffffff}
-text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
-.title{font-size:15px;font-weight:600}
+text{font:13px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
+.title{font-size:16px;font-weight:600}
 .faint{fill:#59636e}
 .grid{stroke:#d1d9e0}
 .mark{stroke:#59636e;stroke-dasharray:4 3}
 .whisker{stroke:#1f2328;fill:none}
-.line{fill:none;stroke-width:2}
 .s0{fill:#0969da;stroke:#0969da}.s1{fill:#bc4c00;stroke:#bc4c00}.s2{fill:#818b98;stroke:#818b98}
 .s3{fill:#1a7f37;stroke:#1a7f37}.s4{fill:#8250df;stroke:#8250df}.s5{fill:#bf3989;stroke:#bf3989}
 @media (prefers-color-scheme:dark){
@@ -49,10 +49,16 @@ type drawing struct {
 
 // header draws the title, the unit below it, and which colour means what where there is more than one.
 func (d *drawing) header(title, unit string, series []string) {
-	d.y = chartMargin + 14
-	d.text(chartMargin, "start", "title", title)
-	d.y += 18
-	d.text(chartMargin, "start", "faint", unit)
+	d.y = chartMargin - 6
+	for _, line := range wrapped(title, titleLetter) {
+		d.y += 20
+		d.text(chartMargin, "start", "title", line)
+	}
+	d.y += 2
+	for _, line := range wrapped(unit, letterWidth) {
+		d.y += 17
+		d.text(chartMargin, "start", "faint", line)
+	}
 	d.y += 12
 	if len(series) < 2 {
 		return
@@ -71,6 +77,20 @@ func (d *drawing) header(title, unit string, series []string) {
 		x += width
 	}
 	d.y += 20
+}
+
+// wrapped breaks a text into lines that fit between the margins, with letters of that width.
+func wrapped(text string, letter float64) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		longer := strings.TrimSpace(line + " " + word)
+		if line != "" && letter*float64(len([]rune(longer))) > chartWidth-2*chartMargin {
+			lines = append(lines, line)
+			longer = word
+		}
+		line = longer
+	}
+	return append(lines, line)
 }
 
 // text writes at the height that the drawing has; anchor is start, middle or end.

@@ -111,18 +111,12 @@ func TestChartsKeepWhatTheySayInsideThePicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := sampleLines().svg()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, picture := range []string{bars, lines} {
-		whole := shapes(t, picture, "paper")[0]
-		width, height := whole.number(t, "width"), whole.number(t, "height")
-		for _, class := range []string{"bar", "title", "faint", "value"} {
-			for _, s := range shapes(t, picture, class) {
-				if x, y := s.number(t, "x"), s.number(t, "y"); x < 0 || x > width || y < 0 || y > height {
-					t.Errorf("%s %q is at %.0f, %.0f, outside of %.0f × %.0f", class, s.text, x, y, width, height)
-				}
+	whole := shapes(t, bars, "paper")[0]
+	width, height := whole.number(t, "width"), whole.number(t, "height")
+	for _, class := range []string{"bar", "title", "faint", "value"} {
+		for _, s := range shapes(t, bars, class) {
+			if x, y := s.number(t, "x"), s.number(t, "y"); x < 0 || x > width || y < 0 || y > height {
+				t.Errorf("%s %q is at %.0f, %.0f, outside of %.0f × %.0f", class, s.text, x, y, width, height)
 			}
 		}
 	}
@@ -131,49 +125,16 @@ func TestChartsKeepWhatTheySayInsideThePicture(t *testing.T) {
 	}
 }
 
-func sampleLines() *lineChart {
-	return &lineChart{title: "Growth", size: "sessions", unit: "µs of CPU", lines: []line{
-		{"initialize", []point{{0, 50}, {20_000, 52}, {100_000, 100}}},
-		{"a call", []point{{10, 25}, {5000, 25}}},
-	}}
-}
-
-func TestPointsAreAsHighAsTheirValues(t *testing.T) {
-	picture, err := sampleLines().svg()
+func TestChartsAreTheSameFileEachTime(t *testing.T) {
+	first, err := sampleBars().svg()
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := shapes(t, picture, "point")
-	if len(points) != 5 {
-		t.Fatalf("got %d points, want 5", len(points))
+	if second, _ := sampleBars().svg(); second != first {
+		t.Error("bars differ when they are drawn again")
 	}
-	y := func(i int) float64 { return points[i].number(t, "cy") }
-	// 100 is twice as far from 0 as 50, and 25 half as far.
-	if high, half, quarter := y(2), y(0), y(3); math.Abs((quarter-half)*2-(half-high)) > 0.3 || high >= half {
-		t.Errorf("100, 50 and 25 are at %.1f, %.1f and %.1f", high, half, quarter)
-	}
-	if a, b := y(3), y(4); a != b {
-		t.Errorf("equal values are at %.1f and %.1f", a, b)
-	}
-	for _, pair := range [][2]int{{0, 3}, {3, 4}, {4, 1}, {1, 2}} { // 0, 10, 5000, 20000, 100000
-		if a, b := points[pair[0]].number(t, "cx"), points[pair[1]].number(t, "cx"); a >= b {
-			t.Errorf("a smaller size is at %.1f, and a larger one at %.1f", a, b)
-		}
-	}
-}
-
-func TestChartsAreTheSameFileEachTime(t *testing.T) {
-	for name, draw := range map[string]func() (string, error){"bars": sampleBars().svg, "lines": sampleLines().svg} {
-		first, err := draw()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second, _ := draw(); second != first {
-			t.Errorf("%s differ when they are drawn again", name)
-		}
-		if !strings.Contains(first, "prefers-color-scheme:dark") {
-			t.Errorf("%s have no colours for dark pages", name)
-		}
+	if !strings.Contains(first, "prefers-color-scheme:dark") {
+		t.Error("bars have no colours for dark pages")
 	}
 }
 
@@ -185,12 +146,21 @@ func TestChartsRefuseWhatCannotBeDrawn(t *testing.T) {
 			t.Errorf("bars of %s: got error %v, want %v", name, err, errNoValues)
 		}
 	}
-	if _, err := (&lineChart{lines: []line{{"x", []point{{math.NaN(), 1}}}}}).svg(); !errors.Is(err, errNoValues) {
-		t.Errorf("a line at no size: got error %v, want %v", err, errNoValues)
-	}
-	zero := &lineChart{lines: []line{{"x", []point{{1, 0}}}}}
+	zero := &barChart{groups: []barGroup{{"x", []bar{{}}}}}
 	if picture, err := zero.svg(); err != nil || strings.Contains(picture, "NaN") {
-		t.Errorf("one point of 0: %v\n%s", err, picture)
+		t.Errorf("one bar of 0: %v\n%s", err, picture)
+	}
+}
+
+func TestLinesOfATitleFitTheirChart(t *testing.T) {
+	lines := wrapped("Calls per second through drawbridge, in times of what a tuned ReverseProxy does", titleLetter)
+	if len(lines) < 2 {
+		t.Errorf("got %q, want several lines", lines)
+	}
+	for _, line := range lines {
+		if width := titleLetter * float64(len(line)); width > chartWidth-2*chartMargin {
+			t.Errorf("%q is %.0f wide", line, width)
+		}
 	}
 }
 

@@ -94,19 +94,19 @@ func yes(kept bool, goal string) string {
 	return "**no**"
 }
 
-// chart draws how the cost of a request changes with the size. Lists, which grow with what they say, are left out.
+// chart draws how much more a request costs with much than with little. Lists, which grow with what they say, are left out.
 func (g *growth) chart() (string, error) {
-	c := lineChart{title: "A request costs the same, however much the gateway holds", size: "tenants, rules, tools or sessions", unit: "cost of a request, the smallest size is 1"}
+	c := barChart{title: "A request costs the same, however much the gateway holds", unit: "cost of a request ÷ that with the smallest size", mark: 1}
 	for i := range g.figures {
 		f := &g.figures[i]
-		if f.goal.beside {
-			continue
-		}
-		l := line{name: f.what + ", " + f.unit}
 		for j, size := range f.sizes {
-			l.points = append(l.points, point{float64(size), f.grown(j)})
+			if j == 0 || f.goal.beside {
+				continue
+			}
+			label := fmt.Sprintf("%s with %s %s instead of %s", f.what, number(float64(size)), f.unit, number(float64(f.sizes[0])))
+			grown := ratioOf(f.costs[j], f.costs[0])
+			c.groups = append(c.groups, barGroup{label, []bar{{grown.median, grown.least, grown.most}}})
 		}
-		c.lines = append(c.lines, l)
 	}
 	return c.svg()
 }

@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// ownGroup makes a program lead a process group, so that its descendants can be ended with it. Unlike on Linux, the
-// program may outlive an owner that is killed.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// bind does nothing: unlike on Linux, the program may outlive an owner that is killed.
+func bind(*syscall.SysProcAttr) {}
 
 var errLinux = errors.New("keepers need Linux")
 
@@ -21,9 +20,10 @@ type line struct{}
 
 func startKept(context.Context, Program, *exec.Cmd) (*Tree, error) { return nil, errLinux }
 
-func (*line) last() (string, bool) { return "", false }
-func (*line) letGo(p *os.Process)  { _ = p.Kill() } // it has ended
-func (*line) close()               {}
+func (*line) last() (string, bool)  { return "", false }
+func (*line) terminate(*os.Process) {}
+func (*line) letGo(p *os.Process)   { _ = p.Kill() } // it has ended
+func (*line) close()                {}
 
 // Keep ends the process: there are no keepers here.
 func Keep([]string) { os.Exit(1) }

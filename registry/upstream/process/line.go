@@ -104,6 +104,12 @@ func (l *line) read() (word, text string, err error) {
 	return word, text, err
 }
 
+// terminate has the keeper ask the program to end.
+func (*line) terminate(keeper *os.Process) {
+	_ = keeper.Signal(unix.SIGTERM) // fails only when the keeper has just ended
+	_ = keeper.Signal(unix.SIGCONT) // in case that the program has stopped it
+}
+
 // letGo makes the keeper end everything. What the keeper says of that is still read. A keeper that the program has
 // stopped goes on for it; killed at last, it would leave whoever called setsid.
 func (l *line) letGo(keeper *os.Process) {

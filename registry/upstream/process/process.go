@@ -1,9 +1,9 @@
-// Package process runs a program together with everything that it starts, and answers how all of that ends: when the
-// program ends, when its owner wants it to end, and when its owner dies. It deliberately does not know what the program
-// says.
+// Package process runs a program together with everything that it starts, and answers how
+// all of that ends: when the program ends, when its owner wants it to end, and when its
+// owner dies. It deliberately does not know what the program says.
 //
-// On Linux a keeper stands between the owner and the program. It is this very executable, started anew, and it has no
-// other task than to outlive both of them for a moment:
+// On Linux a keeper stands between the owner and the program. It is this very executable,
+// started anew, and it has no other task than to outlive both of them for a moment:
 //
 //	owner (the gateway)
 //	  |  line: a pair of sockets; its end tells the keeper that the owner is gone or lets go
@@ -13,11 +13,14 @@
 //	  v
 //	program --- what it starts --- what that starts
 //
-// The keeper kills every descendant when the program has ended or the line has, and ends when none is left. Neither a
-// process group nor a signal on the death of the parent would do: setsid leaves the one, and the other is not inherited.
-// A control group needs rights that a gateway should not have, and nobody would empty it once the gateway was killed.
+// The keeper kills every descendant when the program has ended or the line has, and ends
+// when none is left. Neither a process group nor a signal on the death of the parent
+// would do: setsid leaves the one, and the other is not inherited. A control group needs
+// rights that a gateway should not have, and nobody would empty it once the gateway was
+// killed.
 //
-// Without a keeper, and so on other systems, the program leads a process group that is killed when the program ends.
+// Without a keeper, and so on other Unix systems, the program leads a process group that
+// is killed when the program ends. Systems without process groups run no programs.
 package process
 
 import (
@@ -28,7 +31,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // Program is what is run.
@@ -38,19 +40,24 @@ type Program struct {
 	Dir     string   // where it runs, and a relative path in Command starts; "": where its owner runs
 	Env     []string // its whole environment
 
-	// Stdin, Stdout and Stderr pass to the program. The caller closes its own when Start has returned.
+	// Stdin, Stdout and Stderr pass to the program. The caller closes its own when Start
+	// has returned.
 	Stdin, Stdout, Stderr *os.File
 
 	Rights Rights // needs a keeper unless it is zero
 
-	// Keeper is how the command line of this executable begins, its name included, when it is to call Keep with the
-	// arguments that follow. nil: there is no keeper.
+	// Keeper is how the command line of this executable begins, its name included, when
+	// it is to call Keep with the arguments that follow. nil: there is no keeper.
 	Keeper []string
 }
 
-// Check tells why the program of a command that runs in dir (as Program.Dir) cannot be started: it is not in PATH, or
-// not at its path. nil: it can be started.
+// Check tells why the program of a command that runs in dir (as Program.Dir) cannot be
+// started: it is not in PATH or not at its path, or this system runs none. nil: it can be
+// started.
 func Check(command, dir string) error {
+	if err := possible(); err != nil {
+		return err
+	}
 	if dir != "" && strings.Contains(command, "/") && !filepath.IsAbs(command) {
 		command = dir + "/" + command // not joined: "./x" must not become a name that is looked up in PATH
 	}
@@ -58,8 +65,8 @@ func Check(command, dir string) error {
 	return err
 }
 
-// Tree is a program that was started, and all that descends from it. Wait must be called once; Terminate and Kill may
-// be called at any time.
+// Tree is a program that was started, and all that descends from it. Wait must be called
+// once; Terminate and Kill may be called at any time.
 type Tree struct {
 	cmd    *exec.Cmd     // the program, or its keeper
 	leader int           // the process group of the program
@@ -69,6 +76,9 @@ type Tree struct {
 
 // Start starts a program. ctx bounds the start alone. An error means that nothing runs.
 func Start(ctx context.Context, p Program) (*Tree, error) {
+	if err := possible(); err != nil {
+		return nil, err
+	}
 	// Nothing of a client's reaches this command line: it is the operator's own.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.Command, p.Args...) //nolint:gosec // see above
 	if cmd.Err != nil {
@@ -89,8 +99,9 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 	return &Tree{cmd: cmd, leader: cmd.Process.Pid, ended: make(chan struct{})}, nil
 }
 
-// Wait waits for the program to end, and ends what it left behind: with a keeper everything, otherwise its process
-// group. The error says how the program ended, and is never nil.
+// Wait waits for the program to end, and ends what it left behind: with a keeper
+// everything, otherwise its process group. The error says how the program ended, and is
+// never nil.
 func (t *Tree) Wait() error {
 	err := t.cmd.Wait()
 	defer close(t.ended)
@@ -106,7 +117,8 @@ func (t *Tree) Wait() error {
 	return orZero(err)
 }
 
-// orZero returns the error of a process that ended, and one that says so where there was none.
+// orZero returns the error of a process that ended, and one that says so where there was
+// none.
 func orZero(err error) error {
 	if err == nil {
 		return errors.New("exit status 0")
@@ -114,8 +126,8 @@ func orZero(err error) error {
 	return err
 }
 
-// Terminate asks the program and its process group to end. It does nothing once the program is reaped, because its
-// number may then belong to another process.
+// Terminate asks the program and its process group to end. It does nothing once the
+// program is reaped, because its number may then belong to another process.
 func (t *Tree) Terminate() {
 	select {
 	case <-t.ended:
@@ -123,11 +135,10 @@ func (t *Tree) Terminate() {
 	default:
 	}
 	if t.line != nil {
-		_ = t.cmd.Process.Signal(syscall.SIGTERM) // fails only when the keeper has just ended
-		_ = t.cmd.Process.Signal(syscall.SIGCONT) // in case that the program has stopped it
+		t.line.terminate(t.cmd.Process)
 		return
 	}
-	_ = syscall.Kill(-t.leader, syscall.SIGTERM) // fails only when the program has just ended
+	terminateGroup(t.leader)
 }
 
 // Kill ends everything at once. It does not wait for that; Wait does.
@@ -137,10 +148,4 @@ func (t *Tree) Kill() {
 		return
 	}
 	killGroup(t.leader)
-}
-
-// killGroup ends a process group at once. Its number cannot belong to another group yet: it becomes free only when the
-// last member is gone, and is then not handed out again until all other numbers were.
-func killGroup(leader int) {
-	_ = syscall.Kill(-leader, syscall.SIGKILL) // usually nobody is left
 }

@@ -111,7 +111,7 @@ func (k *Child) start(ctx context.Context, of Program) error {
 		ends = append(ends, r, w)
 	}
 	k.stdin, k.stdout, k.stderr = ends[1], ends[2], ends[4]
-	keepFiles()
+	process.KeepFiles()
 	var err error
 	k.tree, err = process.Start(ctx, process.Program{
 		Command: of.Command, Args: of.Args, Dir: of.Dir, Env: environment(os.Environ(), of.Env),

@@ -60,7 +60,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	cfg.Servers = found.Servers
 	l, err := bind(ctx, cfg)
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", devBindError(err))
+		s.complain("drawbridge dev: %v\n", devBindError(err, os.Args[0]))
 		return exitFailure
 	}
 	defer l.close()

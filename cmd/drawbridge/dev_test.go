@@ -3,11 +3,23 @@ package main
 import (
 	"log/slog"
 	"net"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
+
+// TestDevProposesTheProgramAsItWasCalled shows what can be typed where drawbridge is not on the path.
+func TestDevProposesTheProgramAsItWasCalled(t *testing.T) {
+	t.Parallel()
+	taken := &bindError{key: "listen", address: "127.0.0.1:8080", err: syscall.EADDRINUSE}
+	const want = "\ntry with any free ports: .bin/drawbridge dev -listen 127.0.0.1:0 -operator 127.0.0.1:0"
+	if got := devBindError(taken, ".bin/drawbridge").Error(); !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want it to end in %q", got, want)
+	}
+}
 
 // TestDevHasOneUser shows that dev's servers are told so, and those of a config are not.
 func TestDevHasOneUser(t *testing.T) {

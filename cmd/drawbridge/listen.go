@@ -66,12 +66,12 @@ func serveBindError(err error, cfg *config.Config) error {
 }
 
 // devBindError adds to an error of bind what a user of dev can do about it. It proposes free ports for both addresses:
-// where one is taken, often another gateway runs that has the other too.
-func devBindError(err error) error {
+// where one is taken, often another gateway runs that has the other too. program is how the user has called this one.
+func devBindError(err error, program string) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	return fmt.Errorf("%w\ntry with any free ports: drawbridge dev -listen 127.0.0.1:0 -operator 127.0.0.1:0", err)
+	return fmt.Errorf("%w\ntry with any free ports: %s dev -listen 127.0.0.1:0 -operator 127.0.0.1:0", err, program)
 }
 
 // close closes the listeners that are bound.

@@ -13,13 +13,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // tool returns the path of a program that a test needs. With CI=true it must be there.
@@ -60,23 +62,38 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// drawbridge builds the program and returns its path.
+// compiled is where the program is that drawbridge has built.
+var compiled struct {
+	dir string
+	mu  sync.Mutex
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "drawbridge-deploy-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	compiled.dir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir) // a leftover in the temporary directory harms nobody
+	os.Exit(code)
+}
+
+// drawbridge builds the program, once for all tests, and returns its path.
 func drawbridge(t *testing.T) string {
 	t.Helper()
-	walk := func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".go") {
-			_, err = os.Stat(path) // makes the test run again when the file changes
-		}
-		if err == nil && entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != "..") {
-			return fs.SkipDir
-		}
-		return err
+	compiled.mu.Lock()
+	defer compiled.mu.Unlock()
+	binary := filepath.Join(compiled.dir, "drawbridge")
+	if _, err := os.Stat(binary); err == nil {
+		return binary
 	}
-	if err := filepath.WalkDir("..", walk); err != nil {
+	gocommand := tool(t, "go", "golang")
+	if err := sources.Open(t.Context(), "../cmd/drawbridge"); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "drawbridge")
-	if out, code := run(t.Context(), t, "..", tool(t, "go", "golang"), "build", "-o", binary, "./cmd/drawbridge"); code != 0 {
+	if out, code := run(t.Context(), t, "..", gocommand, "build", "-o", binary, "./cmd/drawbridge"); code != 0 {
 		t.Fatalf("build: %s", out)
 	}
 	return binary

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // What BuildKit has had since engine 20.10 is enough to build the image: these forms need a frontend from a registry or a
@@ -97,6 +99,9 @@ func TestImageKnowsItsCommitAndDate(t *testing.T) {
 		if !strings.Contains(read(t, "../docker-compose.yml"), arg[1]+": ,") {
 			t.Errorf("the compose file does not pass %s on", arg[1])
 		}
+	}
+	if err := sources.Open(t.Context(), "../cmd/drawbridge"); err != nil {
+		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "drawbridge")
 	if out, code := run(t.Context(), t, "..", "go", "build", "-buildvcs=false", "-ldflags", flags, "-o", program, "./cmd/drawbridge"); code != 0 {

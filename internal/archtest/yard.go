@@ -18,6 +18,7 @@ func Yard() []string {
 		"internal/wiretest",
 		"metrics/metricstest",
 		"internal/interop",
+		"internal/sources",
 		"internal/bench",
 		"internal/fair",
 		"internal/survey",

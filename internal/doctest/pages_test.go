@@ -10,12 +10,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // flagsOfCommands builds the program and asks it for its commands, and each command for
 // its flags.
 func flagsOfCommands(t *testing.T, root string) map[string][]string {
 	t.Helper()
+	if err := sources.Open(t.Context(), filepath.Join(root, "cmd", "drawbridge")); err != nil {
+		t.Fatal(err)
+	}
 	binary := filepath.Join(t.TempDir(), "drawbridge")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/drawbridge")
 	build.Dir = root

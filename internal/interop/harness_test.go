@@ -5,6 +5,7 @@ package interop_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // programs are built once for all tests.
@@ -39,7 +41,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programs.dir = dir
-	code := m.Run()
+	// What the programs of the tests read, the go command learns here.
+	err = errors.Join(sources.Open(context.Background(), gatewayPackage), sources.OpenTree("."))
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	_ = os.RemoveAll(dir) // a leftover in the temporary directory harms nobody
 	os.Exit(code)
 }
@@ -60,9 +69,9 @@ func built(t testing.TB, name, pkg string) string {
 	return path
 }
 
-func drawbridge(t testing.TB) string {
-	return built(t, "drawbridge", "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge")
-}
+const gatewayPackage = "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge"
+
+func drawbridge(t testing.TB) string { return built(t, "drawbridge", gatewayPackage) }
 
 // goServer is the official Go SDK's conformance server.
 func goServer(t testing.TB) string {
@@ -86,9 +95,9 @@ func node(t testing.TB) (binary, modules string) {
 	binary = filepath.Join(modules, nodePackages[runtime.GOOS+"/"+runtime.GOARCH], "bin", "node")
 	if _, err := os.Stat(binary); err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is missing: run make test, which fetches the pinned packages", binary)
+			t.Fatalf("%s is missing: run make setup, which fetches the pinned packages", binary)
 		}
-		t.Skip("the pinned npm packages are not there; make test fetches them")
+		t.Skip("the pinned npm packages are not there; make setup fetches them")
 	}
 	return binary, modules
 }

@@ -1,50 +1,82 @@
-# drawbridge: what people type. Every target fetches what it needs.
+# drawbridge: what people type.
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT   ?= $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
 DATE     ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 STAMP     = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 FUZZTIME ?= 1m
+BUILD    := CGO_ENABLED=0 go build -trimpath
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINTER   := v2.15.0
 LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build image test unit interop allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build platforms image test race plain needs nightly allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## what the tests need beside Go: npm packages and programs; says what it could not get
+setup: ## fetch what the tests need beside Go, npm packages and programs of Debian; says what it could not get
 	@.ci/setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
 	@[ -e .bin/drawbridge ] || echo 'compiling, which takes a minute the first time' >&2
-	@mkdir -p .bin && go build -o .bin/drawbridge ./cmd/drawbridge
+	@mkdir -p .bin && $(BUILD) -o .bin/drawbridge ./cmd/drawbridge
 	@exec .bin/drawbridge dev $(ARGS)
 
 build: ## one static binary in the working directory
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(STAMP)' -o drawbridge ./cmd/drawbridge
+	$(BUILD) -ldflags '-s -w $(STAMP)' -o drawbridge ./cmd/drawbridge
+
+# What needs Linux says so when it runs.
+platforms: ## whether the program compiles for each system that it is for
+	@for platform in $(PLATFORMS); do \
+		echo $$platform && GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD) -o /dev/null ./cmd/drawbridge || exit 1; \
+	done
 
 image: ## the container image drawbridge, with its version, commit and date
 	DOCKER_BUILDKIT=1 docker build -t drawbridge --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE) $(ARGS) .
 
-# The gateway of interop is a program of its own, which the race detector of its test would not see, and sanitize has no goroutine:
-# it is cleaned with at the same time by the tests of gateway. The longest packages come first, so that no processor waits for them at
-# the end. Most tests wait for a server or a failover most of the time, so twice as many run as there are processors. The linter vets.
-PLAIN     = ./internal/interop ./internal/sanitize
-LONGEST   = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth
-MANY      = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# Under the race detector go the packages of the product in whose code or tests something runs at the same time; archtest compares
+# the list with the code. The gateway of interop is a program of its own, which the race detector of its test would not see. The
+# longest come first, so that no processor waits for them at the end. LABS have tests of their own for make nightly, and -short
+# leaves to it what goes through all cases of something of which a few show the same. Whatever Go has tested before, with the same
+# code, files and variables, it does not run again. Most tests wait for a server or a failover most of the time, so twice as many
+# run as there are processors. The linter vets.
+RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./internal/gateway ./internal/allot ./internal/audit \
+	./internal/connlimit ./internal/dial ./internal/fairqueue ./internal/lifetime ./internal/redis ./internal/replica \
+	./internal/seal ./internal/share ./internal/sse ./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
+	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/session
+LABS = bench|chaos|fair|raid|scoreboard|siege|survey
+MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
 
-test: ## every test
-	@$(MAKE) --no-print-directory -j2 interop unit
+# The packages of RACE as go list names them, and all others but interop.
+RACED = $$(go list $(RACE))
+OTHER = $$(go list ./... | grep -v -x -F "$(RACED)" | grep -v '/internal/interop$$')
 
-unit: setup ## the tests of all packages but those of interop, under the race detector
-	go test -race -shuffle=on -vet=off -timeout 30m -p $(MANY) -parallel $(MANY) $(LONGEST) $$(go list ./... | grep -v -e /internal/interop$$ -e /internal/sanitize$$)
+test: ## the tests, of which Go does not run again those that cannot say anything else; what they need comes from make setup
+	@$(MAKE) --no-print-directory -j2 race plain
 
-interop: setup ## the tests with real clients, servers and agents, and those that only compute
-	go test -shuffle=on -vet=off -timeout 30m -parallel $(MANY) $(PLAIN)
+race: needs ## the tests of all packages where something runs at the same time, under the race detector
+	$(TEST) -short -race $(RACE)
 
-# The race detector makes allocations of its own, so unit does not count them.
+plain: needs ## the tests of the other packages, and those with real clients, servers and agents
+	$(TEST) -short ./internal/interop $$(printf '%s\n' $(OTHER) | grep -v -E '/internal/($(LABS))(/|$$)')
+
+needs:
+	@.ci/setup missing
+
+# Nothing here comes from Go's cache, since the order of the tests is another one each time, and nothing that is missing is passed
+# over. It takes hours, and passes before a release.
+nightly: export CI = true
+nightly: needs vuln allocations kubernetes ## every test in any order, with labs, two versions and the whole matrix; fleets; fuzzing
+	$(TEST) -race -shuffle=on $(RACE)
+	$(TEST) -shuffle=on $(OTHER)
+	$(TEST) -shuffle=on ./internal/interop -matrix=all
+	@$(MAKE) --no-print-directory fleet
+	.ci/fuzz 10s
+
+# The race detector makes allocations of its own, so race does not count them.
 allocations: ## whether calls make no more allocations than they did
 	@.ci/allocations ./internal/gateway ./server
 
@@ -73,7 +105,7 @@ bench-peers: ## other gateways from the public registries, measured beside this 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
 	go run ./internal/fair -out docs/evidence/fairness.md
 
-scoreboard: setup ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
+scoreboard: needs ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
 	go run ./internal/scoreboard -out SECURITY.md
 
 siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB; needs root, in half an hour
@@ -88,10 +120,10 @@ rolling: ## whether restarts of replicas lose a request of 100,000, behind nginx
 soak: ## whether gateways and Redis hold what they held before, after 30,000 sessions; in half an hour; ARGS=-balancer=haproxy
 	go run ./internal/chaos soak $(ARGS) -out docs/evidence/reliability.md
 
-compat: setup ## every client with every server and feature, and the agents that people use
+compat: needs ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat
 
-fleet: setup ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
+fleet: needs ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
 	go test ./server ./server/session ./server/once ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
 

@@ -240,13 +240,16 @@ func TestConfigsChangeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	u := startUnlikes(t)
 	names := slices.Sorted(maps.Keys(configChanges()))
-	pairs := 0
+	pairs, most := 0, len(names)
+	if testing.Short() {
+		most = 2 // each change with the next one; make nightly tries all pairs
+	}
 	listen := u.replicas[1].reads(t.Context(), t, http.MethodPost, `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "subscriptions/listen")
 	lineWith(t, listen, "acknowledged")
 	get := u.replicas[2].reads(t.Context(), t, http.MethodGet, "", u.sessions["2025-11-25"]...)
 	for i, x := range names {
-		for _, y := range names[i+1:] {
+		for _, y := range names[i+1 : min(i+most, len(names))] {
 			u.give(t, 0, x)
 			u.give(t, 1, y)
 			u.give(t, 2, x, y)
@@ -258,7 +261,11 @@ func TestConfigsChangeInAnyOrder(t *testing.T) {
 			pairs++
 		}
 	}
-	if want := len(names) * (len(names) - 1) / 2; pairs != want || len(names) != 12 {
+	want := len(names) * (len(names) - 1) / 2
+	if testing.Short() {
+		want = len(names) - 1
+	}
+	if pairs != want || len(names) != 12 {
 		t.Errorf("%d pairs of %d changes were tried, want %d of 12", pairs, len(names), want)
 	}
 	lineWith(t, listen, "notifications/tools/list_changed")

@@ -125,6 +125,9 @@ func TestMatrix(t *testing.T) {
 // TestMatrixOfAFleet tries the same with several replicas, which must not make a difference.
 func TestMatrixOfAFleet(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the same matrix again: make nightly")
+	}
 	tryMatrix(t, settleFleet(t), matrixUpstreams(t))
 }
 

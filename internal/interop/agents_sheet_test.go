@@ -13,7 +13,7 @@ import (
 
 // agentFeatures are what each agent is tried with, in the order of the page.
 var agentFeatures = []struct{ name, title string }{
-	{"connect", "connects as the README says"},
+	{"connect", "connects as [clients](../clients.md) says"},
 	{"revision", "speaks a revision"},
 	{"list", "lists tools"},
 	{"call", "calls a tool"},

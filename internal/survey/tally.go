@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,9 +31,15 @@ func survey(file string) tally {
 	if err != nil {
 		return tally{refused: []string{err.Error()}}
 	}
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return tally{refused: []string{err.Error()}}
+	}
+	defer func() { _ = root.Close() }() // it was only read
 	const name = "survey"
 	loaded, err := openapi.Load(openapi.Config{
-		Name: name, Document: data, BaseURL: "https://api.example.com", Include: []string{"*"}, Client: dial.Client(dial.Config{}),
+		Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
+		Include: []string{"*"}, Client: dial.Client(dial.Config{}),
 	})
 	if err != nil {
 		return tally{refused: []string{err.Error()}}

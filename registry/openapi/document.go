@@ -31,7 +31,15 @@ type document struct {
 	components map[string]map[string][]byte // JSON by section (schemas, parameters, …) and name
 	paths      map[string][]byte            // JSON of path items, by path
 	parts      map[string]*part             // those that references led to so far, by JSON pointer
-	targets    map[string]*part             // by text of the reference, as met so far; nil when it leads nowhere
+	targets    map[string]resolved          // by text of the reference, as met so far
+	scattered  bool                         // some references lead to files
+	files
+}
+
+// resolved is what a reference leads to or into, or why it leads nowhere.
+type resolved struct {
+	part *part
+	err  error
 }
 
 // operation is one method of one path.
@@ -41,7 +49,7 @@ type operation struct {
 	name         string // of the tool, without prefix
 	raw          members
 	parameters   []byte // JSON of the parameters that the path item has for all its operations; nil when there are none
-	fault        error  // why the path item cannot be read; the operation then stands for all of the path
+	fault        error  // why it cannot be read, or its path item: then it stands for all of the path
 }
 
 // anyMethod is the method of an operation that stands for all operations of a path whose item cannot be read.
@@ -62,11 +70,37 @@ const (
 	maxReferred = 4 << 20 // bytes of all parts that one operation refers to
 )
 
-// parse reads a document as JSON, or as YAML when it is no JSON.
-func parse(data []byte) (*document, error) {
+// parse reads a document. open reads the files that it refers to, see Config.Files.
+func parse(data []byte, open func(name string) ([]byte, error)) (*document, error) {
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("the document has more than %d MiB", maxDocument>>20)
 	}
+	size := len(data)
+	data, err := asJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	version := membersOf(data).text("openapi")
+	if !strings.HasPrefix(version, "3.") {
+		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
+	}
+	d := &document{
+		version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{},
+		parts: map[string]*part{}, targets: map[string]resolved{}, scattered: open != nil && isScattered(data),
+		files: files{
+			open: open, size: size, read: map[string]file{}, imports: map[string]origin{}, known: map[string]string{},
+		},
+	}
+	d.paths = membersOf(d.root["paths"]).byName()
+	for _, section := range membersOf(d.root["components"]) {
+		d.components[section.Name] = membersOf(section.Value).byName()
+	}
+	return d, nil
+}
+
+// asJSON returns the content of a file as valid JSON: it is read as YAML when it is no
+// JSON.
+func asJSON(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
 		var text json.RawMessage
 		if _, err := yaml.Unmarshal(data, &text, yaml.DecodeOpts{DisableTimestamps: true}); err != nil {
@@ -78,19 +112,7 @@ func parse(data []byte) (*document, error) {
 		return nil, fmt.Errorf("the document is more than %d levels deep", maxDepth)
 	}
 	data, _ = strictjson.Mend(data) // bad UTF-8 and lone surrogates, which the library replaces too
-	version := membersOf(data).text("openapi")
-	if !strings.HasPrefix(version, "3.") {
-		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
-	}
-	d := &document{
-		version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{},
-		parts: map[string]*part{}, targets: map[string]*part{},
-	}
-	d.paths = membersOf(d.root["paths"]).byName()
-	for _, section := range membersOf(d.root["components"]) {
-		d.components[section.Name] = membersOf(section.Value).byName()
-	}
-	return d, nil
+	return data, nil
 }
 
 // oneLine returns the text of an error of a library without line breaks, cut to maxReason.
@@ -179,16 +201,20 @@ func (d *document) operations() []*operation {
 		if strings.HasPrefix(path, "x-") {
 			continue
 		}
-		item, err := d.item(d.paths[path])
+		item, err := d.followed(membersOf(d.local("", pointerTo([]string{"paths", path}), d.paths[path])))
 		if err != nil { // nobody knows which methods the path has
-			all = append(all, &operation{method: anyMethod, path: path, fault: err})
+			all = append(all, &operation{method: anyMethod, path: path, fault: fmt.Errorf("its path: %w", err)})
 		}
 		for _, method := range methods() {
-			if raw := membersOf(item.value(strings.ToLower(method))); raw != nil {
-				all = append(all, &operation{
-					method: method, path: path, id: raw.text("operationId"), raw: raw, parameters: item.value("parameters"),
-				})
+			raw := membersOf(item.value(strings.ToLower(method)))
+			if raw == nil {
+				continue
 			}
+			o := &operation{method: method, path: path, parameters: item.value("parameters")}
+			if o.raw, o.fault = d.followed(raw); o.fault == nil {
+				o.id = o.raw.text("operationId")
+			}
+			all = append(all, o)
 		}
 	}
 	nameTools(all)
@@ -198,9 +224,9 @@ func (d *document) operations() []*operation {
 // maxItemReferences is how many references are followed one after the other, since they may lead in a circle.
 const maxItemReferences = 8
 
-// item returns the members of a path item, or of the one that it refers to.
-func (d *document) item(raw []byte) (members, error) {
-	item := membersOf(raw)
+// followed returns the members of a path item or operation, or of the one that it refers
+// to.
+func (d *document) followed(item members) (members, error) {
 	for range maxItemReferences {
 		ref := item.text("$ref")
 		if ref == "" {
@@ -208,11 +234,11 @@ func (d *document) item(raw []byte) (members, error) {
 		}
 		target, err := d.find(ref)
 		if err != nil {
-			return nil, fmt.Errorf("its path: %w", err)
+			return nil, err
 		}
 		item = membersOf(target)
 	}
-	return nil, errors.New("its path: references that lead to each other")
+	return nil, errors.New("references that lead to each other")
 }
 
 // label returns what the operator is told as the name of the operation: its operationId, or "METHOD /path".

@@ -58,6 +58,7 @@ func (d *document) needs(o *operation, answers bool) (*extract, error) {
 func (e *extract) meet(d *document, ref reference) *part {
 	tokens, p, err := d.resolve(ref.target)
 	if err != nil {
+		ref.target = d.written(ref.target)
 		e.faults = append(e.faults, referenceError{ref, err.Error()})
 		return nil
 	}

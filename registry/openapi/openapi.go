@@ -1,11 +1,13 @@
-// Package openapi turns an HTTP API that an OpenAPI 3 document describes into tools: one operation becomes one tool. It
-// answers which tools a document makes, and serves their calls. It reads no file, follows no reference out of the
-// document, and believes nothing in it about where the API is: the operator says that in the config. It knows neither
-// tenants nor sessions.
+// Package openapi turns an HTTP API that an OpenAPI 3 document describes into tools: one
+// operation becomes one tool. It answers which tools a document makes, and serves their
+// calls. It follows references to files through Config.Files and to nowhere else, and
+// believes nothing in a document about where the API is: the operator says that in the
+// config. It knows neither tenants nor sessions.
 //
-// Two sides are not trusted. A document may be hostile or simply wrong, so it is bounded, and a fault in it costs only
-// the operations that use the faulty part. And a model chooses arguments, so no argument may change the host, the
-// operation, another parameter or a header of the operator.
+// Two sides are not trusted. A document may be hostile or simply wrong, so it is bounded,
+// and a fault in it costs only the operations that use the faulty part. And a model
+// chooses arguments, so no argument may change the host, the operation, another parameter
+// or a header of the operator.
 //
 // Once, when the config is loaded:
 //
@@ -17,8 +19,9 @@
 //
 //	caller.call ──▶ run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
 //
-// Reading order: this file, document.go (the document) with reference.go and extract.go, offer.go (from an operation to
-// a tool) with name.go, argument.go, body.go, schema.go and size.go, then request.go with value.go, and answer.go.
+// Reading order: this file, document.go (the document) with reference.go, files.go and
+// extract.go, offer.go (from an operation to a tool) with name.go, argument.go, body.go,
+// schema.go and size.go, then request.go with value.go, and answer.go.
 package openapi
 
 import (
@@ -43,6 +46,10 @@ const (
 type Config struct {
 	Name     string // the server's name in the config
 	Document []byte // OpenAPI 3.0 or 3.1, as JSON or YAML
+	// Files reads a file below the document's folder to which the document refers, by its
+	// path from there with slashes. It must let no path lead elsewhere, by links for
+	// example, and bound what it reads. nil: references to files are refused.
+	Files func(name string) ([]byte, error)
 	// BaseURL is the address to which the paths of operations are appended; http or https. The servers that the
 	// document names are ignored: otherwise whoever writes the document could direct the operator's credentials to any
 	// host.
@@ -91,7 +98,7 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	doc, err := parse(cfg.Document)
+	doc, err := parse(cfg.Document, cfg.Files)
 	if err != nil {
 		return nil, err
 	}

@@ -416,13 +416,17 @@ func doubling() []byte {
 	return []byte(text)
 }
 
-// References out of the document are not followed, and cost the operation that has them.
+// References out of the document are not followed without Files, and cost the operation
+// that has them.
 func TestReferencesToFilesAreNotFollowed(t *testing.T) {
 	a := newAPI(t)
-	for _, ref := range []string{"other.yaml#/x", "/etc/passwd", "file:///etc/passwd", a.URL + "/schema.json"} {
+	for ref, want := range map[string]string{
+		"other.yaml#/x": "bundle the document first", "/etc/passwd": "out of the document's folder",
+		"file:///etc/passwd": "leads to an address", a.URL + "/schema.json": "leads to an address",
+	} {
 		tools, refused := load(t, a.config(external(ref)))
-		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "references to other files are not followed") {
-			t.Errorf("%s: got %d tools and %v, want one refusal", ref, len(tools), refused)
+		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), want) {
+			t.Errorf("%s: got %d tools and %v, want one refusal: %s", ref, len(tools), refused, want)
 		}
 	}
 	if len(a.asked) > 0 {

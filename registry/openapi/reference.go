@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -39,10 +40,7 @@ func (e *referenceError) Error() string {
 // error completes the sentence "$ref … ".
 // https://www.rfc-editor.org/rfc/rfc6901#section-6
 func pointer(ref string) ([]string, error) {
-	fragment, local := strings.CutPrefix(ref, "#")
-	if !local {
-		return nil, errors.New("leads out of the document (references to other files are not followed: bundle the document first)")
-	}
+	fragment := strings.TrimPrefix(ref, "#")
 	decoded, err := url.PathUnescape(fragment)
 	rest, rooted := strings.CutPrefix(decoded, "/")
 	if err != nil || !rooted {
@@ -90,11 +88,11 @@ func follow(raw []byte, tokens []string) []byte {
 
 var errNowhere = errors.New("leads nowhere")
 
-// find returns what a reference within the document leads to. The error names the reference.
+// find returns what a reference leads to. The error names the reference.
 func (d *document) find(ref string) ([]byte, error) {
 	tokens, p, err := d.resolve(ref)
 	if err != nil {
-		return nil, fmt.Errorf("$ref %q %w", cut(ref, maxReason), err)
+		return nil, fmt.Errorf("$ref %q %w", cut(d.written(ref), maxReason), err)
 	}
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }
@@ -102,43 +100,63 @@ func (d *document) find(ref string) ([]byte, error) {
 // resolve returns the tokens of a reference and the part that it leads to or into. Each target is looked up once, since
 // documents repeat references. The error completes the sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
+	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
+		_, err := d.within("", ref)
+		return nil, nil, cmp.Or(err, errNowhere)
+	}
 	tokens, err := pointer(ref)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, known := d.targets[ref]
+	to, known := d.targets[ref]
 	if !known {
-		p = d.part(tokens)
-		d.targets[ref] = p
+		to.part, to.err = d.part(tokens)
+		d.targets[ref] = to
 	}
-	if p == nil {
-		return nil, nil, errNowhere
-	}
-	return tokens, p, nil
+	return tokens, to.part, to.err
 }
 
-// part returns the part of the document in which tokens lead to a value, nil when they lead nowhere.
-func (d *document) part(tokens []string) *part {
-	var raw []byte
+// part returns the part of the document in which tokens lead to a value. The error
+// completes the sentence "$ref … ".
+func (d *document) part(tokens []string) (*part, error) {
 	count := 1
 	switch {
 	case tokens[0] == "components" && len(tokens) > 2:
-		raw, count = d.components[tokens[1]][tokens[2]], 3
+		count = 3
 	case tokens[0] == "paths" && len(tokens) > 1:
-		raw, count = d.paths[tokens[1]], 2
-	default:
-		raw = d.root[tokens[0]]
+		count = 2
 	}
 	place := pointerTo(tokens[:count])
 	p, known := d.parts[place]
-	if !known && raw != nil {
+	if !known {
+		raw, err := d.raw(place, tokens[:count])
+		if err != nil {
+			return nil, err
+		}
+		if raw == nil {
+			return nil, errNowhere
+		}
 		p = &part{tokens: tokens[:count], raw: raw, references: referencesIn(nil, place, raw)}
 		d.parts[place] = p
 	}
-	if p == nil || follow(p.raw, tokens[count:]) == nil {
-		return nil
+	if follow(p.raw, tokens[count:]) == nil {
+		return nil, errNowhere
 	}
-	return p
+	return p, nil
+}
+
+// raw returns the JSON of a part, nil when there is none.
+func (d *document) raw(place string, tokens []string) ([]byte, error) {
+	var raw []byte
+	switch len(tokens) {
+	case 3:
+		return d.component(tokens[1], tokens[2])
+	case 2:
+		raw = d.paths[tokens[1]]
+	default:
+		raw = d.root[tokens[0]]
+	}
+	return d.local("", place, raw), nil
 }
 
 // referencesIn appends to found every $ref in raw, which stands at place. Some may stand in examples and mean nothing;

@@ -34,11 +34,11 @@ func TestOneWrongReferenceCostsOnlyItsOperations(t *testing.T) {
 	}
 	want := map[string]string{
 		"nowhere": `at #/components/schemas/Basket/properties/first: $ref "#/components/schemas/Gone" leads nowhere`,
-		"outside": `at #/paths/~1outside/get/parameters/0: $ref "parameters.yaml#/page" leads out of the document ` +
-			`(references to other files are not followed: bundle the document first)`,
+		"outside": `at #/paths/~1outside/get/parameters/0: $ref "parameters.yaml#/page" leads to a file, and files are not ` +
+			`read here (bundle the document first)`,
 		"kind": `at #/paths/~1kind/post/requestBody: $ref "#/components/schemas/Order" leads to one of schemas, where one of requestBodies belongs`,
-		"* /elsewhere": `its path: $ref "paths/elsewhere.yaml" leads out of the document ` +
-			`(references to other files are not followed: bundle the document first)`,
+		"* /elsewhere": `its path: $ref "paths/elsewhere.yaml" leads to a file, and files are not ` +
+			`read here (bundle the document first)`,
 		"* /missing": `its path: $ref "#/components/pathItems/Missing" leads nowhere`,
 		"form":       `at #/paths/~1form/get: json: cannot unmarshal string into field Parameter.required of type bool`,
 		"component":  `at #/components/schemas/Odd: json: cannot unmarshal string into field Schema.maxLength of type uint64`,

@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -17,14 +20,65 @@ type API struct {
 	Include       []string // include: operations by name or pattern; empty: those that only read
 	OutputSchemas bool     // output_schemas: what the document says of answers is declared and checked
 
+	Files  map[string]File // those to which the document refers, by their path from its folder
+	folder string          // of the document
+
 	// Notes tell the operator what is left out: operations that a pattern includes and that cannot be offered, and
 	// parts of operations that are offered without them.
 	Notes []string
 }
 
+// File is the content of a file, or why it cannot be read.
+type File struct {
+	Content []byte
+	Problem string // "": it was read
+}
+
+// file returns one of a.Files. None is read from the disk here: what runs is what was
+// checked.
+func (a *API) file(name string) ([]byte, error) {
+	one, known := a.Files[name]
+	if !known {
+		one.Problem = "it was not read with the config"
+	}
+	if one.Problem != "" {
+		return nil, errors.New(one.Problem)
+	}
+	return one.Content, nil
+}
+
+// readFiles returns what reads files below the document's folder into a.Files, and
+// release. A link that leads out of the folder is not followed.
+func (r *reader) readFiles(a *API) (read func(name string) ([]byte, error), release func()) {
+	a.Files = map[string]File{}
+	root, err := os.OpenRoot(a.folder)
+	if err != nil {
+		return func(string) ([]byte, error) { return nil, err }, func() {}
+	}
+	return func(name string) ([]byte, error) {
+		name = filepath.FromSlash(name)
+		path := filepath.Join(a.folder, name)
+		stat := func(string) (os.FileInfo, error) { return root.Stat(name) }
+		open := func(string) (*os.File, error) { return root.Open(name) }
+		data, _, err := readRegular(path, stat, open)
+		if err == nil || errors.Is(err, fs.ErrNotExist) { // what else there is may lie elsewhere
+			r.sources.files = append(r.sources.files, path)
+			r.sources.sum = chain(r.sources.sum, data, err)
+		}
+		if err != nil {
+			a.Files[filepath.ToSlash(name)] = File{Problem: err.Error()}
+			return nil, err
+		}
+		a.Files[filepath.ToSlash(name)] = File{Content: data}
+		return data, nil
+	}, func() { _ = root.Close() } // it was only read
+}
+
 // apiFields adds the keys of a server that is an HTTP API to known, and returns known.
 func (r *reader) apiFields(s *Server, known fields) fields {
-	known["openapi"] = func(n *node) { s.API.Document = r.read(n) }
+	known["openapi"] = func(n *node) {
+		s.API.Document, s.API.folder = r.read(n), filepath.Dir(r.path(n))
+	}
 	known["base_url"] = func(n *node) { s.API.BaseURL = r.text(n); r.checkServerURL(n) }
 	known["include"] = func(n *node) { s.API.Include = r.texts(n, "include") }
 	known["output_schemas"] = func(n *node) { s.API.OutputSchemas = r.boolean(n) }
@@ -38,7 +92,11 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	if !r.need(n, "a server with openapi", "base_url") || s.API.Document == nil || len(r.problems) > 0 {
 		return
 	}
-	loaded, err := openapi.Load(s.OpenAPIConfig())
+	cfg := s.OpenAPIConfig()
+	read, release := r.readFiles(&s.API)
+	defer release()
+	cfg.Files = read
+	loaded, err := openapi.Load(cfg)
 	if unmatched, ok := errors.AsType[*openapi.IncludeError](err); ok {
 		r.faultHint(itemOf(n.member("include"), unmatched.Pattern), nearest(unmatched.Pattern, unmatched.Known), "%s", err)
 		return
@@ -97,6 +155,7 @@ func (s Server) OpenAPIConfig() openapi.Config {
 	return openapi.Config{
 		Name:          s.Name,
 		Document:      s.API.Document,
+		Files:         s.API.file,
 		BaseURL:       s.API.BaseURL,
 		Include:       s.API.Include,
 		Headers:       s.Headers,

@@ -75,7 +75,14 @@ func readFile(path string) ([]byte, error) {
 
 // readFileInfo is readFile for a caller who wants to know which file it is, too: nil if there is none.
 func readFileInfo(path string) ([]byte, os.FileInfo, error) {
-	info, err := os.Stat(path) //nolint:gosec // the operator names the file
+	return readRegular(path, os.Stat, os.Open)
+}
+
+// readRegular is readFileInfo with functions that find and open the file.
+func readRegular(
+	path string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error),
+) ([]byte, os.FileInfo, error) {
+	info, err := stat(path)
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, nil, fmt.Errorf("%s: %w", path, cause.Err)
 	}
@@ -85,7 +92,7 @@ func readFileInfo(path string) ([]byte, os.FileInfo, error) {
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer, perhaps for ever
 		return nil, info, fmt.Errorf("%s is not a regular file", path)
 	}
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	f, err := open(path)
 	if err != nil {
 		return nil, info, err
 	}

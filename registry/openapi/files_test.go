@@ -1,0 +1,158 @@
+package openapi_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// below returns what reads the files of a folder of testdata, and the names that were
+// asked for.
+func below(t testing.TB, folder string) (open func(string) ([]byte, error), asked map[string]int) {
+	t.Helper()
+	root, err := os.OpenRoot(filepath.Join("testdata", folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	asked = map[string]int{}
+	return func(name string) ([]byte, error) {
+		asked[name]++
+		return root.ReadFile(name)
+	}, asked
+}
+
+// TestOperationsInFilesBecomeTools: an operation, path item or part of one may stand in a
+// file below the document's folder. Anything else is refused as what it is, and alone.
+func TestOperationsInFilesBecomeTools(t *testing.T) {
+	cfg := newAPI(t).config(document(t, "scattered/api.yaml"), "*")
+	open, asked := below(t, "scattered")
+	cfg.Files = open
+	tools, refused := load(t, cfg)
+	for _, test := range []struct {
+		tool, arguments string
+		valid           bool
+	}{
+		{"droplets_create", `{"body":{"name":"web","region":"nyc3","tags":["a"]}}`, true},
+		{"droplets_create", `{"body":{"names":["web"],"region":"ams3"}}`, true},
+		{"droplets_create", `{"body":{"name":"web"}}`, false},
+		{"droplets_create", `{"body":{"name":"web","region":"mars"}}`, false},
+		{"droplets_create", `{"body":{"name":"web","region":"nyc3","tags":["too long a tag"]}}`, false},
+		{"droplets_create", `{"body":{"name":"web","region":"nyc3","parent":{"name":"too long","region":"nyc3"}}}`, false},
+		{"droplets_create", `{}`, false},
+		{"inline", `{"body":{"name":"web","region":"nyc3"}}`, true},
+		{"inline", `{"body":{"name":1,"region":"nyc3"}}`, false},
+		{"droplets_list", `{"per_page":20,"tag_name":"a"}`, true},
+		{"droplets_list", `{"per_page":201}`, false},
+		{"droplets_list", `{"tag_name":"too long a tag"}`, false},
+		{"droplets_get", `{"id":7}`, true},
+		{"droplets_get", `{}`, false},
+		{"droplets_destroy", `{"id":7}`, true},
+		{"droplets_destroy", `{"id":"x"}`, false},
+	} {
+		if tools[test.tool] == nil {
+			t.Errorf("%s is left out", test.tool)
+			continue
+		}
+		if err := tools[test.tool].Validate(mcp.RawJSON(test.arguments)); (err == nil) != test.valid {
+			t.Errorf("%s %s: got error %v, want none: %v", test.tool, test.arguments, err, test.valid)
+		}
+	}
+	got := map[string]string{}
+	for _, r := range refused {
+		got[r.Item] = r.Err.Error()
+	}
+	want := map[string]string{
+		"POST /v2/missing": `$ref "resources/missing.yml" cannot be read: openat resources/missing.yml: no such file or directory`,
+		"POST /v2/pointer": `$ref "resources/droplets/create.yml#/nothing" leads nowhere`,
+		"* /v2/outside": `its path: $ref "../references.yaml" leads out of the document's folder, ` +
+			`and only files below it are read`,
+		"POST /v2/rooted": `$ref "/etc/passwd" leads out of the document's folder, and only files below it are read`,
+		"POST /v2/web": `$ref "https://specs.example/create.yml" leads to an address, ` +
+			`and only files below the document's folder are read`,
+		"body": `at #/paths/~1v2~1body/post/requestBody/content/application~1json/schema: $ref "resources/../../../secret.yml#/a" ` +
+			`leads out of the document's folder, and only files below it are read`,
+		"POST /v2/circle": `references that lead to each other`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+	for name, times := range asked {
+		if times > 1 || strings.Contains(name, "..") || strings.HasPrefix(name, "/") {
+			t.Errorf("%s was asked for %d times", name, times)
+		}
+	}
+}
+
+// TestFilesAreReadWhenTheyAreNeeded: those of operations that are not included are not,
+// but for the operations' own.
+func TestFilesAreReadWhenTheyAreNeeded(t *testing.T) {
+	cfg := newAPI(t).config(document(t, "scattered/api.yaml"), "droplets_list")
+	open, asked := below(t, "scattered")
+	cfg.Files = open
+	if tools, _ := load(t, cfg); tools["droplets_list"] == nil {
+		t.Error("the tool is left out")
+	}
+	if asked["shared/parameters.yml"] != 1 || asked["resources/droplets/models/single.yml"] != 0 {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+// TestFilesOfADocumentAreBounded in number and in bytes, together with the document.
+func TestFilesOfADocumentAreBounded(t *testing.T) {
+	var paths strings.Builder
+	for i := range 5_002 {
+		fmt.Fprintf(&paths, `"/%d":{"get":{"$ref":"%d.json"}},`, i, i)
+	}
+	text := []byte(`{"openapi":"3.1.0","paths":{` + strings.TrimSuffix(paths.String(), ",") + `}}`)
+	cfg := newAPI(t).config(text)
+	small := `{"operationId":"x","responses":{}}`
+	for name, test := range map[string]struct {
+		file  string
+		most  int
+		cause string
+	}{
+		"number": {small, 5_000, "more than the 5000"},
+		"bytes":  {`{"description":"` + strings.Repeat("x", 1<<20) + `","responses":{}}`, 15, "more than 16 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read := 0
+			cfg.Files = func(string) ([]byte, error) { read++; return []byte(test.file), nil }
+			tools, refused := load(t, cfg)
+			if len(tools) > test.most || len(tools)+len(refused) != 5_002 || read > test.most+1 && name == "number" {
+				t.Errorf("%d tools, %d refusals, %d files read", len(tools), len(refused), read)
+			}
+			if err := refused[0].Err.Error(); !strings.Contains(err, test.cause) {
+				t.Errorf("got %s", err)
+			}
+		})
+	}
+}
+
+// TestAFileThatCannotBeReadCostsItsOperation: the reason stands in one line.
+func TestAFileThatCannotBeReadCostsItsOperation(t *testing.T) {
+	for content, want := range map[string]string{
+		"a: [": "cannot be read: ",
+		strings.Repeat("[", 201) + strings.Repeat("]", 201): "more than 200 levels deep",
+		"": "cannot be read: gone",
+	} {
+		cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{"/x":{"get":{"$ref":"x.yaml"}}}}`))
+		cfg.Files = func(string) ([]byte, error) {
+			if content == "" {
+				return nil, errors.New("gone\nand more")
+			}
+			return []byte(content), nil
+		}
+		tools, refused := load(t, cfg)
+		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), want) || strings.Contains(refused[0].Err.Error(), "\n") {
+			t.Errorf("%.20q: got %v, want %q", content, refused, want)
+		}
+	}
+}

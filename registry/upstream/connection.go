@@ -16,6 +16,7 @@ import (
 type connection struct {
 	server     fault
 	version    string                 // the revision agreed on
+	ids        counter                // of requests in either era: an early question may be answered late
 	hears      atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: the server is modern
 	count      func(Anomaly, int)
 	rooted     atomic.Bool   // the server asked for roots while no call was open, as some servers do when they start

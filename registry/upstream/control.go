@@ -24,8 +24,9 @@ const repeatAfter = 100 * time.Millisecond
 // listed. So a tool whose connection is gone refuses calls at once, even where a request still holds an old catalogue.
 type control struct {
 	*connection
-	peer peer
-	gone atomic.Bool
+	peer  peer
+	asked *inquiry // whose answer may still come; nil: there is none
+	gone  atomic.Bool
 }
 
 // offers returns the definitions of tools in the form that the catalogue takes.
@@ -138,6 +139,9 @@ func (c *control) judge(err error) {
 func (c *control) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
 	c.peer.close(ctx, polite)
+	if c.asked != nil {
+		<-c.asked.answered // its connection is closed
+	}
 }
 
 // newItem returns a prepared item. quoted is what stands in the params of a call; see item.

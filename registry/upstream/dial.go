@@ -25,7 +25,12 @@ const (
 	kindModern
 	kindLegacy
 	kindSSE // legacy, over HTTP+SSE
-	kindShy // a child of the legacy era that ends or falls silent when it is asked for its era; it is not asked again
+	// kindShy is a child of the legacy era that ends or falls silent when it is asked for
+	// its era. It is not asked again.
+	kindShy
+	// kindUnasked is as kindShy, but a child that was slow to start may look the same:
+	// another one is asked; see reprobe.
+	kindUnasked
 )
 
 // typeSSE is the Config.Type of a server that is spoken to over HTTP+SSE without trying anything else.
@@ -66,11 +71,11 @@ func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities
 	if err != nil {
 		return nil, d.timeout(err)
 	}
-	return d.openOn(limited, c, link, k, capabilities, open)
+	return d.openOn(limited, c, link, capabilities, open)
 }
 
-// openSide opens one session with a modern server in an older revision, for the type both. Unlike open it does not
-// remember the kind: the server's control connection stays modern.
+// openSide opens one session with a modern server in an older revision, for the type
+// both.
 func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (l *legacy, err error) {
 	defer func() { l, err = d.told(ctx, c, l, err) }()
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
@@ -105,17 +110,16 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 	return link, c.server.from(err)
 }
 
-// openOn does the legacy handshake on a transport. When that fails, it closes the transport; when it succeeds, it
-// remembers the kind.
+// openOn does the legacy handshake on a transport, and closes the transport when that
+// fails.
 func (d *dialer) openOn(
-	ctx context.Context, c *connection, link wire.Link, k kind, capabilities mcp.Object, open *calls,
+	ctx context.Context, c *connection, link wire.Link, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
 	l, err := openLegacy(ctx, c, link, d.cfg, capabilities, open)
 	if err != nil {
 		link.Close(ctx, false)
 		return nil, d.timeout(err)
 	}
-	d.remember(k)
 	return l, nil
 }
 

@@ -76,6 +76,26 @@ func serveFake(kind string) {
 	case "once":
 		once()
 		kind = "legacy"
+	case "sdk-slow":
+		_ = sdkServer().Run(context.Background(), &sdk.IOTransport{Reader: slowStart(), Writer: os.Stdout})
+		return
+	case "late", "later", "latest":
+		if firstStart() {
+			newFake(kind, os.Stdout).serveLate()
+			return
+		}
+		kind = "both"
+	case "mute-once":
+		if firstStart() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			return
+		}
+		kind = "both"
+	case "crash-once":
+		if firstStart() {
+			os.Exit(1)
+		}
+		kind = "both"
 	case "mute":
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return

@@ -23,7 +23,6 @@ const streamLimit = time.Second
 type legacy struct {
 	conn         *connection
 	link         wire.Link
-	ids          counter
 	version      string        // of the gateway, which the handshake names
 	revision     string        // that the handshake asks for; the server may answer with another one of the era
 	capabilities mcp.Object    // declared to the server
@@ -94,7 +93,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 }
 
 func (l *legacy) request(method string, params mcp.Object) *wire.Request {
-	id := l.ids.next()
+	id := l.conn.ids.next()
 	return &wire.Request{ID: id, Method: method, Body: mcp.AppendRequest(nil, id, method, params)}
 }
 
@@ -125,7 +124,7 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
 	}
-	out := l.ids.call(i, c, "")
+	out := l.conn.ids.call(i, c, "")
 	out.Logs = c.LogLevel > 0 && l.alone
 	if asks != nil {
 		out.Hear = asks.note

@@ -23,7 +23,6 @@ import (
 type modern struct {
 	conn *connection
 	link wire.Link
-	ids  counter
 	meta mcp.Object // the reserved members of _meta, for the gateway's own requests
 	own  string     // those of a call whose client can be asked nothing, as JSON without the braces
 	head string     // the part of own before the capabilities of the client, to which those of a call are appended
@@ -80,7 +79,7 @@ func (m *modern) header(method, name string) http.Header {
 }
 
 func (m *modern) request(method string, params mcp.Object) *wire.Request {
-	id := m.ids.next()
+	id := m.conn.ids.next()
 	body := mcp.AppendRequest(nil, id, method, params.With("_meta", m.meta.JSON()))
 	return &wire.Request{ID: id, Method: method, Body: body, Header: m.header(method, "")}
 }
@@ -173,7 +172,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
 	}
-	out := m.ids.call(i, c, m.ownFor(c))
+	out := m.conn.ids.call(i, c, m.ownFor(c))
 	out.Header, out.Post = i.header, i.post
 	if len(c.Headers) > 0 {
 		out.Header = withParams(i, c.Headers, c.Params.Value("arguments"))

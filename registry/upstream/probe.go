@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -16,10 +17,20 @@ import (
 // legacy one, because some do not answer what they do not know.
 const probeLimit = 3 * time.Second
 
-// connect opens a control connection and finds out the server's era. A server is asked anew for each connection,
-// whatever it was before: another version may have been installed meanwhile.
+// connect opens a control connection and finds out the server's era. A server is asked
+// anew for each connection, whatever it was before: another version may have been
+// installed meanwhile. A child whose answer came after the legacy handshake had begun is
+// replaced: it may be bound to that era by now.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func (d *dialer) connect(ctx context.Context) (*control, error) {
+	c, err := d.connectOnce(ctx)
+	if errors.Is(err, errUpgraded) {
+		return d.connectOnce(ctx)
+	}
+	return c, err
+}
+
+func (d *dialer) connectOnce(ctx context.Context) (*control, error) {
 	c := &control{connection: newConnection(d.cfg.Name, d.cfg.Count)}
 	d.said.Store(c.said)
 	var err error
@@ -57,19 +68,20 @@ func (d *dialer) serve(ctx context.Context, c *control) {
 	}
 }
 
-// older makes c a connection to a legacy server of that kind. link is a transport that is open already; nil: one is
-// dialled.
+// older makes c a connection to a legacy server of that kind, which it remembers. link is
+// a transport that is open already; nil: one is dialled.
 func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) (err error) {
 	var l *legacy
 	if nobody := (&calls{strays: &strays{}}); link == nil {
 		l, err = d.openAs(ctx, c.connection, k, d.declared(), nobody)
 	} else {
-		l, err = d.openOn(ctx, c.connection, link, k, d.declared(), nobody)
+		l, err = d.openOn(ctx, c.connection, link, d.declared(), nobody)
 	}
 	if err != nil {
 		return err
 	}
 	c.peer = l
+	d.remember(k)
 	return nil
 }
 
@@ -132,12 +144,16 @@ func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern,
 	return says, m, err
 }
 
-// reprobe asks a legacy server over HTTP every reprobeEvery whether it has become modern, which a server need not
-// announce. If so, it returns an error, which ends the connection, so that the next one is of the new era. It returns
-// nil at once where there is nothing to ask.
+// reprobe finds out that a legacy server is modern all the same. If so, it returns an
+// error, which ends the connection, so that the next one is of the new era. A server over
+// HTTP may become modern without a word, so it is asked every reprobeEvery. reprobe
+// returns nil at once where there is nothing to ask.
 func (d *dialer) reprobe(ctx context.Context, c *control) error {
-	if d.cfg.URL == "" || d.cfg.Type == typeSSE || c.version == mcp.LatestModern || d.cfg.named() != 0 {
+	switch {
+	case d.cfg.Type == typeSSE, c.version == mcp.LatestModern, d.cfg.named() != 0:
 		return nil
+	case d.cfg.URL == "":
+		return d.reprobeChild(ctx, c)
 	}
 	for pace.Wait(ctx, reprobeEvery) {
 		says, m, err := d.discover(ctx, c.connection)
@@ -152,19 +168,66 @@ func (d *dialer) reprobe(ctx context.Context, c *control) error {
 	return ctx.Err()
 }
 
-// connectChild starts the child and asks it what it is. A child that answers, or stays silent, and is not modern is
-// then spoken to in the legacy way. A child that ends when it is asked is started once more and spoken to in the legacy
-// way without asking.
+// reprobeChild waits for the late answer of a child that was asked when it started. Where
+// the connection's child was not asked, because the one before it ended or was not ready
+// in time, another child is started beside it and asked. Asking on the connection itself
+// would not do: after the legacy handshake a server of both eras says that it does not
+// know the question.
+func (d *dialer) reprobeChild(ctx context.Context, c *control) error {
+	var modern bool
+	switch {
+	case d.known() == kindUnasked:
+		modern = d.askBeside(ctx, c)
+	case c.asked != nil:
+		says, _ := c.asked.within(ctx, forGood) // an error says that the connection is lost, which others tell
+		modern = says == saysModern
+	}
+	if !modern {
+		return ctx.Err()
+	}
+	d.remember(kindModern)
+	return c.server.unavailable(true, errUpgraded)
+}
+
+// askBeside asks another child what it is, and ends it. What is found out is remembered;
+// an outcome that says nothing leaves the question to the next connection.
+func (d *dialer) askBeside(ctx context.Context, c *control) (modern bool) {
+	beside := &control{connection: newSessionConnection(c.connection)}
+	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
+	defer cancel()
+	link, err := d.dial(ctx, beside.connection, kindUnknown)
+	if err == nil {
+		err = d.ask(limited, beside, link, false)
+	}
+	switch {
+	case err == nil:
+		beside.end(ctx, false)
+		return beside.version == mcp.LatestModern
+	case errors.Is(err, errUpgraded):
+		return true
+	case limited.Err() == nil: // it ended again
+		d.remember(kindShy)
+	}
+	return false
+}
+
+// connectChild starts the child and asks it what it is. A child that answers, or stays
+// silent, and is not modern is then spoken to in the legacy way. A child that ends when
+// it is asked is started once more and spoken to in the legacy way without asking.
 //
-// A child that was silent or ended is remembered (kindShy), so that no later child of this server is asked. The same is
-// remembered, for the next child, of one that did not become ready in time. If a child that was not asked cannot be
-// connected to, the next one is asked again. No child is asked when the operator named a legacy revision.
+// A child that was silent, but does the legacy handshake, is remembered (kindShy), so
+// that no later child of this server is asked. A child that ended or was not ready in
+// time is remembered as kindUnasked, since a slow start looks the same; reprobe finds out
+// which it was. If a child that was not asked cannot be connected to, the next one is
+// asked again. A server that was modern has all its time to say so again. No child is
+// asked when the operator named a legacy revision.
 func (d *dialer) connectChild(ctx context.Context, c *control) error {
 	if d.cfg.named() == mcp.Legacy {
 		return d.older(ctx, c, nil, kindLegacy)
 	}
-	if d.known() == kindShy {
-		err := d.older(ctx, c, nil, kindShy)
+	known := d.known()
+	if known == kindShy || known == kindUnasked {
+		err := d.older(ctx, c, nil, known)
 		if err != nil && ctx.Err() == nil {
 			d.remember(kindUnknown)
 		}
@@ -176,37 +239,120 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 	if err != nil {
 		return err
 	}
-	m := newModern(c.connection, link, d.cfg.Version, nil)
-	says, err := d.probe(limited, m)
-	k := kindLegacy
+	err = d.ask(limited, c, link, known == kindModern || d.cfg.named() == mcp.Modern)
 	switch {
-	case err == nil && says == saysModern:
+	case err == nil, ctx.Err() != nil, d.cfg.named() == mcp.Modern,
+		errors.Is(err, errNoCommon), errors.Is(err, errUpgraded):
+		return err
+	case known == kindModern: // the next child need not be of that kind
+		d.remember(kindUnknown)
+		return err
+	case limited.Err() != nil: // a second start would take twice the time that the operator gives
+		d.remember(kindUnasked)
+		return err
+	}
+	return d.older(ctx, c, nil, kindUnasked)
+}
+
+// ask asks a child what it is, within the time that ctx gives it, and makes c a
+// connection to it. patient: all of that time may pass before the child answers. After an
+// error, link is closed.
+func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bool) error {
+	m := newModern(c.connection, link, d.cfg.Version, nil)
+	asked, limit := d.inquire(ctx, m), probeLimit
+	if patient {
+		limit = forGood
+	}
+	says, err := asked.within(ctx, limit)
+	switch {
+	case err != nil:
+		err = d.timeout(err)
+	case says == saysModern:
 		d.became(c, m)
 		return nil
 	case d.cfg.named() == mcp.Modern:
-		link.Close(ctx, false)
-		if err == nil {
-			err = c.server.protocol("%w", errNotModern)
-		}
-		return err
-	case err == nil && says == saysNothing:
-		k = kindShy
-		fallthrough
-	case err == nil:
-		if err = d.older(limited, c, link, k); err == nil {
-			return nil
-		}
+		err = c.server.protocol("%w", errNotModern)
+	case says == saysLegacy:
+		return d.older(ctx, c, link, kindLegacy)
 	default:
-		link.Close(ctx, false)
+		return d.olderUnlessModern(ctx, c, link, asked)
 	}
-	switch {
-	case ctx.Err() != nil || errors.Is(err, errNoCommon):
-		return err
-	case limited.Err() != nil: // a second start would take twice the time that the operator gives
-		d.remember(kindShy)
-		return err
+	link.Close(ctx, false)
+	<-asked.answered
+	return err
+}
+
+// olderUnlessModern does the legacy handshake with a child that has been silent so far.
+// Its answer may still come, as that of a slow start does, and then it counts: the error
+// is errUpgraded. A server answers in order, or nearly, so once the handshake proves that
+// the child lives, the answer has another probeLimit, and after that it ends the
+// connection (reprobe).
+func (d *dialer) olderUnlessModern(ctx context.Context, c *control, link wire.Link, asked *inquiry) error {
+	opening, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if says, _ := asked.within(opening, forGood); says == saysModern {
+			cancel()
+		}
+	})
+	err := d.older(opening, c, link, kindShy)
+	cancel()
+	watching.Wait()
+	limit := probeLimit
+	if err != nil {
+		limit = 0
 	}
-	return d.older(ctx, c, nil, kindShy)
+	if says, _ := asked.within(ctx, limit); says == saysModern {
+		if err == nil {
+			c.peer.close(ctx, false)
+		}
+		d.remember(kindModern)
+		return c.server.unavailable(true, errUpgraded)
+	}
+	if err == nil {
+		c.asked = asked
+	}
+	return err
+}
+
+// inquiry is the question to a child what it is. The answer may come later than it is
+// waited for.
+type inquiry struct {
+	answered chan struct{} // closed when the fields below are set: by the answer, or by the end of the connection
+	says     verdict
+	err      error
+}
+
+// inquire asks a child what it is. It waits for nothing; the inquiry ends with the
+// connection, and not with ctx.
+func (d *dialer) inquire(ctx context.Context, m *modern) *inquiry {
+	i := &inquiry{answered: make(chan struct{})}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer close(i.answered)
+		i.says, i.err = d.discovered(ctx, ctx, m)
+	}()
+	return i
+}
+
+// within returns the verdict, which is saysNothing when there is none after limit. An
+// answer that is there counts, even if ctx has ended.
+func (i *inquiry) within(ctx context.Context, limit time.Duration) (verdict, error) {
+	select {
+	case <-i.answered:
+		return i.says, i.err
+	default:
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-i.answered:
+		return i.says, i.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-timer.C:
+		return saysNothing, nil
+	}
 }
 
 // became makes c a connection to a modern server.
@@ -242,6 +388,12 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	return d.discovered(ctx, limited, m)
+}
+
+// discovered asks the question and weighs the answer. limited is ctx with the time that
+// the answer has.
+func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, error) {
 	result, err := m.exchangeOnce(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
@@ -260,7 +412,7 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	case ctx.Err() != nil:
 		return 0, d.timeout(err)
 	case limited.Err() != nil:
-		return saysNothing, nil
+		return saysNothing, nil //nolint:nilerr // its silence is the answer
 	case errors.As(err, &unavailable) && !errors.As(err, &status):
 		return 0, err // the server cannot be reached
 	}

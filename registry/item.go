@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,10 @@ type Item struct {
 	call    atomic.Pointer[Func] // serves calls of a tool; nil for other kinds, which the source's Use serves
 }
 
-// PolicyName returns the text that patterns of a tenant's policy are matched with. For a tool or prompt that is the
-// exposed name, for a resource or template "server:uri" with the own URI. A policy must match WholeName as well:
-// otherwise a rule that denies a long name would not hold for its cut form.
+// PolicyName returns the text that patterns of a tenant's policy are matched with. For a
+// tool or prompt that is the exposed name, for a resource or template "server:uri" with
+// the own URI. A policy must match WholeName as well: otherwise a rule that denies a long
+// name would not hold for its cut form.
 func (i *Item) PolicyName() string {
 	if i.Kind == KindResource || i.Kind == KindTemplate {
 		return i.Server + ":" + i.Name
@@ -47,13 +49,18 @@ func (i *Item) PolicyName() string {
 	return i.Exposed
 }
 
-// WholeName returns the exposed name of a tool or prompt as it was before it was cut to the length that clients take.
-// When the name was not cut, it returns "" and false.
-func (i *Item) WholeName() (name string, cut bool) {
-	if i.Kind != KindTool && i.Kind != KindPrompt || !isCut(i.origin.prefix, i.Name) {
-		return "", false
+// WholeName returns the name of a tool or prompt as its server has it, behind the prefix,
+// if it is exposed under another one: cut to the length that clients take, or in the
+// characters that the name of a tool may have. Otherwise it returns "".
+func (i *Item) WholeName() string {
+	if i.Kind != KindTool && i.Kind != KindPrompt {
+		return ""
 	}
-	return Beginning(i.origin.prefix) + i.Name, true
+	beginning := Beginning(i.origin.prefix)
+	if own, _ := strings.CutPrefix(i.Exposed, beginning); own == i.Name {
+		return ""
+	}
+	return beginning + i.Name
 }
 
 // Call uses the item: it passes c to the source, and maps URIs in the answer to the form that clients use. It sets

@@ -19,9 +19,8 @@ const (
 )
 
 var (
-	errToolName   = errors.New("a tool's name must be 1 to 128 characters of A-Za-z0-9_.-")
-	errPromptName = errors.New("a prompt's name must be 1 to 128 visible characters, with single spaces only within")
-	errPrefix     = errors.New("the prefix has a character that no tool's name may have")
+	errItemName = errors.New("a name must be 1 to 128 visible characters, with single spaces only within")
+	errPrefix   = errors.New("the prefix has a character that no tool's name may have")
 )
 
 // ValidServerName tells whether name may name a server in the config: 1 to 16 characters of a-z, 0-9 and -.
@@ -34,28 +33,26 @@ func ValidServerName(name string) bool {
 	return len(name) >= 1 && len(name) <= maxServerName
 }
 
-// validToolName follows https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
-func validToolName(name string) bool {
-	return len(name) >= 1 && len(name) <= maxToolName && onlyNameCharacters(name)
+// onlyNameCharacters tells whether a name has no other characters than a tool's name may
+// have. Their number is bounded elsewhere.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+func onlyNameCharacters(name string) bool {
+	return strings.IndexFunc(name, isNoNameCharacter) < 0
 }
 
-func onlyNameCharacters(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; !isAlphanumeric(c) && c != '_' && c != '.' && c != '-' {
-			return false
-		}
-	}
-	return true
+func isNoNameCharacter(r rune) bool {
+	return r >= utf8.RuneSelf || !isAlphanumeric(byte(r)) && r != '_' && r != '.' && r != '-'
 }
 
 func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// validPromptName tells whether a prompt's name is safe to show and to send. The protocol does not restrict prompt
-// names to the characters of tool names, and servers use spaces and letters of any language. What is refused could make
-// two names look alike: invisible characters, and spaces at the ends or in a row.
-func validPromptName(name string) bool {
+// validName tells whether the own name of a tool or prompt is safe to show and to send.
+// Servers use spaces and letters of any language, also in the names of tools, where the
+// protocol has neither. What is refused could make two names look alike: invisible
+// characters, and spaces at the ends or in a row.
+func validName(name string) bool {
 	return name != "" && utf8.RuneCountInString(name) <= maxToolName && isVisible(name) &&
 		name == strings.TrimSpace(name) && !strings.Contains(name, "  ")
 }
@@ -71,43 +68,65 @@ func isVisible(text string) bool {
 	return true
 }
 
-// exposedTool returns the exposed name of a tool. The error says why its own name or the prefix is not valid.
+// exposedTool returns the exposed name of a tool: behind the prefix and in the characters
+// that a tool's name may have. The error says why its own name or the prefix is not
+// valid.
 func exposedTool(prefix, name string) (string, error) {
-	if !validToolName(name) {
-		return "", errToolName
+	full, err := wholeName(prefix, name)
+	switch plain := strings.Map(nameCharacter, full); {
+	case err != nil:
+		return "", err
+	case plain != full || isCut(prefix, name):
+		limit := maxToolName
+		if prefix != "" {
+			limit = maxExposed
+		}
+		return marked(plain, limit, full), nil
 	}
-	return exposedName(prefix, name)
+	return full, nil
 }
 
-// exposedPrompt returns the exposed name of a prompt. The error says why its own name or the prefix is not valid.
+// nameCharacter returns the character that stands for r in the exposed name of a tool.
+func nameCharacter(r rune) rune {
+	if isNoNameCharacter(r) {
+		return '_'
+	}
+	return r
+}
+
+// exposedPrompt returns the exposed name of a prompt. The protocol does not restrict the
+// characters of prompt names. The error says why its own name or the prefix is not valid.
 func exposedPrompt(prefix, name string) (string, error) {
-	if !validPromptName(name) {
-		return "", errPromptName
+	full, err := wholeName(prefix, name)
+	if err == nil && isCut(prefix, name) {
+		return marked(full, maxExposed, full), nil
 	}
-	return exposedName(prefix, name)
+	return full, err
 }
 
-// exposedName puts the prefix before a name. A prefixed name that is too long is cut and ends in "-" and six
-// hexadecimal digits of a hash of the full name. A counter would be shorter, but a name made with it would depend on
-// which other tools there are; this one is the same after every restart and on every replica.
-func exposedName(prefix, name string) (string, error) {
+// wholeName puts the prefix before a name. The error says what is wrong with one of them.
+func wholeName(prefix, name string) (string, error) {
 	switch {
-	case prefix == "":
-		return name, nil
+	case !validName(name):
+		return "", errItemName
 	case !onlyNameCharacters(prefix):
 		return "", errPrefix
 	}
-	full := Beginning(prefix) + name
-	if !isCut(prefix, name) {
-		return full, nil
-	}
-	sum := sha256.Sum256([]byte(full))
+	return Beginning(prefix) + name, nil
+}
+
+// marked returns name, cut where it is too long, with "-" and six hexadecimal digits of a
+// hash of the whole name at its end. A counter would be shorter, but a name made with it
+// would depend on which other tools there are; this one is the same after every restart
+// and on every replica.
+func marked(name string, limit int, whole string) string {
+	sum := sha256.Sum256([]byte(whole))
 	tail := "-" + hex.EncodeToString(sum[:3])
-	end := maxExposed - len(tail)
-	for !utf8.RuneStart(full[end]) {
+	end := min(len(name), limit-len(tail))
+	for end < len(name) && !utf8.RuneStart(name[end]) {
 		end--
 	}
-	return full[:end] + tail, nil
+	return name[:end] + tail
 }
 
 // Beginning returns what the exposed names of tools and prompts of a server with that prefix begin with, "" for the

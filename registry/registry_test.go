@@ -2,6 +2,8 @@ package registry_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,12 +130,29 @@ func TestNamesArePrefixedAndCut(t *testing.T) {
 		{"abcdefghijklmnop", strings.Repeat("y", 29), "abcdefghijklmnop__" + strings.Repeat("y", 29)},
 		{"abcdefghijklmnop", strings.Repeat("y", 30), "abcdefghijklmnop__" + strings.Repeat("y", 22) + "-001d3d"},
 		{"files", long, "files__" + strings.Repeat("x", 33) + "-209f30"},
+		{"files", "read a/b:c", "files__read_a_b_c-?"},
+		{"files", "Übersicht 表", "files___bersicht__-?"},
+		{"", "read file", "read_file-?"},
+		{"", strings.Repeat("é", 128), strings.Repeat("_", 121) + "-?"},
+		{"files", strings.Repeat("é", 128), "files__" + strings.Repeat("_", 33) + "-?"},
 	} {
 		r := registry.New()
 		mustReplace(t, r, source("s", test.prefix, test.name))
 		tool := r.Catalogue().View([]string{"s"}).Tools[0]
-		if tool.Exposed != test.want {
-			t.Errorf("%s, %s: got %s, want %s", test.prefix, test.name, tool.Exposed, test.want)
+		want := test.want
+		if beginning, hashed := strings.CutSuffix(want, "?"); hashed { // of the whole name
+			sum := sha256.Sum256([]byte(registry.Beginning(test.prefix) + test.name))
+			want = beginning + hex.EncodeToString(sum[:3])
+		}
+		if tool.Exposed != want {
+			t.Errorf("%s, %s: got %s, want %s", test.prefix, test.name, tool.Exposed, want)
+		}
+		whole := registry.Beginning(test.prefix) + test.name
+		if whole == want {
+			whole = ""
+		}
+		if got := tool.WholeName(); got != whole {
+			t.Errorf("%s, %s: whole name: got %q, want %q", test.prefix, test.name, got, whole)
 		}
 		if test.prefix != "" && len(tool.Exposed) > 47 {
 			t.Errorf("%s has more than 47 characters", tool.Exposed)
@@ -141,11 +160,12 @@ func TestNamesArePrefixedAndCut(t *testing.T) {
 	}
 }
 
-func TestNamesThatShareTheirBeginningStayApart(t *testing.T) {
+func TestNamesThatLookAlikeStayApart(t *testing.T) {
 	r := registry.New()
-	mustReplace(t, r, source("s", "s", strings.Repeat("x", 60)+"1", strings.Repeat("x", 60)+"2"))
-	if got := len(r.Catalogue().View([]string{"s"}).Tools); got != 2 {
-		t.Errorf("got %d tools, want 2", got)
+	long := strings.Repeat("x", 60)
+	mustReplace(t, r, source("s", "s", long+"1", long+"2", "read file", "read/file", "read_file", "дом", "сад"))
+	if got := len(r.Catalogue().View([]string{"s"}).Tools); got != 7 {
+		t.Errorf("got %d tools, want 7", got)
 	}
 }
 
@@ -169,7 +189,8 @@ func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 		bad    registry.Offer
 		reason string
 	}{
-		{"slash", registry.Offer{Definition: define("a/b", "")}, "name"},
+		{"hidden character", registry.Offer{Definition: define("a\u200bb", "")}, "name"},
+		{"space at the end", registry.Offer{Definition: define("a ", "")}, "name"},
 		{"empty name", registry.Offer{Definition: define("", "")}, "name"},
 		{"129 characters", registry.Offer{Definition: define(strings.Repeat("x", 129), "")}, "name"},
 		{"name no string", with("x", "name", "7"), "name"},

@@ -12,10 +12,11 @@ const (
 	maxString = 256 // the most bytes of one string of a record, before they are escaped
 	maxList   = 8   // the most strings of one list of a record
 
-	// maxLine is the length in bytes of the longest possible line, which is what Book reserves. A Record has 13 strings
-	// and two lists of strings. In the worst case each of their bytes becomes an escape of six, such as \u001b. 640 is
-	// enough for everything else: the names of the members, the time and the numbers.
-	maxLine = (13+2*maxList)*6*maxString + 640
+	// maxLine is the length in bytes of the longest possible line, which is what Book
+	// reserves. A Record has 14 strings and two lists of strings. In the worst case each
+	// of their bytes becomes an escape of six, such as \u001b. 640 is enough for
+	// everything else: the names of the members, the time and the numbers.
+	maxLine = (14+2*maxList)*6*maxString + 640
 )
 
 // Record is one line of the file, as far as its fields are set: those that are zero are left out, except Time. When it
@@ -33,6 +34,7 @@ type Record struct {
 	Method    string
 	Server    string // upstream or built-in source
 	Item      string // exposed name from the catalogue; if the catalogue does not know it, what the caller wrote
+	WholeName string // of Item with its server, behind the prefix, where Item is cut or spelt in other characters
 	Outcome   string // ok, tool_error, input_required, or the kind of refusal or failure
 	Reason    string // one word of ours
 	Arguments string // digest: "sha256:" + hex
@@ -64,6 +66,7 @@ func (r *Record) appendLine(dst []byte) []byte {
 	dst = appendText(dst, `,"method":"`, r.Method)
 	dst = appendText(dst, `,"server":"`, r.Server)
 	dst = appendText(dst, `,"item":"`, r.Item)
+	dst = appendText(dst, `,"whole_name":"`, r.WholeName)
 	dst = appendText(dst, `,"outcome":"`, r.Outcome)
 	dst = appendText(dst, `,"reason":"`, r.Reason)
 	dst = appendText(dst, `,"arguments":"`, r.Arguments)

@@ -324,7 +324,7 @@ func TestLongestLine(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\x00", "\xff", "\u00ad", "\U000E0041", "\"", "x"} {
 		r := longest(0)
-		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.Outcome, &r.Reason, &r.Arguments} {
+		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason, &r.Arguments} {
 			*field = strings.Repeat(text, maxString)
 		}
 		r.Audience = slices.Repeat([]string{r.Item}, maxList+1)

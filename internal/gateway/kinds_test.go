@@ -185,8 +185,10 @@ func TestListsOfEachKindPage(t *testing.T) {
 	}
 }
 
-// TestTrap24_EmptyCursorIsACursor shows whom a cursor serves: the user of the list it was made for.
-func TestTrap24_EmptyCursorIsACursor(t *testing.T) {
+// TestTrap24_CursorServesTheUserOfItsList shows whom a cursor serves: the user of the
+// list it was made for. One that is empty, which the gateway never gives, is the first
+// page's.
+func TestTrap24_CursorServesTheUserOfItsList(t *testing.T) {
 	b, _ := newLibrary(t, everything(), TenantConfig{ID: "globex", Servers: []string{"lib"}, Rules: everything().Rules})
 	b.config.PageSize = 1
 	bob, carol := alice, alice
@@ -206,11 +208,14 @@ func TestTrap24_EmptyCursorIsACursor(t *testing.T) {
 			"another user":   {bob, list.method, cursor, false},
 			"another tenant": {carol, list.method, cursor, false},
 			"another list":   {alice, lists[(i+1)%len(lists)].method, cursor, false},
-			"empty":          {alice, list.method, `""`, false},
+			"empty":          {alice, list.method, `""`, true},
 			"null":           {alice, list.method, `null`, false},
 			"cut":            {alice, list.method, cursor[:len(cursor)-2] + `"`, false},
 		} {
-			_, failure := b.handleAs(t, b.caller(t, test.who), &Request{Method: test.method, Params: object(`{"cursor":` + test.cursor + `}`)})
+			page, failure := b.handleAs(t, b.caller(t, test.who), &Request{Method: test.method, Params: object(`{"cursor":` + test.cursor + `}`)})
+			if isFirst := string(page.Value(list.member)) == string(first.Value(list.member)); isFirst != (name == "empty") {
+				t.Errorf("%s, %s: got %s, the first page: %v", list.method, name, page.JSON(), isFirst)
+			}
 			if (failure == nil) != test.good || failure != nil && (failure.Code != mcp.CodeInvalidParams || failure.StableCode() != "DB-CURSOR") {
 				t.Errorf("%s, %s: %v, want it good: %v", list.method, name, failure, test.good)
 			}

@@ -58,7 +58,9 @@ func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 	granted := g.grantOf(c)
 	kind := granted.listFor(r)
 	start := 0
-	if cursor := r.Params.Value("cursor"); cursor != nil {
+	// Some clients ask for the first page with an empty cursor, which the gateway never
+	// gives.
+	if cursor := r.Params.Value("cursor"); cursor != nil && !cursor.Says("") {
 		var ok bool
 		if start, ok = g.openCursor(c, kind, granted.lists[kind].items, cursor); !ok {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR", "Invalid cursor: list again from the beginning")
@@ -107,8 +109,7 @@ func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, la
 }
 
 // openCursor returns the index of the first item after the one that a cursor names, wherever that item stands now. ok
-// is false if the cursor belongs to somebody else or the item has gone. An empty text is treated like any other cursor,
-// and is never valid.
+// is false if the cursor belongs to somebody else or the item has gone.
 func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
 	token, _ := cursor.Text()
 	user := mark(c.Principal.User().Key()) // worked out for every cursor, so that the time does not tell a foreign one from a forged one

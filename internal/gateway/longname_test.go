@@ -78,6 +78,43 @@ func patternsOf(whole, exposed string) []string {
 	return slices.Compact(patterns)
 }
 
+// TestNamesInOtherCharactersAreKnownByBothSpellings shows for names that no client may be
+// shown that rules, limits and the audit know the one that the server gives, and the one
+// that clients see.
+func TestNamesInOtherCharactersAreKnownByBothSpellings(t *testing.T) {
+	for _, name := range []string{"read file", "read/file", "read:file", "Datei öffnen", "ファイル"} {
+		b := newBench(t, TenantConfig{ID: "acme"})
+		use := func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"content":[]}`), nil }
+		definition := object(`{"name":` + strconv.Quote(name) + `,"inputSchema":{"type":"object"}}`)
+		b.replace(t, registry.Source{Name: "long", Prefix: "files", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second, Call: use}}})
+		item := onlyItem(b.registry.Catalogue().View([]string{"long"}))
+		whole := "files__" + name
+		for _, pattern := range []string{whole, item.Exposed, "files__" + name[:4] + "*", "*" + name[len(name)-4:]} {
+			if listed, used := b.offers(t, item, mcp.MethodToolsCall, []Rule{{Allow: []string{"*"}}, {Deny: []string{pattern}}}); listed || used {
+				t.Errorf("deny %s: listed %v, used %v", pattern, listed, used)
+			}
+			if listed, used := b.offers(t, item, mcp.MethodToolsCall, []Rule{{Allow: []string{pattern}}}); !listed || !used {
+				t.Errorf("allow %s: listed %v, used %v", pattern, listed, used)
+			}
+		}
+		if want := `"item":"` + item.Exposed + `","whole_name":"` + whole + `"`; !strings.Contains(b.records(t), want) {
+			t.Errorf("%s is not in %.500s", want, b.records(t))
+		}
+		for _, pattern := range []string{whole, item.Exposed} {
+			limits := unlimited()
+			limits.Tools = map[string]ratelimit.Limit{pattern: {}}
+			allow := []Rule{{Allow: []string{"*"}}}
+			if err := b.SetTenants([]TenantConfig{{ID: "acme", Servers: []string{"long"}, Rules: allow, Limits: limits}}); err != nil {
+				t.Fatal(err)
+			}
+			_, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+`}`))
+			if stable(failure) != "DB-LIMIT-TOOL" {
+				t.Errorf("limit of %s: got %v, want DB-LIMIT-TOOL", pattern, failure)
+			}
+		}
+	}
+}
+
 func onlyItem(view *registry.View) *registry.Item {
 	if len(view.Tools) > 0 {
 		return &view.Tools[0].Item

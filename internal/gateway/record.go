@@ -22,7 +22,7 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 	}
 	r.Server = c.away
 	if c.item != nil {
-		r.Server = c.item.Server
+		r.Server, r.WholeName = c.item.Server, c.item.WholeName()
 	}
 	if c.state != nil || c.asking {
 		r.CallID = c.callID()

@@ -46,21 +46,21 @@ func (c *condition) key() string {
 // patterns are those of one list of a rule, by the kind of item that they name.
 type patterns struct{ tools, prompts, resources []string }
 
-// policyName is what an item is called in patterns: by the name that clients see and, where that was cut, by the whole
-// one.
+// policyName is what an item is called in patterns: by the name that clients see and, if
+// that is another one, by the name that its server gives it.
 //
-// A pattern names an item that it fits by either. Where it denies, that is the safe side. Where it allows, it is no
-// more than the operator wrote: both names begin with the prefix of the item's server and are the same for 40 bytes, so
-// no pattern reaches another server's items by one that it does not reach by the other; and what follows is the
-// server's choice in both, so a server that wants a name which a pattern fits could as well have taken a short one.
+// A pattern names an item that it fits by either. Where it denies, that is the safe side.
+// Where it allows, it is no more than the operator wrote: both names begin with the
+// prefix of the item's server, so no pattern reaches another server's items by one that
+// it does not reach by the other; and what follows is the server's choice in both, so a
+// server that wants a name which a pattern fits could as well have taken that one.
 type policyName struct {
 	kind        registry.Kind
-	name, whole string // whole: "" when nothing was cut
+	name, whole string // whole: "" if it is the same
 }
 
 func policyNameOf(item *registry.Item) policyName {
-	whole, _ := item.WholeName()
-	return policyName{kind: item.Kind, name: item.PolicyName(), whole: whole}
+	return policyName{kind: item.Kind, name: item.PolicyName(), whole: item.WholeName()}
 }
 
 // fits tells whether the pattern, which must be one for items of this kind, names the item.
@@ -175,19 +175,35 @@ func compileRule(cfg *Rule) (rule, error) {
 func compilePatterns(texts []string) (patterns, error) {
 	var p patterns
 	for _, text := range texts {
-		kind, rest, found := strings.Cut(text, ":")
-		switch {
-		case !found && text != "":
-			p.tools = append(p.tools, text)
-		case rest != "" && kind == "prompt":
-			p.prompts = append(p.prompts, rest)
-		case rest != "" && kind == "resource":
-			p.resources = append(p.resources, rest)
+		switch kind, pattern := PatternKind(text); kind {
+		case registry.KindTool:
+			p.tools = append(p.tools, pattern)
+		case registry.KindPrompt:
+			p.prompts = append(p.prompts, pattern)
+		case registry.KindResource:
+			p.resources = append(p.resources, pattern)
 		default:
 			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or resource:SERVER:URI, with * for any run of characters", text)
 		}
 	}
 	return p, nil
+}
+
+// PatternKind returns the kind of the items that a pattern of a rule names, and the
+// pattern of their names. A word and a colon before it say which kind; without them it is
+// tools. What stands before a colon within a tool's name is no word: it has the end of a
+// prefix, or a star. The kind is "" for a text that is no pattern.
+func PatternKind(text string) (kind registry.Kind, pattern string) {
+	word, rest, found := strings.Cut(text, ":")
+	switch {
+	case text == "":
+		return "", ""
+	case !found, strings.ContainsRune(word, '*'), strings.Contains(word, "__"):
+		return registry.KindTool, text
+	case rest != "" && (word == string(registry.KindPrompt) || word == string(registry.KindResource)):
+		return registry.Kind(word), rest
+	}
+	return "", ""
 }
 
 // matching returns which rules of the tenant apply to the principal.

@@ -93,11 +93,9 @@ func (t *Tenant) watched() []watched {
 // watchedIn adds the patterns of one place, except those that consist of stars.
 func watchedIn(all []watched, at PatternPlace, texts []string) []watched {
 	for _, text := range texts {
-		w := watched{PatternPlace: at, kind: registry.KindTool, text: text}
+		w := watched{PatternPlace: at}
+		w.kind, w.text = PatternKind(text)
 		w.Pattern = text
-		if kind, rest, found := strings.Cut(text, ":"); found {
-			w.kind, w.text = registry.Kind(kind), rest
-		}
 		if strings.Trim(w.text, "*") != "" {
 			all = append(all, w)
 		}

@@ -119,7 +119,8 @@ func (c *call) read(envelope Object, method RawJSON) error {
 	if envelope.Has("result") || envelope.Has("error") {
 		return Errorf(CodeInvalidRequest, "Invalid request: a message with a method has no result and no error")
 	}
-	if params := envelope.Value("params"); params != nil {
+	// Some clients write the params that they do not have as null.
+	if params := envelope.Value("params"); params != nil && !params.IsNull() {
 		if c.Params, ok = objectIn(c.params[:0], params); !ok {
 			return Errorf(CodeInvalidRequest, "Invalid request: params must be an object")
 		}

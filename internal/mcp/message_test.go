@@ -143,7 +143,6 @@ func TestDecode(t *testing.T) {
 		{name: "empty method", text: `{"jsonrpc":"2.0","id":1,"method":""}`, code: mcp.CodeInvalidRequest, id: "1"},
 		{name: "long method", text: `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("m", 129) + `"}`, code: mcp.CodeInvalidRequest, id: "1"},
 		{name: "params as an array", text: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, code: mcp.CodeInvalidRequest, id: "1"},
-		{name: "params null", text: `{"jsonrpc":"2.0","id":1,"method":"ping","params":null}`, code: mcp.CodeInvalidRequest, id: "1"},
 		{name: "meta as a string", text: `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":""}}`, code: mcp.CodeInvalidParams, id: "1"},
 		{name: "method and result", text: `{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}`, code: mcp.CodeInvalidRequest, id: "1"},
 		{name: "method and error", text: `{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1}}`, code: mcp.CodeInvalidRequest, id: "1"},

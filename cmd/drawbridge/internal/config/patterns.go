@@ -103,6 +103,7 @@ func issuerOf(user string) string {
 func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern string) {
 	before := len(r.problems)
 	r.checkPatternServer(t, at, pattern)
+	r.checkOnePattern(t, at, pattern)
 	if len(r.problems) > before || strings.Contains(pattern, "*") {
 		return
 	}
@@ -121,6 +122,19 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 	}
 	if len(known) > 0 && !slices.Contains(known, pattern) {
 		r.faultHint(at, nearest(at.raw, known), "%q can match nothing: there is no such built-in tool", at.raw)
+	}
+}
+
+// checkOnePattern reports several patterns of tools that are written as one. A name may
+// have a space in it.
+func (r *reader) checkOnePattern(t *gateway.TenantConfig, at *node, pattern string) {
+	for _, word := range strings.Fields(pattern)[1:] {
+		for _, name := range t.Servers {
+			if s := r.index.server[name]; s != nil && s.Prefix != "" && strings.HasPrefix(word, registry.Beginning(s.Prefix)) {
+				r.fault(at, "%q is more than one pattern: write each by itself, as in [a, b]", at.raw)
+				return
+			}
+		}
 	}
 }
 

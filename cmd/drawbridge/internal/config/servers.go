@@ -224,9 +224,9 @@ func (r *reader) toolPatterns(n *node) []string {
 		switch {
 		case patternShape.MatchString(pattern):
 		case strings.ContainsAny(pattern, `?[]\`):
-			r.fault(at, "%q never matches: only * stands for other characters; ?, [ ] and \\ do not, and no tool has them in its name", at.raw)
+			r.fault(at, "%q is not a pattern: only * stands for other characters; ?, [ ] and \\ do not", at.raw)
 		default:
-			r.fault(at, "%q is not a pattern: a tool's own name of letters, digits, _ - and ., with * for any run of characters", at.raw)
+			r.fault(at, "%q is not a pattern: a tool's own name of letters, digits, _ - . / : and single spaces, with * for any run of characters", at.raw)
 		}
 		out = append(out, pattern)
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // tenants reads the mapping of tenants into cfg.Tenants, in the order of the files. All other keys have been read. The
@@ -150,7 +151,9 @@ func (r *reader) subjects(n *node) []string {
 	return texts
 }
 
-var patternShape = regexp.MustCompile(`^[A-Za-z0-9_./*-]+$`)
+// patternShape has the characters of most names that servers give to their tools. A star
+// stands for any other one.
+var patternShape = regexp.MustCompile(`^[\p{L}\p{M}\p{N}_./:*-]+( [\p{L}\p{M}\p{N}_./:*-]+)*$`)
 
 // patterns reads patterns of exposed names. A bare pattern means tools; prompt: and resource: before it mean the other
 // kinds. Whether a pattern can match anything is checked later, when all servers are known.
@@ -161,17 +164,18 @@ func (r *reader) patterns(t *gateway.TenantConfig, n *node, what string) []strin
 	var out []string
 	r.eachText(n, what, func(at *node, pattern string) {
 		out = append(out, pattern)
-		kind, rest, found := strings.Cut(pattern, ":")
+		word, after, _ := strings.Cut(pattern, ":")
+		kind, rest := gateway.PatternKind(pattern)
 		switch {
-		case !found && patternShape.MatchString(pattern):
+		case kind == registry.KindTool && patternShape.MatchString(pattern):
 			r.later = append(r.later, func() { r.checkToolPattern(t, at, pattern) })
-		case !found:
-			r.fault(at, "%q is not a pattern: tools have names of letters, digits, _ - . and /, and * stands for any run of them", at.raw)
-		case kind != "prompt" && kind != "resource":
-			r.faultHint(at, nearest(kind+":", []string{"prompt:", "resource:"}), "%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
-		case rest == "" || strings.ContainsAny(rest, " \t\r\n"):
+		case kind == registry.KindTool:
+			r.fault(at, "%q is not a pattern: it has letters, digits, _ - . / : and single spaces, and * stands for any run of characters", at.raw)
+		case kind == "" && after != "":
+			r.faultHint(at, nearest(word+":", []string{"prompt:", "resource:"}), "%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
+		case rest != strings.TrimSpace(rest) || rest == "" || kind == registry.KindResource && strings.ContainsAny(rest, " \t\r\n"):
 			r.fault(at, "%q names nothing", at.raw)
-		case kind == "prompt":
+		case kind == registry.KindPrompt:
 			r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })
 		default:
 			r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })

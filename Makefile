@@ -63,17 +63,17 @@ race: needs ## the tests of all packages where something runs at the same time, 
 plain: needs ## the tests of the other packages, and those with real clients, servers and agents
 	$(TEST) -short ./internal/interop $$(printf '%s\n' $(OTHER) | grep -v -E '/internal/($(LABS))(/|$$)')
 
-needs:
+needs: ## say what the tests need beside Go and is not here
 	@.ci/setup missing
 
 # Nothing here comes from Go's cache, since the order of the tests is another one each time, and nothing that is missing is passed
 # over. It takes hours, and passes before a release.
-nightly: export CI = true
-nightly: needs vuln allocations kubernetes ## every test in any order, with labs, two versions and the whole matrix; fleets; fuzzing
-	$(TEST) -race -shuffle=on $(RACE)
-	$(TEST) -shuffle=on $(OTHER)
-	$(TEST) -shuffle=on ./internal/interop -matrix=all
-	@$(MAKE) --no-print-directory fleet
+nightly: vuln allocations kubernetes ## every test in any order, with labs, two versions and the whole matrix; fleets; fuzzing
+	@CI=true .ci/setup missing
+	CI=true $(TEST) -race -shuffle=on $(RACE)
+	CI=true $(TEST) -shuffle=on $(OTHER)
+	CI=true $(TEST) -shuffle=on ./internal/interop -matrix=all
+	@CI=true $(MAKE) --no-print-directory fleet
 	.ci/fuzz 10s
 
 # The race detector makes allocations of its own, so race does not count them.

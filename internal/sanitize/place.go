@@ -17,7 +17,7 @@ const (
 	counted              // a text that is cleaned and counts against the limit
 	exact                // programs compare it, or it goes back to the server: never edited; hidden text is an offence
 	address              // a URI: as exact, and judged by its scheme
-	binary               // Base64: its size is bounded, otherwise it keeps its bytes
+	binary               // Base64: its size is bounded, otherwise it keeps its bytes; anything else there is cleaned
 	sealed               // not looked at, because it never reaches a client: the gateway seals it or drops it
 
 	completed // the result of a call that is done, whichever the method

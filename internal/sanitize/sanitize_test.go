@@ -115,6 +115,8 @@ func TestExemptMembersKeepTheirBytes(t *testing.T) {
 	const key = "AKIA" + "2222333344445555"
 	for _, c := range []struct{ name, result string }{
 		{"base64", `{"content":[{"type":"image","data":"AAA+/w==","mimeType":"image/png"},{"type":"audio","data":"AA-_"}]}`},
+		{"base64 without padding", `{"content":[{"type":"image","data":"AAAAAA"},{"type":"audio","data":"AA-_A"}]}`},
+		{"long base64 for URLs", `{"contents":[{"uri":"a:b","blob":"` + strings.Repeat("AA-_", 256) + "-" + ghp() + `=="}]}`},
 		{"blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"` + key + `"}}]}`},
 		{"blob of contents", `{"contents":[{"uri":"a:b","blob":"` + key + `"}]}`},
 		{"image in a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"` + key + `","mimeType":"image/png"}}]}`},
@@ -129,6 +131,28 @@ func TestExemptMembersKeepTheirBytes(t *testing.T) {
 				t.Errorf("got %+q, %v, %v, want it unchanged", cleaned.JSON(), report, err)
 			}
 		})
+	}
+}
+
+// TestTextIsCleanedWhereBase64Belongs has texts of visible ASCII, which no program can decode.
+func TestTextIsCleanedWhereBase64Belongs(t *testing.T) {
+	for _, text := range []string{"READ_THIS:_@", "READ_THIS: @", "@", "=@", "@==="} {
+		for _, form := range []string{
+			`{"content":[{"type":"image","data":"@","mimeType":"image/png"}]}`,
+			`{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"@"}}]}`,
+			`{"contents":[{"uri":"a:b","blob":"@"}]}`,
+		} {
+			dirty := strings.ReplaceAll(form, "@", strings.ReplaceAll(text, "@", ghp()))
+			clean := strings.ReplaceAll(form, "@", strings.ReplaceAll(text, "@", "[REDACTED:github-pat]"))
+			cleaned, report, err := sanitize.Policy{}.Result(object(t, dirty))
+			if err != nil || report[sanitize.Secret] != 1 || string(cleaned.JSON()) != string(object(t, clean).JSON()) {
+				t.Errorf("got %s, %v, %v\nwant %s and one secret", cleaned.JSON(), report, err, clean)
+			}
+			_, _, err = sanitize.Policy{Secrets: sanitize.Block}.Result(object(t, dirty))
+			if !errors.Is(err, sanitize.ErrBlocked) {
+				t.Errorf("%s with secrets: block: got %v, want ErrBlocked", dirty, err)
+			}
+		}
 	}
 }
 

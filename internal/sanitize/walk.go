@@ -206,13 +206,13 @@ func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	return hides
 }
 
-// base64 moves the cursor behind the string of Base64 that is next. A string with a space, an escape or anything else
-// than visible ASCII cannot be Base64. It is cleaned like any text, so that a server cannot pass hidden text by calling
-// it binary.
+// base64 moves the cursor behind the string of Base64 that is next. Whatever is not Base64 is
+// cleaned like any text, so that a server cannot pass hidden text or a secret by calling it
+// binary.
 func (w *walker) base64() {
 	i := w.cursor.At()
 	end := i + 2 + bytes.IndexByte(w.data[i+1:], '"')
-	if visible(w.data[i+1 : end-1]) {
+	if isBase64(w.data[i+1 : end-1]) {
 		w.cursor.MoveTo(end)
 	} else {
 		w.text(free)
@@ -222,10 +222,26 @@ func (w *walker) base64() {
 	}
 }
 
-// visible tells whether text holds only visible ASCII and no escape.
-func visible(text []byte) bool {
+// minURLSafe is how many characters Base64 in the alphabet for URLs has at least: that alphabet
+// also spells names and tokens, but hardly ever a longer text. Shorter Base64 in it is cleaned
+// as a text, which changes one in a hundred thousand of that size. If the longest were cleaned,
+// too, one in sixteen images of 8 MiB would have something that looks like a secret.
+const minURLSafe = 1 << 10
+
+// isBase64 tells whether text is Base64 with the alphabet and the padding of
+// https://www.rfc-editor.org/rfc/rfc4648#section-4, which the protocol asks for, or a long one
+// with the alphabet for URLs, which servers were seen to send.
+func isBase64(text []byte) bool {
+	alphabet := base64Plain
+	switch size := len(text); {
+	case size > minURLSafe && (bytes.IndexByte(text, '-') >= 0 || bytes.IndexByte(text, '_') >= 0):
+		alphabet = wordDash
+	case size%4 != 0:
+		return false
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("=")), []byte("="))
 	for _, c := range text {
-		if c <= ' ' || c >= 0x7F || c == '\\' {
+		if !alphabet[c] || c == '=' {
 			return false
 		}
 	}

@@ -26,6 +26,7 @@ const (
 	firstSelector    = 0xFE00
 	textSelector     = 0xFE0E
 	emojiSelector    = 0xFE0F
+	khitanFiller     = 0x16FE4
 	blackFlag        = 0x1F3F4
 	firstSupplement  = 0xE0100
 	lastSupplement   = 0xE01EF
@@ -34,8 +35,8 @@ const (
 
 // suspect tells whether r can be invisible, or means nothing that two programs agree on. Rules then decide by its
 // neighbours whether it stays. It is true for every code point with the property Default_Ignorable_Code_Point, for
-// noncharacters, for private use, and for the controls that arrange hieroglyphs: those who have no font for them should
-// see a box, but terminals show nothing.
+// noncharacters, for private use, and for the controls and modifiers of hieroglyphs and the filler of Khitan: those who
+// have no font for them should see a box, but terminals show nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 func suspect(r rune) bool {
 	switch {
@@ -57,11 +58,14 @@ func suspect(r rune) bool {
 	}
 	return r >= 0xE0000 && r <= lastSpecialPlane || // tags and selectors
 		r >= 0xF0000 || r&0xFFFE == 0xFFFE || // private use, noncharacters
-		arrangesHieroglyphs(r) || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
+		arrangesHieroglyphs(r) || r == khitanFiller || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
 }
 
-// arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or one into another.
-func arrangesHieroglyphs(r rune) bool { return r >= 0x13430 && r <= 0x1343F }
+// arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or one
+// into another, or a modifier that mirrors one or marks a part of it as damaged.
+func arrangesHieroglyphs(r rune) bool {
+	return r >= 0x13430 && r <= 0x13440 || r >= 0x13447 && r <= 0x13455
+}
 
 // behindHieroglyph tells whether text ends in a hieroglyph, with no more than two of their controls behind it: nobody
 // needs four in a row.
@@ -136,6 +140,8 @@ func (j *judge) allowed(before []byte, i int, r rune) int {
 		fine = separatesVowel(last(before), first(after))
 	case arrangesHieroglyphs(r):
 		fine = behindHieroglyph(before)
+	case r == khitanFiller:
+		fine = last(before) != khitanFiller && unicode.Is(unicode.Khitan_Small_Script, last(before))
 	case selector(r):
 		fine = selects(last(before), r, after) && j.variations.affords(i, last(before))
 	case last(before) == blackFlag:

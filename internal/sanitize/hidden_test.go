@@ -25,6 +25,8 @@ func hides(r rune) bool {
 		return true
 	case unicode.Is(unicode.Prepended_Concatenation_Mark, r): // they are visible
 		return false
+	case unicode.Is(unicode.Mn, r) && unicode.In(r, unicode.Egyptian_Hieroglyphs, unicode.Khitan_Small_Script):
+		return true
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
@@ -173,6 +175,10 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"isolates around isolates", "א \u2067\u2068\u2066b\u2069\u2069\u2069 ג", "א \u2066b\u2069 ג"},
 		{"isolates around isolates around nothing", "א \u2067\u2068\u2069\u2066b\u2069\u2069 ג", "א \u2066b\u2069 ג"},
 		{"controls of hieroglyphs behind Latin", "a\U00013430b\U0001343F", "ab"},
+		{"modifiers of hieroglyphs behind Latin", "a\U00013440b\U00013447\U00013455c", "abc"},
+		{"modifiers of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013447", 5), "\U00013000" + strings.Repeat("\U00013447", 3)},
+		{"filler of Khitan behind Latin", "a\U00016FE4b", "ab"},
+		{"fillers of Khitan in a row", "\U00018B00\U00016FE4\U00016FE4\U00018B01", "\U00018B00\U00016FE4\U00018B01"},
 		{"controls of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013431", 5), "\U00013000" + strings.Repeat("\U00013431", 3)},
 		{"private use", "a\ue000b\uf8ffc\U000f0000d\U0010fffde", "abcde"},
 		{"noncharacters", "a\ufdd0b\uffffc\U0010fffed", "abcd"},

@@ -18,12 +18,20 @@ type conn struct {
 	trusted bool
 	from    netip.Addr // the key of home
 	home    *address   // nil: the address is trusted
+	framing framing    // of its requests
 
 	stranger atomic.Bool
 	busy     atomic.Bool // a request is in work
 
 	left          bool          // it has no place any more
 	inAll, inHome *list.Element // where it waits to be closed; nil: it must not be
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (n int, err error) {
+	n, err = c.Conn.Read(p)
+	c.framing.look(p[:n])
+	return n, err
 }
 
 // Close gives the place back and closes the connection.

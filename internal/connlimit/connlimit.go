@@ -1,6 +1,7 @@
 // Package connlimit answers: may this connection stay? It bounds how many connections of clients are open, in all and
 // for each address, and when a bound is reached it closes the one that is the least loss. It knows when a connection was
-// last used and whether who used it was known, because it is told so; it does not know what a request or a token is.
+// last used and whether who used it was known, because it is told so; it does not know what a token is, and of a
+// request no more than whether its end is certain (framing.go).
 //
 // Every connection costs a descriptor and some memory, and a stranger without a token can open as many as the kernel
 // lets it. To refuse all newcomers at the bound would let that stranger lock everybody out. So a newcomer takes the
@@ -162,13 +163,14 @@ func (l *Limiter) Unused() (n int) {
 }
 
 // Attach makes the limiter bound the connections of the server, which must be served with Listener. It sets ConnState
-// and ConnContext.
+// and ConnContext, and wraps the handler.
 func (l *Limiter) Attach(s *http.Server) {
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if one, ok := c.(*conn); ok {
 			one.changed(state)
 		}
 	}
+	s.Handler = framed(s.Handler)
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 }
 

@@ -69,9 +69,30 @@ func (u User) take() error {
 	if u == (User{}) {
 		return nil
 	}
+	if err := gainNothing(); err != nil {
+		return err
+	}
 	// A gateway that has only the capabilities is refused, because the program could be left with them.
 	if os.Geteuid() == 0 && syscall.Setgroups(nil) == nil && syscall.Setgid(int(u.GID)) == nil && syscall.Setuid(int(u.UID)) == nil {
 		return nil
 	}
 	return fmt.Errorf("run as user %d: the gateway must run as root for that, with the capabilities SETUID and SETGID", u.UID)
+}
+
+// gainNothing makes the thread, and what it becomes, unable to get rights from the file of a
+// program, such as sudo's, and empties the bounding set of its capabilities. The set needs the
+// capability SETPCAP; a gateway without it was given few by its container, and what the set
+// allows nobody can get any more.
+func gainNothing() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	for capability := uintptr(0); ; capability++ {
+		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM): // behind the last, or without SETPCAP
+			return nil
+		case err != nil:
+			return fmt.Errorf("empty the bounding set: %w", err)
+		}
+	}
 }

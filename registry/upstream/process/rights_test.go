@@ -63,21 +63,22 @@ func TestOveruseEndsTheProgram(t *testing.T) {
 	}
 }
 
-// TestAnotherUser starts a program as somebody without rights, and finds none: no group of the owner, no way to the
-// keeper, and no more processes than it may have.
+// TestAnotherUser starts a program as somebody without rights, and finds none, nor a way to get one: no group of the
+// owner, no way to the keeper, and no more processes than it may have.
 func TestAnotherUser(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
 	rights := process.Rights{User: stranger, Limits: process.Limits{Processes: 3}}
 	o := engage(t, described{
 		Command: "sh", Kept: true, Rights: rights,
-		Args: []string{"-c", `grep -E '^(Uid|Gid|Groups|CapEff|CapPrm):' /proc/self/status
+		Args: []string{"-c", `grep -E '^(Uid|Gid|Groups|CapEff|CapPrm|CapBnd|NoNewPrivs):' /proc/self/status
 			kill -9 $PPID || echo cannot kill
 			cat /proc/$PPID/environ >/dev/null || echo cannot read
 			sleep 1000 & sleep 1000 & sleep 1000 & sleep 1000 & echo too many`},
 	})
 	said := strings.Join(strings.Fields(strings.Join(o.all(), " ")), " ")
 	want := fmt.Sprintf("Uid: %[1]d %[1]d %[1]d %[1]d Gid: %[2]d %[2]d %[2]d %[2]d Groups: CapPrm: 0000000000000000 CapEff: 0000000000000000 "+
+		"CapBnd: 0000000000000000 NoNewPrivs: 1 "+
 		"cannot kill cannot read ended: exit status 2", stranger.UID, stranger.GID)
 	if said != want {
 		t.Errorf("got  %s\nwant %s", said, want)

@@ -18,7 +18,7 @@ import (
 func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	var out []Problem
 	for _, p := range c.idle {
-		if p.Text == codeNoCommand || p.Text == codeNoAudit {
+		if p.Text == codeNoCommand || p.Text == codeNoAudit || p.Text == codeWritable {
 			p.Text = fmt.Sprintf("%q acknowledges nothing on this machine; if the file is for it alone, it may go", p.Text)
 		} else {
 			p.Text = fmt.Sprintf("%q acknowledges nothing; it may go", p.Text)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -21,6 +22,7 @@ import (
 // validate -json compare them.
 const (
 	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
+	codeDeniesTools    = "denies-tools-alone" // a rule denies all tools, and prompts or resources stay allowed
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
 	codeLargeBody      = "large-body"         // a body may be larger than one user's share of the memory
 	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
@@ -32,6 +34,7 @@ const (
 	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
 	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
 	codeUnused         = "unused-server"      // no tenant reaches the server
+	codeWritable       = "writable-file"      // anybody on the machine may write a file of the config
 
 	// CodeUnusedRelease is for a digest in released that lets nothing in. Only who is connected to the server knows, so
 	// package config gives this warning for others.
@@ -41,8 +44,9 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch, codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP,
-		codeUnserved, CodeUnusedRelease, codeUnused,
+		codeDeniesTools, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch,
+		codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved, CodeUnusedRelease, codeUnused,
+		codeWritable,
 	}
 }
 
@@ -116,6 +120,7 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
+	r.warnWritable()
 	r.warnRedis()
 	r.watchMemory(cfg)
 	reached := make(map[string]bool)
@@ -160,8 +165,21 @@ func (r *reader) warnAudit(cfg *Config) {
 	}
 }
 
-// warnTenant warns of a tenant that no issuer serves, and of subjects in its rules whose issuer does not serve it.
-// Serving are the issuers whose tokens may be for the tenant.
+// warnWritable warns of files that anybody on this machine may write, of all that the config was
+// read from: the config, what it includes, and what it names, such as secrets.
+func (r *reader) warnWritable() {
+	if runtime.GOOS == "windows" {
+		return // its files have access lists, and Go makes up the mode
+	}
+	for _, file := range slices.Compact(slices.Sorted(slices.Values(r.sources.files))) {
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o002 != 0 {
+			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil, "anybody on this machine may write this file; chmod o-w %s", file)
+		}
+	}
+}
+
+// warnTenant warns of a tenant that no issuer serves, of rules that deny less than they seem to, and of subjects in its
+// rules whose issuer does not serve it. Serving are the issuers whose tokens may be for the tenant.
 func (r *reader) warnTenant(serving []string, m member) {
 	if len(serving) == 0 {
 		r.warn(codeUnserved, m.key, []*node{m.value}, "no issuer serves the tenant %q, so nobody can be of it", m.name)
@@ -172,6 +190,7 @@ func (r *reader) warnTenant(serving []string, m member) {
 		return
 	}
 	for _, rule := range rules.items {
+		r.warnDeny(rules, rule, m.value)
 		subjects := rule.member("subjects")
 		if subjects == nil {
 			continue
@@ -182,6 +201,31 @@ func (r *reader) warnTenant(serving []string, m member) {
 			}
 		}
 	}
+}
+
+// warnDeny warns of a rule that denies "*", which is every tool, and leaves prompts or resources
+// to what some rule of the tenant allows.
+func (r *reader) warnDeny(rules, rule, tenant *node) {
+	var left []string
+	deny := rule.child("deny").items
+	for _, kind := range []string{"prompt:", "resource:"} {
+		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
+			return slices.ContainsFunc(other.child("allow").items, func(at *node) bool { return strings.HasPrefix(at.text, kind) })
+		})
+		denied := slices.ContainsFunc(deny, func(at *node) bool {
+			rest, found := strings.CutPrefix(at.text, kind)
+			return found && strings.Trim(rest, "*:") == ""
+		})
+		if allowed && !denied {
+			left = append(left, `"`+kind+`*"`)
+		}
+	}
+	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
+	if all < 0 || len(left) == 0 {
+		return
+	}
+	r.warn(codeDeniesTools, deny[all], []*node{rule, tenant},
+		`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`, strings.Join(left, " and "))
 }
 
 // warnServer warns of a server that no tenant reaches, of a command that is no program here or cannot be started as the

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// step is a block of commands of docs/tutorial.md, and what the page says that they print: nothing where it shows nothing.
+// step is a block of commands of docs/tutorial.md, and what the page says that they
+// print: nothing where it shows nothing.
 type step struct{ commands, prints string }
 
 // stepsOfTheTutorial reads the blocks that people type, with ports that are free here.
@@ -36,7 +37,8 @@ func stepsOfTheTutorial(t *testing.T) (steps []step) {
 	return steps
 }
 
-// TestTutorialPrintsWhatItShows types docs/tutorial.md from its first block to its last, in one shell.
+// TestTutorialPrintsWhatItShows types docs/tutorial.md from its first block to its last,
+// in one shell.
 func TestTutorialPrintsWhatItShows(t *testing.T) {
 	for name, debian := range map[string]string{"openssl": "openssl", "curl": "curl", "prometheus": "prometheus"} {
 		tool(t, name, debian)
@@ -73,7 +75,8 @@ func TestTutorialPrintsWhatItShows(t *testing.T) {
 	}
 }
 
-// shows tells whether each line of a page fits the line that was printed in its place. An ellipsis stands for any text.
+// shows tells whether each line of a page fits the line that was printed in its place. An
+// ellipsis stands for any text.
 func shows(page, printed string) bool {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	for i, line := range lines {

@@ -82,7 +82,7 @@ func (d *drawing) header(title, unit string, series []string) {
 // wrapped breaks a text into lines that fit between the margins, with letters of that width.
 func wrapped(text string, letter float64) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		longer := strings.TrimSpace(line + " " + word)
 		if line != "" && letter*float64(len([]rune(longer))) > chartWidth-2*chartMargin {
 			lines = append(lines, line)

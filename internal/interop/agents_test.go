@@ -142,8 +142,8 @@ func (h *agentHome) run(t testing.TB, name string, arguments ...string) (stdout,
 // documentedAddress is the endpoint in the snippets of docs/clients.md.
 const documentedAddress = "http://127.0.0.1:8080/mcp"
 
-// snippet returns the code of docs/clients.md for a client, with the address of this gateway in it. Where the README has
-// code for the client too, it must be the same.
+// snippet returns the code of docs/clients.md for a client, with the address of this
+// gateway in it. Where the README has code for the client too, it must be the same.
 func snippet(t testing.TB, client string, g *gateway) string {
 	t.Helper()
 	code := codeFor(t, "docs/clients.md", client)

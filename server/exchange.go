@@ -35,6 +35,7 @@ type exchange struct {
 	token     string         // that the principal stands for; for the desk alone, stands in no record. Set by authenticated
 	refused   *auth.Error    // why the token was refused; nil unless it was
 	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was
+	telling   telling        // how the log tells of it
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
 	tenant    string         // that the path names, "" when it names none; set by authenticated

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -21,15 +20,18 @@ const (
 // be copied.
 type lingering struct{ waiting atomic.Int64 }
 
-// wait returns after lingerTime, or when ctx is done. Where many wait already, it returns at once.
-func (l *lingering) wait(ctx context.Context) {
+// wait returns after lingerTime, or when the client leaves. Where many wait already, it
+// returns at once, and the answer is the last one on its connection: to connect again
+// makes up for the time.
+func (l *lingering) wait(x *exchange) {
 	defer l.waiting.Add(-1)
 	if l.waiting.Add(1) > maxLingering {
+		x.Header().Set("Connection", "close")
 		return
 	}
 	select {
 	case <-time.After(lingerTime):
-	case <-ctx.Done():
+	case <-x.context().Done():
 	}
 }
 
@@ -37,6 +39,6 @@ func (l *lingering) wait(ctx context.Context) {
 func (s *Server) linger(x *exchange, err error) {
 	if toldOf(err).Code == mcp.CodeLimited {
 		s.rest(&x.held)
-		s.beyond.wait(x.context())
+		s.beyond.wait(x)
 	}
 }

@@ -83,3 +83,34 @@ func TestRefusedLoginsCameAsFastAsTheyCould(t *testing.T) {
 		}
 	})
 }
+
+// TestStrangersBeyondThoseThatWaitLoseTheirConnection has more strangers refused at once
+// than may wait: those beyond are told that their connection ends with the answer.
+func TestStrangersBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.Handler()
+		knock(t, h, "192.0.2.1:1", 100)
+		var open, closing atomic.Int64
+		for range 1100 {
+			go func() {
+				r := modernCall("echo").as("forged").request(t.Context(), "")
+				r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "192.0.2.1:1"
+				if record(h, r).Header().Get("Connection") == "close" {
+					closing.Add(1)
+				} else {
+					open.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if closing.Load() != 1100-1024 || open.Load() != 0 {
+			t.Errorf("at once %d answers close the connection and %d leave it open, want %d and none",
+				closing.Load(), open.Load(), 1100-1024)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if closing.Load() != 1100-1024 || open.Load() != 1024 {
+			t.Errorf("then %d close it and %d leave it open, want %d and 1024", closing.Load(), open.Load(), 1100-1024)
+		}
+	}, func(w *world) { w.config.MaxCalls = 2000 })
+}

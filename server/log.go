@@ -47,8 +47,8 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name)}
 }
 
-// logged writes one line for each request and counts the request. When the request is over it gives back what that
-// held.
+// logged writes one line for each request, or sums up those of a stranger, and counts the
+// request. When the request is over it gives back what that held.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logRequest(of(w), r)
@@ -63,7 +63,9 @@ func (s *Server) logRequest(x *exchange, r *http.Request) {
 	}
 	now := time.Now()
 	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
-	s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)
+	if s.logsApart(x) {
+		s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)
+	}
 }
 
 // appendRefusal appends for the log why a token was refused, in more detail than its bearer is told.

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,66 +14,98 @@ import (
 
 const (
 	strangersWindow = time.Minute // for which refusals are summed up
-	strangersShown  = 5           // refusals of one stranger in a window that are recorded one by one
+	strangersShown  = 5           // requests of one stranger in a window that are told one by one
+	maxShown        = 500         // requests of all strangers in a window that are told one by one
 	strangersSwift  = 100         // refusals of one stranger in a window that are answered at once
 	maxStrangers    = 1000        // with a sum of their own in a window; all others share one for each outcome
 
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
 )
 
-// strangers decides how refusals of callers whose token did not verify are put on record. No limit bounds how many such
-// refusals there are. So the first few of each address and reason in a window of time are recorded one by one; of the
-// others, one line with their number is recorded when the window ends. It is safe for concurrent use.
+// strangers decides how requests of callers whose token did not verify are told, on record
+// and in the log. No limit bounds how many such requests there are, and a full disk would
+// keep every tenant from its calls. So the first few of each address and reason in a window
+// of time are told one by one; of the others, one line with their number is written when
+// the window ends. It is safe for concurrent use.
+//
+// Without maxShown, a thousand addresses made six lines a minute each: some 2 GB of record
+// in a day and, with long paths, ten times as much in the log. With it, record and log are
+// bounded by 1,500 lines a minute each, whatever comes.
 type strangers struct {
-	mu   sync.Mutex // guards the field below
-	seen map[stranger]*seen
+	mu    sync.Mutex // guards the fields below
+	seen  map[stranger]*seen
+	shown int // requests of this window that are told one by one
 }
 
-// stranger is the key under which refusals are summed up: an address (or a /64 network of IPv6) and a reason. If the
-// signature of a token says which issuer it is from, refusals of different issuers are counted apart, because many
-// clients may share one address. The zero network stands for all for whom there is no room.
+// stranger is the key under which requests are summed up: an address (or a /64 network of
+// IPv6), an outcome and a reason. If the signature of a token says which issuer it is from,
+// refusals of different issuers are counted apart, because many clients may share one
+// address. The zero network stands for all for whom there is no room.
 type stranger struct {
 	network         netip.Prefix
 	outcome, reason string
 	issuer          string // one of the config; "" for none that is known
+	logged          bool   // in the log alone, such as a path that is not there; no refusal on record
 }
 
-// seen is how often a stranger was refused in this window.
+// seen is how often a stranger has come in this window.
 type seen struct {
 	times int
-	sum   audit.Record // of the refusals beyond those; its Count is zero if there are none
+	sum   audit.Record // of the requests that are not told one by one; its Count is zero if there are none
 }
 
 func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen)} }
 
-// recordStranger puts the refusal of an unverified caller on record, or counts it for the line at the end of the
-// window. Who is refused again and again waits for each further answer.
+// recordStranger puts the refusal of an unverified caller on record, or counts it for the
+// line at the end of the window. Who is refused again and again waits for each further
+// answer.
 func (s *Server) recordStranger(x *exchange, outcome, reason string) {
-	times := s.strangers.count(x, outcome, reason)
-	if times <= strangersShown {
-		x.record(outcome, reason)
-	} else {
-		s.config.Metrics.Refused(outcome, "", reason)
-	}
-	if times > strangersSwift {
-		s.rest(&x.held)
-		s.knocking.wait(x.context())
-	}
-}
-
-// count returns how often the stranger has been refused for that reason in this window, this time included. Beyond
-// those that are recorded one by one, it has been added to a sum. Those who share a sum because there is no room for
-// more are not told apart; they count as shown already and not as often refused.
-func (s *strangers) count(x *exchange, outcome, reason string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	who := stranger{network: networkOf(x.remote), outcome: outcome, reason: reason}
 	if x.refused != nil {
 		who.issuer = x.refused.Issuer
 	}
+	var often bool
+	if x.telling, often = s.strangers.count(who, x.started); x.telling == apart {
+		x.record(outcome, reason)
+	} else {
+		s.config.Metrics.Refused(outcome, "", reason)
+	}
+	if often {
+		s.rest(&x.held)
+		s.knocking.wait(x)
+	}
+}
+
+// telling is how the log tells of a request.
+type telling int
+
+const (
+	undecided telling = iota // it is not over, or its caller is known
+	apart                    // in a line of its own
+	summed                   // in the sum of a stranger's requests
+)
+
+// logsApart tells whether the log has a line for the request, which is over. Requests of
+// strangers that are on record are in the log as they are there; all others, such as those
+// for the metadata or for a path that is not there, are counted here.
+func (s *Server) logsApart(x *exchange) bool {
+	if x.telling == undecided && x.principal.Issuer == "" {
+		who := stranger{network: networkOf(x.remote), outcome: x.outcome, logged: true}
+		x.telling, _ = s.strangers.count(who, x.started)
+	}
+	return x.telling != summed
+}
+
+// count counts a stranger's request, and returns how it is told. If not apart, it has been
+// added to a sum. It was refused often if that is more than strangersSwift times in this
+// window. Those who share a sum because there is no room for more are not known apart, and
+// count as not often refused.
+func (s *strangers) count(who stranger, at time.Time) (told telling, often bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	one := s.seen[who]
 	if one == nil && len(s.seen) >= maxStrangers {
-		who = stranger{outcome: outcome, reason: otherAddresses}
+		who = stranger{outcome: who.outcome, reason: otherAddresses, logged: who.logged}
 		one = s.seen[who]
 	}
 	if one == nil {
@@ -80,16 +113,18 @@ func (s *strangers) count(x *exchange, outcome, reason string) int {
 		s.seen[who] = one
 	}
 	if !who.network.IsValid() {
-		one.add(who, x.started)
-		return strangersShown + 1
+		one.add(who, at)
+		return summed, false
 	}
-	if one.times++; one.times > strangersShown {
-		one.add(who, x.started)
+	if one.times++; one.times <= strangersShown && s.shown < maxShown {
+		s.shown++
+		return apart, false
 	}
-	return one.times
+	one.add(who, at)
+	return summed, one.times > strangersSwift
 }
 
-// add adds a refusal to the sum.
+// add adds a request to the sum.
 func (o *seen) add(who stranger, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
@@ -122,28 +157,43 @@ func remoteName(network netip.Prefix) string {
 	return network.String()
 }
 
-// sums ends the window, begins a new one, and returns the sums of the one that ended, in the order of time.
-func (s *strangers) sums() []audit.Record {
+// sums ends the window, begins a new one, and returns the sums of the one that ended, in
+// the order of time.
+func (s *strangers) sums() []sum {
 	s.mu.Lock()
 	before := s.seen
-	s.seen = make(map[stranger]*seen)
+	s.seen, s.shown = make(map[stranger]*seen), 0
 	s.mu.Unlock()
-	var sums []audit.Record
-	for _, one := range before {
+	var sums []sum
+	for who, one := range before {
 		if one.sum.Count > 0 {
-			sums = append(sums, one.sum)
+			sums = append(sums, sum{one.sum, who.logged})
 		}
 	}
-	slices.SortFunc(sums, func(a, b audit.Record) int {
+	slices.SortFunc(sums, func(a, b sum) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote), cmp.Compare(a.Issuer, b.Issuer))
 	})
 	return sums
 }
 
-// recordStrangers puts the sums of the window on record and begins a new one. A sum that panics is lost, the others are
-// not.
+// sum is a number of requests of one stranger.
+type sum struct {
+	audit.Record
+
+	logged bool // as in stranger
+}
+
+// recordStrangers puts the sums of the window on record and into the log, and begins a new
+// one. A sum that panics is lost, the others are not.
 func (s *Server) recordStrangers(ctx context.Context) {
 	for _, sum := range s.strangers.sums() {
-		s.safely(ctx, func() { s.records.Refuse(ctx, sum) })
+		s.safely(ctx, func() {
+			s.log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count), slog.String("outcome", sum.Outcome),
+				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote", sum.Remote),
+				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
+			if !sum.logged {
+				s.records.Refuse(ctx, sum.Record)
+			}
+		})
 	}
 }

@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,11 +147,80 @@ func TestManyStrangersShareASum(t *testing.T) {
 			t.Error(err)
 		}
 		sums, _ := sumsOf(taken())
-		if single != 2000 || len(sums) != 1 || sums[" unauthenticated other_addresses"] != 400 {
-			t.Errorf("got %d lines and sums %v, want 2000 and one of 400", single, sums)
+		others := sums[" unauthenticated other_addresses"]
+		delete(sums, " unauthenticated other_addresses")
+		if single != 500 || len(sums) != 750 || others != 400 {
+			t.Errorf("got %d lines, %d sums of addresses and %d others, want 500, 750 and 400", single, len(sums), others)
 		}
-		if text := fmt.Sprint(sums); strings.Contains(text, "10.0.") {
+		if text := fmt.Sprint(sums); strings.Contains(text, "10.0.4.") {
 			t.Errorf("an address beyond the bound has a sum: %s", text)
 		}
 	})
+}
+
+// TestLogSumsUpStrangers sends what strangers may send, from one address and from many, for
+// three minutes: the log has few lines however many requests come, says how many those are,
+// and tells of a caller with a token at any time.
+func TestLogSumsUpStrangers(t *testing.T) {
+	const rounds, addresses = 40, 3000
+	var out bytes.Buffer
+	bubble(t, func(t *testing.T, w *world) {
+		handler := w.Handler()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		strange := []message{
+			modernCall("echo").as("forged"),
+			{method: http.MethodGet, path: "/nowhere" + strings.Repeat("x", 1000)},
+			{method: http.MethodGet, path: "/.well-known/oauth-protected-resource/mcp"},
+			modernCall("echo").with("Origin", "https://evil.example"),
+		}
+		send := func(m message, address string) {
+			r := m.request(t.Context(), "")
+			r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), address
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		sent := 0
+		for minute := range 3 {
+			out.Reset()
+			for _, m := range strange {
+				for range rounds {
+					send(m, "192.0.2.7:1")
+					sent++
+				}
+				for n := range addresses * minute {
+					send(m, fmt.Sprintf("10.0.%d.%d:1", n/256, n%256))
+					sent++
+				}
+			}
+			w.do(t, modernCall("echo"))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			apart, sums, known, counted := 0, 0, 0, 0
+			for line := range strings.Lines(out.String()) {
+				switch m := object(line); {
+				case m.Has("tenant"):
+					known++
+				case m.Text("msg") == "requests":
+					n, _ := strconv.Atoi(string(m.Value("count")))
+					counted += n
+					sums++
+				default:
+					apart++
+				}
+			}
+			if known != 1 || apart+counted != sent || apart > 500 || sums > 1004 {
+				t.Errorf("minute %d: %d requests of strangers: got %d lines, and %d sums of %d; of the known caller %d lines, want 1",
+					minute, sent, apart, sums, counted, known)
+			}
+			if minute == 0 && (apart != 4*5 || sums != 4) {
+				t.Errorf("one address: got %d lines and %d sums, want 5 lines and a sum of each of the 4", apart, sums)
+			}
+			sent = 0
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}, logging(&out))
 }

@@ -218,22 +218,21 @@ func (l *Log) book() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
+		err := l.refusalLocked()
 		switch {
 		case l.isClosed:
 			return os.ErrClosed
-		case l.problem != nil:
-			return l.problem
-		case l.booked+l.lines >= maxWaiting:
-			return errWaiting
+		case err != nil:
+			if l.booked+l.lines < maxWaiting {
+				l.problem = err // until recoveryRoom is free, see end
+			}
+			return err
 		case l.freeLocked() >= maxLine:
 			l.booked++
 			if l.freeLocked() < lowRoom && l.short == nil {
 				l.nudge()
 			}
 			return nil
-		case l.short != nil:
-			l.problem = l.short
-			return l.problem
 		}
 		tried := l.tried
 		l.wanted = true
@@ -245,6 +244,22 @@ func (l *Log) book() error {
 		}
 		l.mu.Lock()
 	}
+}
+
+// refusalLocked returns why no record can be booked now, nil if one can, or if nobody knows
+// before the writer has tried to make room.
+func (l *Log) refusalLocked() error {
+	switch {
+	case l.problem != nil:
+		return l.problem
+	case l.cfg.Drop:
+		return nil // nobody books
+	case l.booked+l.lines >= maxWaiting:
+		return errWaiting
+	case l.freeLocked() < maxLine:
+		return l.short
+	}
+	return nil
 }
 
 // freeLocked returns how many bytes of the room are neither booked nor needed by lines that wait to be written. It may
@@ -346,14 +361,15 @@ func (l *Log) drop(n int) {
 	}
 }
 
-// Problem says why records cannot be written now. It is nil if they can.
+// Problem says why records cannot be written now, and so why Book would refuse the next one.
+// It is nil if they can.
 func (l *Log) Problem() error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.problem
+	return l.refusalLocked()
 }
 
 // Reopen opens the file anew, for log rotation: what comes from now on goes to the file that has the name then. If it

@@ -77,6 +77,38 @@ func TestLargestFile(t *testing.T) {
 	}
 }
 
+// TestProblemSaysWhatTheNextBookWould books records that nobody keeps, until no more can be
+// booked: whoever asks whether calls are made must hear so before the next call is refused.
+func TestProblemSaysWhatTheNextBookWould(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]func(t *testing.T) string{
+		"no room":        func(t *testing.T) string { return filepath.Join(smallDisk(t), "audit.jsonl") },
+		"too many calls": func(*testing.T) string { return os.DevNull },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, audit.Config{File: file(t)})
+			for booked := 0; ; booked++ {
+				problem := l.Problem()
+				err := l.Book()
+				if (problem == nil) != (err == nil) {
+					t.Fatalf("after %d records Problem says %v, and Book %v", booked, problem, err)
+				}
+				if err == nil {
+					continue
+				}
+				if booked == 0 {
+					t.Error("nothing was booked")
+				}
+				for range booked {
+					l.Unbook()
+				}
+				eventually(t, "a record can be booked again", func() bool { return l.Problem() == nil })
+				return
+			}
+		})
+	}
+}
+
 // fillUp books and writes until nothing is booked any more, and returns how many records were written.
 func fillUp(t *testing.T, l *audit.Log) int {
 	t.Helper()

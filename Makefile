@@ -108,8 +108,9 @@ bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in ha
 scoreboard: needs ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
 	go run ./internal/scoreboard -out SECURITY.md
 
-siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB; needs root, in half an hour
+siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB, or strangers fill a disk; needs root, in an hour
 	go run ./internal/siege -out docs/evidence/siege.md
+	go run ./internal/siege -memory 512MiB -disk 64MiB -addresses 1,4000 -only "floods of the log,refused logins" -out docs/evidence/disk.md
 
 chaos: ## every fault that one machine can make, while clients of all revisions work; as root, in forty minutes; writes docs/evidence/reliability.md
 	go run ./internal/chaos faults -out docs/evidence/reliability.md

@@ -43,14 +43,14 @@ func Attacks() []Attack {
 func Variants() []Attack {
 	return []Attack{
 		batches(), reconnects(), pipelined(), deepValues(), garbage(), abortedAnswers(), resumedAnswers(), parkedCalls(), parkedStreams(),
-		idleConnections(), slowHeaders(),
+		idleConnections(), slowHeaders(), logFloods(),
 	}
 }
 
 // Mission is whom an attack is for.
 type Mission struct {
 	Addr   string
-	From   []string // the addresses to connect from, one for each raider in turn; none: any
+	From   []string // the addresses to connect from, one for each connection in turn; none: any
 	Tokens []string // one for each user; strangers only forge others from them
 }
 
@@ -67,12 +67,17 @@ func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
 	wg.Wait()
 }
 
+// raidersApart is how far apart the addresses of a raider's connections are, so that no two
+// raiders connect from the same ones: a prime, and more than most attacks have raiders.
+const raidersApart = 131
+
 // Raider is one of those who carry out an attack.
 type Raider struct {
 	*Counters
 	number  int
 	mission Mission
 	wire    *Wire
+	dialed  int // connections
 }
 
 // rage does step again and again until ctx ends. A raider who finds no connection waits a moment, or it would only heat
@@ -111,7 +116,8 @@ func (r *Raider) token() string {
 func (r *Raider) dial(ctx context.Context) (*Wire, error) {
 	from := ""
 	if len(r.mission.From) > 0 {
-		from = r.mission.From[r.number%len(r.mission.From)]
+		from = r.mission.From[(r.number+r.dialed*raidersApart)%len(r.mission.From)]
+		r.dialed++
 	}
 	return Dial(ctx, r.mission.Addr, from)
 }

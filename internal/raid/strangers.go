@@ -48,3 +48,33 @@ func strangers() Attack {
 		Bites: func(seen Tally) bool { return seen.Held >= 128 && seen.Answered == 0 },
 	}
 }
+
+// logFloods sends what may each be a line of the log.
+func logFloods() Attack {
+	return Attack{
+		Name: "floods of the log", Stranger: true,
+		Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
+			"and for the endpoint, and connect anew after every eighth request",
+		Raiders: 4,
+		Begin: func(r *Raider) func(context.Context) error {
+			path := "/" + strings.Repeat("%01", 128)
+			var all [][]byte
+			for _, line := range []string{path, "/.well-known/oauth-protected-resource/mcp", "/mcp\nOrigin: https://foreign.test", "/mcp"} {
+				target, header, more := strings.Cut(line, "\n")
+				if more {
+					header += "\r\n"
+				}
+				all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, r.mission.Addr, header))
+			}
+			sent := 0
+			return func(ctx context.Context) error {
+				if sent++; sent%8 == 0 {
+					r.close()
+				}
+				_, err := r.exchange(ctx, all[sent%len(all)])
+				return err
+			}
+		},
+		Bites: anyReply,
+	}
+}

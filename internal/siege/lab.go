@@ -46,7 +46,7 @@ servers:
   calm: {url: "http://%[3]s/mcp", private_addresses: true}
   storm: {url: "http://%[4]s/mcp", private_addresses: true}
 sessions: {idle: %[5]s, events: {age: %[5]s}}
-audit: {file: audit.jsonl, sync: interval}
+audit: {file: "%[7]s", sync: interval}
 log: {level: info, format: json}
 `
 
@@ -59,16 +59,24 @@ type lab struct {
 	tokens map[string][]string
 	storm  *httptest.Server // of the attackers
 	quiet  *bystander
+	disk   *disk // of log and audit; nil: they share none
 }
 
-// newLab builds the gateway and starts its servers. Sessions and what is kept for resuming last for lapse. Everything it
-// makes lies in a temporary folder.
-func newLab(ctx context.Context, lapse time.Duration) (*lab, error) {
+// newLab builds the gateway and starts its servers. Sessions and what is kept for resuming
+// last for lapse. Log and audit share a disk of so many bytes, unless it is zero.
+// Everything that it makes lies in a temporary folder.
+func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, error) {
 	dir, err := os.MkdirTemp("", "drawbridge-siege-")
 	if err != nil {
 		return nil, err
 	}
 	l := &lab{dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{}}
+	if diskSize > 0 {
+		if l.disk, err = mountDisk(ctx, filepath.Join(dir, "disk"), diskSize); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
 	if err := l.begin(ctx, lapse); err != nil {
 		l.close()
 		return nil, err
@@ -92,7 +100,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	if l.quiet, err = startBystander(ctx); err != nil {
 		return err
 	}
-	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.quiet.server, l.storm.Listener.Addr(), lapse, 1)
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.quiet.server, l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
 	secret := []byte("siege-7c61f0a2d94be853-hmac-secret")
 	return errors.Join(l.sign(secret), l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600))
 }
@@ -139,6 +147,7 @@ func (l *lab) close() {
 		l.storm.CloseClientConnections()
 		l.storm.Close()
 	}
+	l.disk.unmount()
 	_ = os.RemoveAll(l.dir) // temporary anyway
 }
 
@@ -152,7 +161,7 @@ type process struct {
 // serve starts a gateway in a cage and waits until it answers calls of all tenants.
 func (l *lab) serve(ctx context.Context, c *cage) (*process, error) {
 	p := &process{cmd: c.command(ctx, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml")), words: &lastWords{}, ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.words, p.words
+	p.cmd.Stdout, p.cmd.Stderr = p.words, l.disk.words(p.words)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	memory := flags.String("memory", "512MiB,128MiB", "how much memory the gateway may have, one siege for each")
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
 	seed := flags.Uint64("seed", 1, "of the order of attacks")
+	disk := flags.String("disk", "", "size of a disk that log and audit share, such as 64MiB; without it the log needs none")
+	addresses := flags.String("addresses", "3", "how many addresses the stranger comes from, one siege for each")
 	only := flags.String("only", "", "carry out only the attacks whose names contain one of these, separated by commas")
 	restMost := flags.Duration("rest", 6*time.Minute, "how long the memory may take after the siege to come back")
 	switch err := flags.Parse(args); {
@@ -69,6 +71,13 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if p.lasts < time.Second || len(p.attacks) == 0 {
 		return fmt.Errorf("a siege of %v with %d attacks shows nothing", p.lasts, len(p.attacks))
 	}
+	if *disk != "" {
+		disks, err := sizesIn(*disk)
+		if err != nil {
+			return err
+		}
+		p.disk = disks[0]
+	}
 	sizes, err := sizesIn(*memory)
 	if err != nil {
 		return err
@@ -76,12 +85,17 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	var outcomes []*outcome
 	var broken error
 	for _, p.limit = range sizes {
-		o, err := p.run(ctx, out)
-		if err != nil {
-			return err
+		for text := range strings.SplitSeq(*addresses, ",") {
+			if p.addresses, err = strconv.Atoi(text); err != nil || p.addresses < 1 || p.addresses > 1<<20 {
+				return fmt.Errorf("-addresses: %q is no number of addresses", text)
+			}
+			o, err := p.run(ctx, out)
+			if err != nil {
+				return err
+			}
+			outcomes = append(outcomes, o)
+			broken = errors.Join(broken, o.verdict())
 		}
-		outcomes = append(outcomes, o)
-		broken = errors.Join(broken, o.verdict())
 	}
 	text := describe(outcomes, "go run ./internal/siege "+strings.Join(args, " "))
 	if *report == "" {
@@ -96,7 +110,7 @@ func sizesIn(text string) (sizes []int64, err error) {
 	for size := range strings.SplitSeq(text, ",") {
 		mebibytes, err := strconv.ParseInt(strings.TrimSuffix(size, "MiB"), 10, 32)
 		if err != nil || mebibytes <= 0 || !strings.HasSuffix(size, "MiB") {
-			return nil, fmt.Errorf("-memory: %q is no size like 512MiB", size)
+			return nil, fmt.Errorf("%q is no size like 512MiB", size)
 		}
 		sizes = append(sizes, mebibytes<<20)
 	}

@@ -19,6 +19,10 @@ const (
 	nearBytes = 20 << 20
 )
 
+// minuteBytes is how much the log or the audit may take of a disk in a minute, whatever
+// strangers do: 1,500 lines, of which 500 have a path of theirs, and those of the quiet tenant.
+const minuteBytes = 3 << 19
+
 // near tells whether the resident memory is back near its start.
 func (o *outcome) near() bool { return o.end <= o.start+max((o.most-o.start)/nearPart, nearBytes) }
 
@@ -40,6 +44,12 @@ func (o *outcome) verdict() error {
 	if len(o.quiet.Instead) > 0 || len(o.quiet.Answered) == 0 {
 		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered), counted(o.quiet.Instead))
 	}
+	if o.disk != nil {
+		most := int64(o.lasted/time.Minute+1) * minuteBytes
+		if o.disk.logged > most || o.disk.audit > most {
+			broke("in %v strangers filled the disk, %s", o.lasted.Round(time.Second), o.disk)
+		}
+	}
 	for _, a := range o.planned {
 		switch t := o.attacks[a.Name]; {
 		case !o.alive:
@@ -54,9 +64,9 @@ func (o *outcome) verdict() error {
 
 // String is the outcome in a line.
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s",
+	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
 		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second),
-		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), counted(o.quiet.Instead))
+		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), counted(o.quiet.Instead), o.disk, o.from)
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
@@ -95,8 +105,8 @@ Promised is: the process lives; its resident memory comes back to what it was be
 it grew by, which the Go runtime keeps; every call of the quiet tenant is answered; every attack takes place. Resident is
 meant without the pages of the program's own file.
 
-| memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | verdict |
-|---|---|---|---|---|---|---|---|---|---|
+| memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | strangers from | disk | verdict |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 `)
 	for _, o := range outcomes {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
@@ -111,7 +121,8 @@ meant without the pages of the program's own file.
 before. Version 1 of control groups counts what sockets hold by itself, version 2 within the rest. *p50, p99* are of the
 calls that were due during the siege, each from when it was due, on a machine whose processors the attackers use, too. *Sent
 again* are calls on a connection that had been idle and turned out to be closed; a client sends such a call once more, on a
-new connection. *After* is how long after the end of the siege the memory was asked for: as soon as it was near its start.
+new connection. *Strangers from* is from how many addresses those without a token come, and *disk* the one that log and
+audit share, with what they took of it; nothing is rotated. *After* is how long after the end of the siege the memory was asked for: as soon as it was near its start.
 `)
 	for _, o := range outcomes {
 		o.describeAttacks(&b)
@@ -140,7 +151,7 @@ func (o *outcome) row() []string {
 		fmt.Sprintf("%s, sockets %s", mib(o.charged), mib(o.sockets)),
 		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
 		fmt.Sprintf("%v, %v", o.quantile(0.5), o.quantile(0.99)),
-		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), verdict,
+		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(), verdict,
 	}
 }
 

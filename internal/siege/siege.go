@@ -30,9 +30,10 @@ type attacker struct {
 	random  *rand.Rand
 }
 
-// attackers returns two with tokens and one without. Each connects from addresses of its own, the stranger from several,
-// so that the gateway can tell them apart as it can in a network.
-func (l *lab) attackers(attacks []raid.Attack, random *rand.Rand) []*attacker {
+// attackers returns two with tokens and one without. Each connects from addresses of its
+// own, the stranger from as many as addresses says, so that the gateway can tell them apart
+// as it can in a network.
+func (l *lab) attackers(attacks []raid.Attack, addresses int, random *rand.Rand) []*attacker {
 	var known, strange []raid.Attack
 	for _, a := range attacks {
 		if a.Stranger {
@@ -47,10 +48,14 @@ func (l *lab) attackers(attacks []raid.Attack, random *rand.Rand) []*attacker {
 			random: rand.New(rand.NewPCG(random.Uint64(), random.Uint64())), //nolint:gosec // no secret
 		}
 	}
+	from := make([]string, addresses)
+	for i := range from {
+		from[i] = fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&255, 4+i&255%250)
+	}
 	return []*attacker{
 		of(known, l.tokens["red"], "127.0.0.2"),
 		of(known, l.tokens["blue"], "127.0.0.3"),
-		of(strange, l.tokens["red"], "127.0.0.4", "127.0.0.5", "127.0.0.6"),
+		of(strange, l.tokens["red"], from...),
 	}
 }
 
@@ -121,6 +126,8 @@ type outcome struct {
 	sockets int64 // the most that sockets held, where that is not a part of charged
 	end     int64 // some time after
 	rested  time.Duration
+	disk    *disk // nil: log and audit share none
+	from    int   // addresses of the stranger
 	reloads int
 	quiet   *notes
 	attacks map[string]*raid.Tally
@@ -135,11 +142,13 @@ func (o *outcome) quantile(part float64) time.Duration {
 
 // plan is what a siege is to be.
 type plan struct {
-	limit   int64
-	lasts   time.Duration
-	rest    time.Duration // at most, after the siege, for the memory to come back
-	seed    uint64
-	attacks []raid.Attack
+	limit     int64
+	lasts     time.Duration
+	rest      time.Duration // at most, after the siege, for the memory to come back
+	seed      uint64
+	attacks   []raid.Attack
+	disk      int64 // bytes of the disk that log and audit share; zero: the log needs none
+	addresses int   // of the stranger
 }
 
 // run besieges one gateway. The error says that nothing was measured; whether promises were kept is for the outcome to
@@ -150,7 +159,7 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close(context.WithoutCancel(ctx))) }()
-	l, err := newLab(ctx, min(lapseMost, p.lasts/4))
+	l, err := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +171,7 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 	defer gateway.end()
 
 	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
-	o = &outcome{limit: p.limit, planned: p.attacks}
+	o = &outcome{limit: p.limit, planned: p.attacks, from: p.addresses}
 	if o.quiet, err = p.beside(ctx, l, random, func(ctx context.Context) {
 		o.start, _ = gateway.resident()
 		p.attack(ctx, l, gateway, random, o)
@@ -175,6 +184,9 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 		return nil, err
 	}
 	o.charged, o.sockets = c.charged()
+	if o.disk = l.disk; o.disk != nil {
+		o.disk.measure()
+	}
 	if !o.alive {
 		o.words = gateway.words.String()
 	}
@@ -204,7 +216,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 	defer cancel()
 	g := &ledger{tallies: map[string]*raid.Tally{}}
 	var wg sync.WaitGroup
-	for _, a := range l.attackers(p.attacks, random) {
+	for _, a := range l.attackers(p.attacks, p.addresses, random) {
 		wg.Go(func() { a.besiege(ctx, p.lasts, g) })
 	}
 	go func() { // the loop below waits for it, or cancels what it waits for

@@ -49,6 +49,21 @@ func TestASiege(t *testing.T) {
 	t.Logf("%s", text)
 }
 
+// TestStrangersFillNoDisk has strangers flood the log from one and from many addresses, on
+// a small disk that log and audit share: every call of the quiet tenant must be answered.
+func TestStrangersFillNoDisk(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "siege.md")
+	err := run(t.Context(), []string{
+		"-minutes", "0.2", "-memory", "512MiB", "-disk", "8MiB", "-addresses", "1,3000", "-only", "floods of the log,refused logins", "-out", report,
+	}, nil, t.Output())
+	if errors.Is(err, errNoCage) {
+		t.Skip("NOTHING WAS MEASURED: run it as root on Linux, where control groups bound memory and disks can be mounted:", err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // kept is the outcome of a siege in which everything that was promised held.
 func kept() *outcome {
 	return &outcome{
@@ -69,6 +84,7 @@ func TestVerdict(t *testing.T) {
 		"and 151 MiB after":          func(o *outcome) { o.start, o.most, o.end = 100<<20, 500<<20, 151<<20 },
 		"2 calls of the quiet":       func(o *outcome) { o.quiet.Instead["503 DB-OVERLOAD"]++ },
 		"0 calls of the quiet":       func(o *outcome) { o.quiet.Answered = nil },
+		"filled the disk, 64 ":       func(o *outcome) { o.disk = &disk{size: 64 << 20, logged: 4 << 20} },
 		"never loaded again":         func(o *outcome) { o.reloads = 0 },
 		"big bodies did not take":    func(o *outcome) { o.attacks["big bodies"] = &raid.Tally{Attempts: 1, Broken: 1} },
 		"big bodies did not take pl": func(o *outcome) { o.attacks["big bodies"] = &raid.Tally{} },
@@ -123,7 +139,7 @@ func TestAttacksBite(t *testing.T) {
 }
 
 func TestWrongFlags(t *testing.T) {
-	for _, args := range []string{"-minutes 0", "-memory 512", "-memory x", "-memory -1MiB", "-only nothing-of-the-kind", "-storm"} {
+	for _, args := range []string{"-minutes 0", "-memory 512", "-memory x", "-memory -1MiB", "-only nothing-of-the-kind", "-storm", "-disk 8", "-addresses 0"} {
 		if err := run(t.Context(), strings.Fields(args), strings.NewReader(""), io.Discard); err == nil || errors.Is(err, errNoCage) || errors.Is(err, errBroken) {
 			t.Errorf("%s: got %v", args, err)
 		}

@@ -17,6 +17,7 @@ ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:d093aa3e30dbadd3
 # What go.mod names is fetched again only when it changes. What was compiled stays in a cache of the builder.
 FROM ${GO_IMAGE} AS source
 WORKDIR /src
+RUN mkdir -p /out/audit
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
@@ -46,6 +47,7 @@ FROM ${BASE_IMAGE} AS gateway
 COPY --from=build /out/drawbridge /drawbridge
 COPY deploy/drawbridge.container.yaml /etc/drawbridge/drawbridge.yaml
 COPY LICENSE /LICENSE
+COPY --from=build --chown=65532:65532 /out/audit /var/lib/drawbridge
 USER 65532:65532
 # 8080 is for clients. 9090 is the operator's (metrics, health): never publish it to clients.
 EXPOSE 8080 9090

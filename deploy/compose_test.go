@@ -35,7 +35,7 @@ func TestComposeServicesHaveFewRights(t *testing.T) {
 			end = starts[i+1][0]
 		}
 		name, text := services[start[2]:start[3]], services[start[0]:end]
-		for _, line := range []string{"read_only: true", "cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`, "mem_limit:"} {
+		for _, line := range []string{"read_only: true", "cap_drop: [ALL]", "logging: *bounded", `security_opt: ["no-new-privileges:true"]`, "mem_limit:"} {
 			if !strings.Contains(text, line) {
 				t.Errorf("service %s lacks %s", name, line)
 			}
@@ -47,6 +47,25 @@ func TestComposeServicesHaveFewRights(t *testing.T) {
 		if ports != published[name] {
 			t.Errorf("service %s publishes %q, want %q: clients reach nginx alone, and everything only from this machine", name, ports, published[name])
 		}
+	}
+}
+
+// TestLogPushesNoAuditOut wants a bound on every log of the compose file, and the audit elsewhere: what strangers send makes
+// the log grow, and who rotates it throws away what lies beside it.
+func TestLogPushesNoAuditOut(t *testing.T) {
+	compose := read(t, "../docker-compose.yml")
+	if !regexp.MustCompile(`x-logging: &bounded .*\n  driver: json-file\n  options: \{max-size: 10m, max-file: "5"\}`).MatchString(compose) {
+		t.Error("the compose file does not bound the logs")
+	}
+	file := regexp.MustCompile(`(?m)^audit: \{file: "(.*)/\$\{HOSTNAME:-gateway\}\.jsonl"\}`).FindStringSubmatch(read(t, "compose/drawbridge.yaml"))
+	if file == nil {
+		t.Fatal("the audit of the compose file is not a file for each replica")
+	}
+	if !strings.Contains(compose, "- audit:"+file[1]+"\n") {
+		t.Errorf("no volume is mounted at %s, where the audit is", file[1])
+	}
+	if !strings.Contains(read(t, "../Dockerfile"), "--chown=65532:65532 /out/audit "+file[1]+"\n") {
+		t.Errorf("the image does not let its user write to %s, whose owner a new volume takes over", file[1])
 	}
 }
 
@@ -145,6 +164,7 @@ func TestComposeSharesRedis(t *testing.T) {
 		write(t, config, replaced(t, "compose/drawbridge.yaml", map[string]string{
 			"0.0.0.0:8080": listen, "0.0.0.0:9090": operator, "acknowledge: [open-operator]": "", "redis:6379": store,
 			"http://memory:8080": "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"), `["localhost:8080"]`: `["` + listen + `"]`,
+			"/var/lib/drawbridge/${HOSTNAME:-gateway}.jsonl": filepath.Join(dir, replica+".jsonl"),
 		}))
 		background(t, program, "serve", "-config", config, "-drain-delay", "0s")
 		eventually(t, "the replica is ready, with Redis", func() error { return answers("http://"+operator+"/readyz", http.StatusOK) })

@@ -160,7 +160,7 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	program, dir := drawbridge(t), copied(t)
 	withPrograms(t, "npx")
 	mounted := strings.NewReplacer(
-		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/", filepath.Join(dir, "secrets")+"/")
+		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/", filepath.Join(dir, "secrets")+"/", "/var/lib/drawbridge/", dir+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
 	if err != nil || len(configs) != 7 {
 		t.Fatalf("found %q, %v; want 6 examples and the one of the compose file", configs, err)

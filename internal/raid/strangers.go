@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // refusedLogins tries tokens with wrong signatures, each another one.
@@ -54,7 +55,7 @@ func logFloods() Attack {
 	return Attack{
 		Name: "floods of the log", Stranger: true,
 		Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
-			"and for the endpoint, and connect anew after every eighth request",
+			"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
 		Raiders: 4,
 		Begin: func(r *Raider) func(context.Context) error {
 			path := "/" + strings.Repeat("%01", 128)
@@ -72,6 +73,7 @@ func logFloods() Attack {
 					r.close()
 				}
 				_, err := r.exchange(ctx, all[sent%len(all)])
+				Pause(ctx, 5*time.Millisecond) // as many lines fill a disk, and leave the processors to others
 				return err
 			}
 		},

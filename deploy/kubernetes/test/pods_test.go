@@ -169,6 +169,9 @@ func TestSharesAreForThoseThatDrainToo(t *testing.T) {
 			t.Errorf("%v: got replicas: %v, want %v", test.changes, got, test.want)
 		}
 		rolling := the[*apps.Deployment](t, all).Spec.Strategy.RollingUpdate
+		if wait := the[*apps.Deployment](t, all).Spec.MinReadySeconds; wait != 10 {
+			t.Errorf("a new pod counts after %d seconds, want 10: until then it may have seen no issuer", wait)
+		}
 		if rolling.MaxUnavailable.IntVal != 0 || rolling.MaxUnavailable.Type != intstr.Int {
 			t.Errorf("a rollout has %v fewer than wanted", rolling.MaxUnavailable)
 		}

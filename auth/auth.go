@@ -10,7 +10,8 @@
 // auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
 // is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
 // configured for their issuer. Keys come from a source: keyset.go for those that do not change, remote.go for a set
-// that is fetched, and keytimes.go for how long it serves. keys.go, secret.go and jwks.go read keys and refuse weak
+// that is fetched, and keytimes.go for how long it serves,
+// and savedset.go for what outlives the process. keys.go, secret.go and jwks.go read keys and refuse weak
 // ones, of which roca.go knows one kind. cache.go remembers verified tokens, principal.go says who a caller is, judge.go
 // whether its token would still be accepted, and sign.go makes tokens for trials.
 package auth
@@ -74,6 +75,8 @@ type Config struct {
 	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by goroutines that Run
 	// begins, perhaps by several at once, and must return soon. Nil: nobody is called.
 	Changed func()
+	// Store keeps key sets for later starts, and for other replicas that start. Nil: they are kept nowhere.
+	Store KeySetStore
 }
 
 // Error says why a token was refused. Its text is for operators, not for the caller. The text and the cause hold no
@@ -202,6 +205,17 @@ func (v *Verifier) Adopt(from *Verifier, issuer string) {
 	if made, both := after.keys.(*remote); ok && both && old.url == made.url {
 		made.adopt(old)
 	}
+}
+
+// HasKeys tells whether any issuer has keys now, so that some token can be verified.
+func (v *Verifier) HasKeys() bool {
+	now := v.now()
+	for _, i := range v.issuers {
+		if i.keys.current(now) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Refresh has all key sets fetched at once that are fetched at all, however short a time ago they were, and returns

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	minPause     = 30 * time.Second // between two fetches that callers cause, and after one that failed
+	minPause     = 30 * time.Second // between two fetches that callers cause, and after one that failed while a set serves
+	retryPause   = 2 * time.Second  // after one that failed while none does
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
 	maxAbsent    = 1024             // key ids that are remembered as absent
 	fetchTimeout = 5 * time.Second  // of one fetch; less than MinRefresh
@@ -43,7 +44,8 @@ var (
 //
 // A set that was asked for at some time serves until that time and stale. The next fetch begins so early that it has
 // ended, well or not, before that time and refresh. So a key that the provider removes is gone here after refresh while
-// the provider answers, and after stale while it does not.
+// the provider answers, and after stale while it does not. Where a fetch fails and no set serves, the one that was saved
+// last does, by this process or another, until its own time and stale.
 //
 // Anybody can send a token with an unknown key id, so everything that such a token can cause is bounded: fetches by
 // minPause, those who wait by maxWaiting, and the key ids that are remembered by maxAbsent.
@@ -55,9 +57,14 @@ type remote struct {
 	client  *http.Client
 	now     func() time.Time
 	logger  *slog.Logger
+	store   KeySetStore            // as Config.Store; may be nil
 	change  func()                 // as Config.Changed
 	wake    chan struct{}          // holds one request for a fetch, of callers or of the operator
 	set     atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
+
+	// Only run uses these two.
+	warned  time.Time // when the log was told last of a fetch that failed
+	unsaved *unsaved  // what is to be saved; nil: nothing, or everything was
 
 	mu      sync.Mutex           // guards the fields below; not held while fetching
 	flight  chan struct{}        // closed when the fetch that is wanted or under way has ended; nil: none is
@@ -86,6 +93,7 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 		client:  &client,
 		now:     all.Now,
 		logger:  all.Logger,
+		store:   all.Store,
 		change:  all.Changed,
 		wake:    make(chan struct{}, 1),
 		absent:  make(map[string]time.Time),
@@ -199,9 +207,16 @@ func (r *remote) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		var again <-chan time.Time // nil: nothing waits to be saved
+		if r.unsaved != nil {
+			again = time.After(retryPause)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-again:
+			r.save(ctx)
+			continue
 		case <-r.wake:
 		case <-timer.C:
 		}
@@ -230,15 +245,27 @@ func (r *remote) watchLocked(set *keySet) {
 // renew fetches the set. It returns how long to wait before the next time.
 func (r *remote) renew(ctx context.Context) time.Duration {
 	begun, before := r.begin(), r.set.Load()
-	set, err := r.fetch(ctx)
-	r.land(set, err, begun)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.logger.WarnContext(ctx, "key set not fetched", "issuer", r.issuer, "error", err)
-		}
-		return min(minPause, r.refresh-fetchTimeout) + spread(minPause)
+	asked := begun
+	set, text, err := r.fetch(ctx)
+	if err != nil && r.current(r.now()) == nil {
+		set, asked = r.restore(ctx)
 	}
-	r.tellRefused(ctx, before, set)
+	r.land(set, err, asked)
+	if set != nil {
+		r.tellRefused(ctx, before, set)
+	}
+	if err != nil {
+		r.tellFailure(ctx, err)
+		if set = r.current(r.now()); set == nil {
+			return retryPause - spread(retryPause)
+		}
+		return min(min(minPause, r.refresh-fetchTimeout)+spread(minPause), set.until.Sub(r.now()))
+	}
+	r.warned = time.Time{}
+	if r.store != nil {
+		r.unsaved = newUnsaved(text, begun)
+		r.save(ctx)
+	}
 	return begun.Add(r.refresh - fetchTimeout - spread(r.refresh)).Sub(r.now())
 }
 
@@ -257,10 +284,20 @@ func (r *remote) begin() time.Time {
 	return r.now()
 }
 
-// land ends a flight: it publishes the set that was asked for at the time begun, or keeps the old one after an error,
-// and lets all who wait go on. Keys that are not in a new set are no longer used from then on.
-func (r *remote) land(set *keySet, err error, begun time.Time) {
-	if r.settle(set, err, begun) {
+// tellFailure logs that a fetch has failed, now and then while that lasts.
+func (r *remote) tellFailure(ctx context.Context, err error) {
+	if ctx.Err() != nil || r.now().Sub(r.warned) < minPause {
+		return
+	}
+	r.warned = r.now()
+	r.logger.WarnContext(ctx, "key set not fetched", "issuer", r.issuer, "error", err)
+}
+
+// land ends a flight: it publishes the set that was asked for at that time, which may have been saved before if there
+// was an error, or keeps the old one if set is nil, and lets all who wait go on. Keys that are not in a new set are no
+// longer used from then on.
+func (r *remote) land(set *keySet, err error, asked time.Time) {
+	if r.settle(set, err, asked) {
 		r.change()
 	}
 }
@@ -276,16 +313,18 @@ func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
 }
 
 // settle does what land says under the mutex. It tells whether other keys are in use than before.
-func (r *remote) settle(set *keySet, err error, begun time.Time) (changed bool) {
+func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
 	switch {
 	case err == nil:
 		r.failing = time.Time{}
-		changed = r.publishLocked(set, begun)
 	case r.failing.IsZero():
 		r.failing = r.now()
+	}
+	if set != nil {
+		changed = r.publishLocked(set, asked)
 	}
 	r.closeLocked()
 	return changed
@@ -293,8 +332,8 @@ func (r *remote) settle(set *keySet, err error, begun time.Time) (changed bool) 
 
 // publishLocked replaces the set, and tells whether other keys are in use than before. The generation changes only if
 // the text has, so that verified tokens are not forgotten at every fetch.
-func (r *remote) publishLocked(set *keySet, begun time.Time) (changed bool) {
-	set.fetched, set.until = begun, begun.Add(r.stale)
+func (r *remote) publishLocked(set *keySet, asked time.Time) (changed bool) {
+	set.fetched, set.until = asked, asked.Add(r.stale)
 	set.generation = 1
 	changed = r.current(r.now()) == nil
 	if old := r.set.Load(); old != nil {
@@ -329,13 +368,13 @@ func (r *remote) stop() {
 	r.closeLocked()
 }
 
-// fetch gets the set from its address. Errors do not repeat the address: the operator knows it, and others need not.
-func (r *remote) fetch(ctx context.Context) (*keySet, error) {
+// fetch gets the set from its address, and returns it with its text. Errors do not repeat the address: the operator knows it, and others need not.
+func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, http.NoBody)
 	if err != nil {
-		return nil, errors.New("the key set's address is no URL")
+		return nil, nil, errors.New("the key set's address is no URL")
 	}
 	request.Header.Set("Accept", "application/jwk-set+json, application/json")
 	response, err := r.client.Do(request)
@@ -343,21 +382,21 @@ func (r *remote) fetch(ctx context.Context) (*keySet, error) {
 		if about, ok := errors.AsType[*url.Error](err); ok {
 			err = about.Err
 		}
-		return nil, fmt.Errorf("fetch key set: %w", err)
+		return nil, nil, fmt.Errorf("fetch key set: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }() // all that is wanted was read
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetch key set: status %d", response.StatusCode)
+		return nil, nil, fmt.Errorf("fetch key set: status %d", response.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxSet+1))
+	text, err = io.ReadAll(io.LimitReader(response.Body, maxSet+1))
 	if err != nil {
-		return nil, fmt.Errorf("fetch key set: %w", err)
+		return nil, nil, fmt.Errorf("fetch key set: %w", err)
 	}
-	set, err := parseSet(body, false)
+	set, err = parseSet(text, false)
 	if err != nil {
-		return nil, fmt.Errorf("fetch key set: %w", err)
+		return nil, nil, fmt.Errorf("fetch key set: %w", err)
 	}
-	return set, nil
+	return set, text, nil
 }
 
 // spread returns up to a fifth of d, at random, by which a fetch is moved, so that replicas which started together do

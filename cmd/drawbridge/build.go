@@ -92,7 +92,11 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		return nil, err
 	}
 	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
-	if p.issuers, err = newVerifiers(cfg.Issuers, log, p.loginsChanged); err != nil {
+	place, err := newKeySetPlace(cfg, p.ring, p.sharing.store)
+	if err != nil {
+		return nil, err
+	}
+	if p.issuers, err = newVerifiers(cfg.Issuers, place, log, p.loginsChanged); err != nil {
 		return nil, err
 	}
 	p.metrics.IssuerKeys(p.issuers.keysForMetrics)

@@ -15,12 +15,17 @@ import (
 // same, or one broken server would keep every tenant out.
 const readyAfter = 10 * time.Second
 
+// keylessAtMost is how long the gateway may stay not ready because no issuer has keys. Then it is ready all the same: in
+// an outage of all issuers, replicas that start are no worse than none, and who waits for them waits no longer.
+const keylessAtMost = 5 * time.Minute
+
 // status answers how the process is, for /readyz on the operator's listener. It is safe for concurrent use: several
 // requests, the goroutine of reloads and the drain use it at once.
 type status struct {
 	parts   *parts
 	start   time.Time
 	ready   atomic.Bool              // once true it stays true: a server that a reload adds does not take readiness back
+	keyed   atomic.Bool              // once true it stays true: an issuer had keys, or keylessAtMost has passed
 	drain   atomic.Bool              // true from the beginning of the stop
 	refused atomic.Pointer[string]   // why the newest config was refused; "": it was not
 	restart atomic.Pointer[[]string] // names of settings that differ from what runs until a restart
@@ -62,6 +67,7 @@ func (s *status) view() admin.View {
 		view.Warnings = append(view.Warnings, "restart to change "+name)
 	}
 	s.judgeAudit(&view)
+	s.judgeKeys(&view)
 	s.parts.sharing.judge(&view)
 	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
@@ -93,6 +99,19 @@ func meanwhile(set auth.KeySet) string {
 		return "there are none, so its tokens are refused"
 	}
 	return "the last ones serve until " + set.Until.UTC().Format(time.RFC3339) + ", also those that it has removed"
+}
+
+// judgeKeys adds that no issuer has had keys since the start, so that every token is refused. A rollout must not replace
+// replicas that have keys by such ones. As soon as one issuer has some, its tenants are served.
+func (s *status) judgeKeys(view *admin.View) {
+	if s.keyed.Load() {
+		return
+	}
+	if s.parts.issuers.haveKeys() || time.Since(s.start) > keylessAtMost {
+		s.keyed.Store(true)
+		return
+	}
+	view.Problems = append(view.Problems, "no issuer has keys yet, so every token is refused")
 }
 
 // judgeAudit adds what it means that audit records cannot be written. By default every call is then refused, and a

@@ -23,7 +23,8 @@ import (
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 	log     *slog.Logger
-	changed func() // called when judge may judge otherwise than before, by any goroutine; returns soon
+	place   keySetPlace // of key sets that outlive the process
+	changed func()      // called when judge may judge otherwise than before, by any goroutine; returns soon
 
 	changing sync.Mutex      // guards the fields below; held while one verifier takes the place of another
 	known    []config.Issuer // the issuers of the present verifier
@@ -32,8 +33,8 @@ type verifiers struct {
 
 // newVerifiers returns verifiers with one for these issuers. Key sets are fetched only after start. The function changed
 // is called whenever other keys or other issuers count than before; see judge.
-func newVerifiers(issuers []config.Issuer, log *slog.Logger, changed func()) (*verifiers, error) {
-	v := &verifiers{known: issuers, log: log, changed: changed}
+func newVerifiers(issuers []config.Issuer, place keySetPlace, log *slog.Logger, changed func()) (*verifiers, error) {
+	v := &verifiers{known: issuers, place: place, log: log, changed: changed}
 	verifier, err := v.verifier(issuers)
 	if err != nil {
 		return nil, err
@@ -66,6 +67,9 @@ func (v *verifiers) refresh() { v.current.Load().Refresh() }
 
 // keySets tells how it fares to fetch the key sets of the issuers in force.
 func (v *verifiers) keySets() []auth.KeySet { return v.current.Load().KeySets() }
+
+// haveKeys tells whether any issuer in force has keys.
+func (v *verifiers) haveKeys() bool { return v.current.Load().HasKeys() }
 
 // keysForMetrics is keySets in the type of the metrics.
 func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
@@ -135,7 +139,7 @@ func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	client.Transport = keySetTransport{
 		public: client.Transport, private: dial.Client(dial.Config{PrivateAddresses: true}).Transport, allowed: private,
 	}
-	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: v.log, Changed: v.changed})
+	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: v.log, Changed: v.changed, Store: v.place.of(issuers)})
 }
 
 // keySetTransport lets exactly the named key sets be fetched from loopback or private addresses. A verifier has one

@@ -75,7 +75,7 @@ func (l *login) token(t *testing.T) string {
 // started returns verifiers of the issuers that run until the test ends.
 func started(t *testing.T, changed func(), issuers ...config.Issuer) *verifiers {
 	t.Helper()
-	v, err := newVerifiers(issuers, slog.New(slog.DiscardHandler), changed)
+	v, err := newVerifiers(issuers, keySetPlace{}, slog.New(slog.DiscardHandler), changed)
 	if err != nil {
 		t.Fatal(err)
 	}

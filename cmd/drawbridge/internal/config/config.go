@@ -68,6 +68,8 @@ type Config struct {
 	Tenants []gateway.TenantConfig // tenants, at least one, in the order of the files
 	Servers []Server               // servers, in the order of the files
 
+	KeySetsDir string // key_sets_dir: where the last key set of each issuer is kept; "": in Redis, if there is that
+
 	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
 	Redis     Redis        // redis
 	Sessions  Sessions     // sessions

@@ -72,6 +72,10 @@ func (r *reader) topFields(cfg *Config) fields {
 			r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 		}
 	}
+	known["key_sets_dir"] = func(n *node) {
+		cfg.KeySetsDir = r.path(n)
+		r.later = append(r.later, func() { r.checkKeySetsDir(cfg, n) })
+	}
 	known["redis"] = func(n *node) { r.redis(cfg, n) }
 	known["acknowledge"] = r.acknowledge
 	// The included files were joined before any key is read, see includes.
@@ -116,6 +120,13 @@ func (r *reader) sealKeys(n *node) [][]byte {
 func (r *reader) checkReplicas(cfg *Config, n *node) {
 	if cfg.Sessions.KeysFile == "" {
 		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it with: openssl rand -base64 32 > session.keys")
+	}
+}
+
+// checkKeySetsDir reports key sets that are to outlive the process without keys that do: nobody could open them again.
+func (r *reader) checkKeySetsDir(cfg *Config, n *node) {
+	if cfg.Sessions.KeysFile == "" {
+		r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; make it with: openssl rand -base64 32 > session.keys")
 	}
 }
 

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// keySetPlace is where the last key sets of issuers are kept: in a directory or, without
+// one, in Redis. Sets are sealed, so that whoever can write there can make the gateway forget
+// keys, but not believe any.
+type keySetPlace struct {
+	ring      *seal.Ring
+	directory string       // "": none
+	shared    *redis.Store // nil: none
+}
+
+// newKeySetPlace returns where the config wants key sets kept. The error says that its
+// directory is none.
+func newKeySetPlace(cfg *config.Config, ring *seal.Ring, shared *redis.Store) (keySetPlace, error) {
+	if cfg.KeySetsDir != "" {
+		if info, err := os.Stat(cfg.KeySetsDir); err != nil || !info.IsDir() {
+			return keySetPlace{}, fmt.Errorf("key_sets_dir: %q is no directory", cfg.KeySetsDir)
+		}
+	}
+	return keySetPlace{ring: ring, directory: cfg.KeySetsDir, shared: shared}, nil
+}
+
+// of returns the store of the key sets of these issuers, nil if they are kept nowhere.
+func (p keySetPlace) of(issuers []config.Issuer) auth.KeySetStore {
+	if p.directory == "" && p.shared == nil {
+		return nil
+	}
+	names := make(map[string]string, len(issuers))
+	for i := range issuers {
+		iss := &issuers[i]
+		names[iss.Issuer.Issuer] = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) + strconv.FormatBool(iss.PrivateAddresses)
+	}
+	return &keySets{keySetPlace: p, names: names}
+}
+
+// keySets keeps the key sets of some issuers.
+type keySets struct {
+	keySetPlace
+
+	// names has, by issuer, a text that is the same only if the set comes from the same
+	// place: what an address in the internal network has said must not count once that is
+	// forbidden.
+	names map[string]string
+}
+
+var _ auth.KeySetStore = (*keySets)(nil)
+
+// purpose binds a sealed key set to its issuer and where it comes from.
+func (k *keySets) purpose(issuer string) string { return "key set 1 " + k.names[issuer] }
+
+// digest names the key set of an issuer in file names and keys of Redis.
+func (k *keySets) digest(issuer string) string {
+	sum := sha256.Sum256([]byte(k.names[issuer]))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (k *keySets) file(issuer string) string {
+	return filepath.Join(k.directory, k.digest(issuer)+".keyset")
+}
+
+func (k *keySets) key(issuer string) string { return redis.CommonKey("keyset", k.digest(issuer)) }
+
+// Save implements auth.KeySetStore.
+func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life time.Duration) error {
+	sealed := k.ring.SealBytes(k.purpose(issuer), text)
+	if k.directory != "" {
+		return k.write(k.file(issuer), sealed)
+	}
+	_, err := k.shared.Do(ctx, redis.Command{
+		Name: "SET", Key: k.key(issuer), Args: []string{string(sealed), "PX", strconv.FormatInt(life.Milliseconds(), 10)},
+	})
+	return err
+}
+
+// write replaces a file at once, so that nobody reads a half of it.
+func (k *keySets) write(name string, data []byte) error {
+	next, err := os.CreateTemp(k.directory, ".keyset-*")
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(data)
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(next.Name()) // what is left of it is of no use
+	}
+	return err
+}
+
+// Load implements auth.KeySetStore.
+func (k *keySets) Load(ctx context.Context, issuer string) ([]byte, error) {
+	sealed, err := k.read(ctx, issuer)
+	if sealed == nil || err != nil {
+		return nil, err
+	}
+	return k.ring.OpenBytes(k.purpose(issuer), sealed)
+}
+
+// read returns the sealed key set of an issuer, nil if there is none.
+func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
+	if k.directory != "" {
+		data, err := os.ReadFile(k.file(issuer)) //nolint:gosec // a digest in a directory of the operator
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return data, err
+	}
+	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: k.key(issuer)})
+	if err != nil || reply.Nil() {
+		return nil, err
+	}
+	text, err := reply.Text()
+	return []byte(text), err
+}

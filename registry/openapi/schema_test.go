@@ -44,6 +44,41 @@ func TestAPatternThatCannotBeReadIsNotEnforced(t *testing.T) {
 	}
 }
 
+// TestReferencesThatNeedADynamicScopeCostNoTool: OpenAI's document has such schemas, as
+// has any with generic ones.
+func TestReferencesThatNeedADynamicScopeCostNoTool(t *testing.T) {
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{
+		"/filter":{"post":{"operationId":"filter","requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Compound"}}}},"responses":{}}},
+		"/page":{"post":{"operationId":"page","requestBody":{"content":{"application/json":{"schema":{"type":"object","properties":{
+			"books":{"$ref":"#/components/schemas/Books"},"cars":{"$ref":"#/components/schemas/Cars"}}}}}},"responses":{}}}},
+		"components":{"schemas":{
+			"Compound":{"$recursiveAnchor":true,"type":"object","properties":{"kind":{"enum":["and","or"]},"filters":{"items":{"oneOf":[{"type":"string"},{"$recursiveRef":"#"}]}}},"required":["kind"]},
+			"List":{"type":"array","items":{"$dynamicRef":"#item"},"$defs":{"any":{"$dynamicAnchor":"item"}}},
+			"Books":{"$ref":"#/components/schemas/List","$defs":{"book":{"$dynamicAnchor":"item","type":"string"}}},
+			"Cars":{"$ref":"#/components/schemas/List","$defs":{"car":{"$dynamicAnchor":"item","type":"integer"}}}}}}`), "*")
+	tools, refused := load(t, cfg)
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	for _, test := range []struct {
+		tool, body string
+		valid      bool
+	}{
+		{"filter", `{"kind":"and","filters":["x",{"kind":"or"}]}`, true},
+		{"filter", `{"kind":"nor"}`, false},
+		{"filter", `{}`, false},
+		{"page", `{"books":["x"],"cars":[1]}`, true},
+		{"page", `{"books":"x"}`, false},
+	} {
+		if err := tools[test.tool].Validate(mcp.RawJSON(`{"body":` + test.body + `}`)); (err == nil) != test.valid {
+			t.Errorf("%s %s: got error %v, want none: %v", test.tool, test.body, err, test.valid)
+		}
+		if len(tools[test.tool].Unenforced) == 0 {
+			t.Errorf("%s: nobody is told", test.tool)
+		}
+	}
+}
+
 // A parameter that may be missing and cannot be an argument used to be left out in silence, or to refuse the operation.
 func TestParametersThatAreLeftOutAreNoted(t *testing.T) {
 	cfg := newAPI(t).config(withParameter(`{"name":"a","in":"query","schema":{"type":"object"}},{"name":"s","in":"cookie","schema":{}}`))

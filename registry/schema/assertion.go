@@ -2,6 +2,7 @@ package schema
 
 import (
 	"math/big"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -29,6 +30,9 @@ func (p *parser) assertion(n *node, name string, value mcp.RawJSON) error {
 	case "pattern":
 		return p.readPattern(n, value)
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+		if text := string(value); p.dialect == draft4 && (text == "true" || text == "false") {
+			break // see exclusive
+		}
 		err = n.readBound(name, value)
 	case "multipleOf":
 		if divisor, ok := number(value); !ok || divisor.Sign() <= 0 {
@@ -137,6 +141,25 @@ func (n *node) readCount(name string, value mcp.RawJSON) error {
 	}
 	n.bounds.count(name, int(count.Num().Int64()))
 	return nil
+}
+
+// exclusive brings a bound of draft-04, beside which a flag may stand, into the form of
+// later dialects, in which the keyword of the flag has the bound as its value.
+func (n *node) exclusive(bound, flag string) {
+	open := string(n.rule(flag)) == "true"
+	n.rules = slices.DeleteFunc(n.rules, func(r strictjson.Member) bool { return r.Name == flag })
+	for i := range n.rules {
+		if n.rules[i].Name == bound && open {
+			n.rules[i].Name = flag
+		}
+	}
+	n.bounds.limits = nil
+	for _, r := range n.rules {
+		switch r.Name {
+		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+			n.bounds.limit(r.Name, r.Value)
+		}
+	}
 }
 
 // readBound reads a keyword that limits numbers.

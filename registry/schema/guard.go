@@ -30,20 +30,23 @@ const (
 
 // parser reads the text of one schema into nodes, in which both dialects look the same.
 type parser struct {
-	draft7   bool
+	dialect  dialect
 	places   map[string]*node // every subschema by its JSON pointer
 	anchors  map[string]*node // those with $anchor or $dynamicAnchor, by that name
-	refs     []reference      // every $ref, to be resolved when all subschemas are known
+	doubled  map[string]bool  // names of $dynamicAnchor that stand at several subschemas
+	refs     []reference      // every reference, to be resolved when all subschemas are known
 	nodes    []*node          // every subschema, in the order of the text
 	patterns int              // how many patterns so far
 	programs int              // instructions of all patterns so far
+	dynamic  bool             // there is a $dynamicRef or $recursiveRef
 	gaps     []string         // what is not enforced, see Schema.Unenforced
 }
 
-// reference is one $ref that is not resolved yet.
+// reference is one $ref, $dynamicRef or $recursiveRef that is not resolved yet.
 type reference struct {
-	from   *node
-	target string // as written
+	from    *node
+	target  string // as written
+	dynamic bool   // it is a $dynamicRef
 }
 
 // guard reads a schema. It refuses what the library gets wrong and what would cost too much, so the nodes of the parser
@@ -56,8 +59,9 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if err := strictjson.Check(raw); err != nil {
 		return nil, nil, nil, err
 	}
-	p = &parser{places: map[string]*node{}, anchors: map[string]*node{}}
-	if err := p.dialect(raw); err != nil {
+	p = &parser{places: map[string]*node{}, anchors: map[string]*node{}, doubled: map[string]bool{}}
+	o, _ := mcp.ObjectOf(raw)
+	if p.dialect, err = dialectOf(o.Value("$schema")); err != nil {
 		return nil, nil, nil, err
 	}
 	if root, err = p.read(nil, "", raw); err != nil {
@@ -75,32 +79,6 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	}
 	markPatterns(p.nodes)
 	return p, root, c, nil
-}
-
-// dialect reads $schema. Absent means 2020-12.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage
-func (p *parser) dialect(raw mcp.RawJSON) error {
-	o, _ := mcp.ObjectOf(raw)
-	draft7, err := isDraft7(o.Value("$schema"))
-	p.draft7 = draft7
-	return err
-}
-
-var errDialect = errors.New("the dialect in $schema is neither 2020-12 nor draft-07")
-
-func isDraft7(raw mcp.RawJSON) (bool, error) {
-	if raw == nil {
-		return false, nil
-	}
-	text, _ := raw.Text()
-	text = strings.TrimSuffix(text, "#")
-	switch strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://") {
-	case "json-schema.org/draft/2020-12/schema":
-		return false, nil
-	case "json-schema.org/draft-07/schema":
-		return true, nil
-	}
-	return false, errDialect
 }
 
 // read reads the subschema at place. parent is the node one of whose keywords it belongs to.
@@ -129,22 +107,31 @@ func (p *parser) read(parent *node, place string, raw mcp.RawJSON) (*node, error
 			return nil, err
 		}
 	}
-	if p.draft7 {
-		n.keepDraft7()
+	if p.dialect < draft2020 {
+		p.modernise(n)
 	}
 	return n, nil
 }
 
-// keepDraft7 brings a node of draft-07 into the form of 2020-12. In draft-07 everything beside $ref counts for nothing,
-// and so does additionalItems unless items is a list. What is dropped here may still be the target of a reference, so
-// its nodes live on without a parent.
-func (n *node) keepDraft7() {
-	if n.refers {
+// modernise brings a node of an older dialect into the form of 2020-12. Up to draft-07
+// everything beside $ref counts for nothing, and so does additionalItems unless items is
+// a list. What is dropped here may still be the target of a reference, so its nodes live
+// on without a parent.
+func (p *parser) modernise(n *node) {
+	if n.refers && p.dialect.loneReferences() {
 		for _, e := range n.edges {
 			e.to.parent = nil
 		}
 		*n = node{place: n.place, parent: n.parent, header: n.header, refers: true}
 		return
+	}
+	if p.dialect == draft4 {
+		n.exclusive("minimum", "exclusiveMinimum")
+		n.exclusive("maximum", "exclusiveMaximum")
+	}
+	if p.dialect == draft2019 && n.child("contains") != nil {
+		// What contains accepts counts as evaluated in 2020-12, and not in 2019-09.
+		n.counts = true
 	}
 	tuple := n.child("prefixItems") != nil
 	kept := n.edges[:0]
@@ -161,24 +148,32 @@ func (n *node) keepDraft7() {
 	n.edges = kept
 }
 
-// resolve makes an edge of every $ref. Only references within the schema are followed.
+// resolve makes an edge of every reference. Only those within the schema are followed. A
+// schema has no dynamic scope here, since it has no $id below its root, so $dynamicRef
+// leads where $ref would, to the one schema with that name.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage
 func (p *parser) resolve() error {
 	for i, ref := range p.refs {
 		fragment, local := strings.CutPrefix(ref.target, "#")
-		if !local {
-			return ref.from.refuse("$ref leads out of the schema")
-		}
 		decoded, err := url.PathUnescape(fragment)
-		if err != nil {
-			return ref.from.refuse("$ref is no valid fragment")
-		}
 		to := p.anchors[decoded]
 		if decoded == "" || decoded[0] == '/' {
 			to = p.places[decoded]
 		}
-		if to == nil {
+		if ref.dynamic && (!local || err != nil || to == nil || p.doubled[decoded]) {
+			ref.from.parent.lacks("$dynamicRef", errDynamic)
+			ref.from.parent.blind = true
+			continue
+		}
+		switch {
+		case !local:
+			return ref.from.refuse("$ref leads out of the schema")
+		case err != nil:
+			return ref.from.refuse("$ref is no valid fragment")
+		case to == nil:
 			return ref.from.refuse("$ref leads nowhere")
+		case p.doubled[decoded]:
+			return ref.from.refuse("$ref leads to a name that is used twice")
 		}
 		if to.anchor == "" {
 			to.anchor = "r" + strconv.Itoa(i)
@@ -187,6 +182,11 @@ func (p *parser) resolve() error {
 	}
 	return nil
 }
+
+var (
+	errDynamic   = errors.New("a $dynamicRef that does not lead to one schema here")
+	errRecursive = errors.New("a keyword of 2019-09, which $schema does not name")
+)
 
 // derive fills in the fields of n that the fast path reads, from the edges and rules that the parser has collected. It
 // marks as unproven a node with a keyword that the fast path does not know.

@@ -103,7 +103,7 @@ func hostileSchemas(remote string) []hostile {
 		{name: "remote http", schema: `{"$ref":"` + remote + `/schema"}`},
 		{name: "remote in properties", schema: `{"properties":{"a":{"$ref":"` + remote + `/schema"}}}`},
 		{name: "remote in unused definition", schema: `{"$defs":{"a":{"$ref":"` + remote + `/schema"}}}`},
-		{name: "remote by $dynamicRef", schema: `{"$dynamicRef":"` + remote + `/schema"}`},
+		{name: "remote by $dynamicRef", schema: `{"$dynamicRef":"` + remote + `/schema"}`, data: `1`, accepted: true, valid: true},
 		{name: "remote by $id and relative", schema: `{"$id":"` + remote + `/","$ref":"schema"}`},
 		{name: "remote metaschema", schema: `{"$schema":"` + remote + `/schema","type":"string"}`},
 		{name: "remote in $id only", schema: `{"$id":"` + remote + `/schema","type":"string"}`, data: `"x"`, accepted: true, valid: true},
@@ -136,10 +136,10 @@ func hostileSchemas(remote string) []hostile {
 		// Identity.
 		{name: "nested $id", schema: `{"$defs":{"a":{"$id":"http://x.example/","type":"string"}}}`},
 		{name: "same $anchor twice", schema: `{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`},
-		{name: "$recursiveRef", schema: `{"$recursiveRef":"#"}`},
-		{name: "$dynamicRef to an anchor", schema: `{"$dynamicAnchor":"x","properties":{"a":{"$dynamicRef":"#x"}}}`},
-		{name: "draft-04", schema: `{"$schema":"http://json-schema.org/draft-04/schema#"}`},
-		{name: "2019-09", schema: `{"$schema":"https://json-schema.org/draft/2019-09/schema"}`},
+		{name: "itself by $dynamicRef", schema: `{"$dynamicAnchor":"x","$dynamicRef":"#x"}`},
+		{name: "itself by $recursiveRef", schema: `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`},
+		{name: "doubling by $dynamicRef", schema: `{"$dynamicAnchor":"x","anyOf":[{"properties":{"a":{"$dynamicRef":"#x"}}},{"properties":{"a":{"$dynamicRef":"#x"}}}]}`},
+		{name: "draft-03", schema: `{"$schema":"http://json-schema.org/draft-03/schema#"}`},
 		{name: "another dialect below", schema: `{"properties":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`},
 		// Keywords.
 		{name: "null property", schema: `{"properties":{"a":null}}`},

@@ -15,14 +15,19 @@ func (s *Schema) HasReferences() bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refers })
 }
 
-// Inline returns the schema without $ref: every reference is replaced by what it points to, and the definitions are
-// dropped. raw is the text that the schema was compiled from. The result accepts the same values, unless the schema is
-// recursive: then it accepts more, because a reference that leads back into itself becomes a schema without constraints
-// that keeps its description. ok is false when the result would be nested too deeply or be much larger than limit,
-// which is in bytes; the estimate is rough, so measure the result.
+// Inline returns the schema without $ref: every reference is replaced by what it points
+// to, and the definitions are dropped. raw is the text that the schema was compiled from.
+// The result accepts the same values, unless the schema is recursive: then it accepts
+// more, because a reference that leads back into itself becomes a schema without
+// constraints that keeps its description. ok is false when the result would be nested too
+// deeply or be much larger than limit, which is in bytes; the estimate is rough, so
+// measure the result. Nor is it for a schema with $dynamicRef or $recursiveRef.
 func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
+	if s.dynamic {
+		return raw, false
+	}
 	in := &inliner{
-		draft7: s.draft7, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
+		dialect: s.dialect, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
 	}
 	in.find("", raw)
 	in.room = limit
@@ -33,7 +38,7 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 // inliner rewrites one schema that the guard has passed. It works on the text, not on the nodes, because the result
 // goes to clients and must keep the annotations, which the nodes do not have.
 type inliner struct {
-	draft7  bool
+	dialect dialect
 	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
 	anchors map[string]string      // JSON pointers by the name of an anchor
 	within  map[string]int         // how often a place is being written now: a reference to it leads in a circle
@@ -52,6 +57,9 @@ const (
 
 // shapeOf returns the shape of a keyword's value. It must agree with parser.keyword, which reads the same keywords.
 func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
+	if !in.dialect.knows(keyword) {
+		return noSchema
+	}
 	switch keyword {
 	case "$defs", "definitions", "properties", "patternProperties":
 		return namedSchemas
@@ -60,32 +68,18 @@ func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 	case "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties":
 		return oneSchema
 	case "items":
-		if in.draft7 && value.IsArray() {
+		if in.dialect.tuples() && value.IsArray() {
 			return manySchemas
 		}
 		return oneSchema
 	}
 	switch keyword {
-	case "dependentSchemas":
-		if !in.draft7 {
-			return namedSchemas
-		}
+	case "dependentSchemas", "dependencies":
+		return namedSchemas
 	case "prefixItems":
-		if !in.draft7 {
-			return manySchemas
-		}
-	case "unevaluatedItems", "unevaluatedProperties":
-		if !in.draft7 {
-			return oneSchema
-		}
-	case "additionalItems":
-		if in.draft7 {
-			return oneSchema
-		}
-	case "dependencies":
-		if in.draft7 {
-			return namedSchemas
-		}
+		return manySchemas
+	case "unevaluatedItems", "unevaluatedProperties", "additionalItems":
+		return oneSchema
 	}
 	return noSchema
 }
@@ -94,10 +88,10 @@ func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 func (in *inliner) find(place string, raw mcp.RawJSON) {
 	in.places[place] = raw
 	object, _ := mcp.ObjectOf(raw)
-	if anchor, ok := object.Value("$anchor").Text(); ok && !in.draft7 {
+	if anchor, ok := object.Value("$anchor").Text(); ok && in.dialect >= draft2019 {
 		in.anchors[anchor] = place
 	}
-	if anchor, ok := object.Value("$dynamicAnchor").Text(); ok && !in.draft7 {
+	if anchor, ok := object.Value("$dynamicAnchor").Text(); ok && in.dialect >= draft2019 {
 		in.anchors[anchor] = place
 	}
 	for keyword, value := range object.Members {
@@ -152,7 +146,7 @@ func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp
 	defer func() { in.within[place]-- }()
 
 	target, refers := object.Value("$ref").Text()
-	if refers && in.draft7 {
+	if refers && in.dialect.loneReferences() {
 		object = besideReference(object, place == "")
 	}
 	own, cut := in.members(place, object, depth)

@@ -12,18 +12,12 @@ import (
 // keyword reads one keyword of n. Keywords that assert nothing are skipped, whatever their value: annotations, those of
 // the other dialect, contentEncoding and its kin (which the library would assert), and names nobody knows.
 func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
+	if !p.dialect.knows(name) {
+		return nil
+	}
 	switch name {
-	case "$schema", "$id", "$ref", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor":
+	case "$schema", "$id", "$ref", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef":
 		return p.core(n, name, value)
-	case "prefixItems", "minContains", "maxContains", "dependentRequired", "dependentSchemas",
-		"unevaluatedItems", "unevaluatedProperties":
-		if p.draft7 {
-			return nil
-		}
-	case "additionalItems", "dependencies":
-		if !p.draft7 {
-			return nil
-		}
 	}
 	switch name {
 	case "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies":
@@ -31,7 +25,7 @@ func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
 	case "allOf", "anyOf", "oneOf", "prefixItems":
 		return p.list(n, name, name, value)
 	case "items":
-		if p.draft7 && value.IsArray() {
+		if p.dialect.tuples() && value.IsArray() {
 			return p.list(n, "items", "prefixItems", value)
 		}
 		return p.single(n, name, value)
@@ -45,15 +39,12 @@ func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
 	return p.assertion(n, name, value)
 }
 
-// core reads the keywords that name schemas and refer to them. Those whose target depends on the way by which a schema
-// was reached are refused: such a schema cannot be bounded by reading it.
+// core reads the keywords that name schemas and refer to them.
 func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 	text, isText := value.Text()
 	switch name {
-	case "$dynamicRef", "$recursiveRef", "$recursiveAnchor":
-		return n.refuse("%s is not supported", name)
 	case "$schema":
-		if draft7, err := isDraft7(value); err != nil || draft7 != p.draft7 {
+		if other, err := dialectOf(value); err != nil || other != p.dialect {
 			return n.refuse("another dialect in $schema")
 		}
 		return nil
@@ -66,13 +57,46 @@ func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 	if !isText {
 		return n.refuse("%s must be a string", name)
 	}
-	switch {
-	case name == "$ref":
+	switch name {
+	case "$ref":
 		n.refers = true
-		p.refs = append(p.refs, reference{n, text})
-	case p.draft7:
-	case text == "" || strings.ContainsAny(text, "#/") || p.anchors[text] != nil && p.anchors[text] != n:
-		return n.refuse("%s must be a plain name, used once", name)
+		p.refs = append(p.refs, reference{from: n, target: text})
+	case "$recursiveRef":
+		if p.dialect != draft2019 || text != "#" {
+			n.lacks(name, errRecursive)
+			n.blind = true
+			return nil
+		}
+		return p.aside(n, name, reference{target: text})
+	case "$dynamicRef":
+		return p.aside(n, name, reference{target: text, dynamic: true})
+	default:
+		return p.name(n, name, text)
+	}
+	return nil
+}
+
+// aside reads a reference that may stand beside $ref: it gets a node of its own, as in
+// allOf.
+func (p *parser) aside(n *node, keyword string, ref reference) error {
+	to, err := p.read(n, n.place+"/"+keyword, mcp.RawJSON("true"))
+	if err != nil {
+		return err
+	}
+	n.edges = append(n.edges, edge{keyword: "allOf", to: to})
+	ref.from, p.dynamic = to, true
+	p.refs = append(p.refs, ref)
+	return nil
+}
+
+// name notes the name that $anchor or $dynamicAnchor gives to n.
+func (p *parser) name(n *node, keyword, text string) error {
+	other := p.anchors[text]
+	switch {
+	case text == "" || strings.ContainsAny(text, "#/"), other != nil && other != n && keyword == "$anchor":
+		return n.refuse("%s must be a plain name, used once", keyword)
+	case other != nil && other != n:
+		p.doubled[text] = true
 	default:
 		p.anchors[text] = n
 	}

@@ -19,6 +19,7 @@ type node struct {
 
 	gaps       []gap  // what of it cannot be enforced
 	unenforced []edge // subschemas that were taken out of edges, or never stood there, because of a gap
+	counts     bool   // it has contains of 2019-09, where what that accepts is not evaluated
 	blind      bool   // what it evaluates is not known, for unevaluatedProperties and unevaluatedItems
 
 	rules  []strictjson.Member // keywords without subschemas, their values as written

@@ -3,11 +3,11 @@
 // help whoever made the value. The package does not know what the values are for: tools,
 // prompts, tenants and callers are unknown here.
 //
-// In goes the text of a schema, in the dialect 2020-12 or draft-07. Out comes a Schema or
-// the reason why the text is refused. A Schema takes values and returns nil, or an error
-// whose text says which member is wrong, how, and what is allowed; the text repeats the
-// schema, never a value. Texts of both kinds must be strict JSON, as strictjson.Check
-// defines it.
+// In goes the text of a schema, in the dialect 2020-12, 2019-09, draft-07, draft-06 or
+// draft-04. Out comes a Schema or the reason why the text is refused. A Schema takes
+// values and returns nil, or an error whose text says which member is wrong, how, and
+// what is allowed; the text repeats the schema, never a value. Texts of both kinds must
+// be strict JSON, as strictjson.Check defines it.
 //
 // Compile takes a schema through these steps, of which each may refuse it:
 //
@@ -43,13 +43,13 @@
 // Without the bounds a schema of a few lines can take minutes for a value of a few bytes,
 // by references that double at every step or by patterns with large programs.
 //
-// Refused are schemas that lead out of themselves (a $ref to another document), that need
-// a dynamic scope ($dynamicRef, $recursiveRef, an $id below the root), that refer to
-// themselves without consuming data, that recur with overlapping branches, that are
-// beyond the bounds, and whose keywords have values of the wrong form. A pattern that RE2
-// cannot run, or would read differently from ECMA-262, refuses no schema: it is not
-// enforced, nor is what hangs on it (weaken.go). Formats and contentEncoding are
-// annotations and never refuse a value.
+// Refused are schemas that lead out of themselves (a $ref to another document), that have
+// an $id below the root, that refer to themselves without consuming data, that recur with
+// overlapping branches, that are beyond the bounds, and whose keywords have values of the
+// wrong form. A pattern that RE2 cannot run, or would read differently from ECMA-262, and
+// a reference that needs a dynamic scope refuse no schema: they are not enforced, nor is
+// what hangs on them (weaken.go). Formats and contentEncoding are annotations and never
+// refuse a value.
 package schema
 
 import (
@@ -60,7 +60,8 @@ import (
 
 // Schema checks values. It is immutable and safe for concurrent use.
 type Schema struct {
-	draft7  bool
+	dialect dialect
+	dynamic bool // it has references that Inline does not follow
 	root    *node
 	nodes   []*node // all of them, as read
 	cost    *cost
@@ -85,5 +86,5 @@ func Compile(raw mcp.RawJSON) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{draft7: p.draft7, root: root, nodes: p.nodes, cost: c, library: library, gaps: p.gaps}, nil
+	return &Schema{dialect: p.dialect, dynamic: p.dynamic, root: root, nodes: p.nodes, cost: c, library: library, gaps: p.gaps}, nil
 }

@@ -60,11 +60,12 @@ func compact(t testing.TB, data []byte) mcp.RawJSON {
 	return raw
 }
 
-// moduleSuite returns the folder with the tests of the JSON Schema test suite that come with a module of our module
-// graph. It lacks format, content and vocabulary, for which testdata/suite has tests of our own.
-func moduleSuite(t *testing.T) string {
+// moduleSuite returns the folder with the tests of the JSON Schema test suite that come
+// with a module of our module graph. That of google lacks format, content and vocabulary,
+// for which testdata/suite has tests of our own.
+func moduleSuite(t *testing.T, name string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/google/jsonschema-go").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", name).Output()
 	var module struct{ Dir string }
 	if err == nil {
 		err = json.Unmarshal(out, &module)
@@ -72,11 +73,12 @@ func moduleSuite(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("go mod download: %v", err)
 	}
-	return filepath.Join(module.Dir, "jsonschema", "testdata")
+	return module.Dir
 }
 
 func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
-	module := moduleSuite(t)
+	module := filepath.Join(moduleSuite(t, "github.com/google/jsonschema-go"), "jsonschema", "testdata")
+	older := filepath.Join(moduleSuite(t, "github.com/kaptinlin/jsonschema"), "testdata", "JSON-Schema-Test-Suite", "tests")
 	public := corpus.Shared(t, "corpora", "json-schema", "tests")
 	for _, test := range []struct {
 		name, root, dialect        string
@@ -85,6 +87,9 @@ func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
 		{"module", module, "draft2020-12", 342, 1099, 60},
 		{"module", module, "draft7", 254, 913, 28},
 		{"own", filepath.Join("testdata", "suite"), "draft2020-12", 8, 35, 0},
+		{"older", older, "draft2019-09", 359, 1220, 47},
+		{"older", older, "draft6", 229, 822, 24},
+		{"older", older, "draft4", 159, 610, 15},
 		{"public", public, "draft2020-12", 383, 1299, 60},
 		{"public", public, "draft7", 257, 927, 28},
 	} {
@@ -121,7 +126,10 @@ func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
 // dialects are the folders of the suite with what their schemas say of themselves.
 var dialects = map[string]string{
 	"draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+	"draft2019-09": "https://json-schema.org/draft/2019-09/schema",
 	"draft7":       "http://json-schema.org/draft-07/schema#",
+	"draft6":       "http://json-schema.org/draft-06/schema#",
+	"draft4":       "http://json-schema.org/draft-04/schema#",
 }
 
 // check runs the tests of a group, and tells whether its schema is accepted at all.

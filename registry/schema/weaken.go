@@ -37,7 +37,8 @@ const maxGaps = 10
 // weaken takes out of the nodes what hangs on their gaps. It returns what is not
 // enforced, for operators.
 func weaken(root *node, nodes []*node) []string {
-	if !slices.ContainsFunc(nodes, func(n *node) bool { return len(n.gaps) > 0 }) {
+	counts := func(n *node) bool { return n.counts }
+	if !slices.ContainsFunc(nodes, func(n *node) bool { return len(n.gaps) > 0 || counts(n) }) {
 		return nil
 	}
 	// A node is weak when it may accept more than the original.
@@ -46,6 +47,9 @@ func weaken(root *node, nodes []*node) []string {
 		n.loosen(weak)
 	}
 	passesOn := func(e edge) bool { return e.inPlace() && e.keyword != "not" }
+	for n := range leading(nodes, counts, passesOn) {
+		n.takeOut("unevaluatedItems")
+	}
 	blind := leading(nodes, func(n *node) bool { return n.blind }, passesOn)
 	for n := range blind {
 		n.takeOut("unevaluatedItems", "unevaluatedProperties")

@@ -109,6 +109,42 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 		},
 		{"in a definition that nothing refers to", `{"type":"null","$defs":{"x":` + bad + `}}`, nil, []string{`null`}, []string{`1`}},
 		{"beside a reference of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/x","pattern":"(?=x)","definitions":{"x":{"type":"string"}}}`, nil, []string{`"y"`}, []string{`1`}},
+		{
+			"$recursiveRef without its dialect", `{"properties":{"a":{"$recursiveRef":"#","type":"object"}},"required":["a"]}`,
+			[]string{"#/properties/a/$recursiveRef"},
+			[]string{`{"a":{}}`},
+			[]string{`{"a":1}`},
+		},
+		{
+			"$recursiveRef", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveAnchor":true,"properties":{"a":{"$recursiveRef":"#"}},"maxProperties":1}`,
+			nil,
+			[]string{`{"a":{"a":{}}}`},
+			[]string{`{"a":{"b":1,"c":2}}`},
+		},
+		{
+			"$dynamicRef", `{"$dynamicAnchor":"x","properties":{"a":{"$dynamicRef":"#x","required":["a"]}},"maxProperties":1}`,
+			nil,
+			[]string{`{"a":{"a":{"a":{"a":1}}}}`},
+			[]string{`{"a":{}}`, `{"a":{"a":1,"b":2}}`},
+		},
+		{
+			"$dynamicRef to one of several", `{"$dynamicRef":"#x","$defs":{"a":{"$dynamicAnchor":"x","type":"string"},"b":{"$dynamicAnchor":"x"}},"maxItems":1}`,
+			[]string{"#/$dynamicRef"},
+			[]string{`1`, `[1]`},
+			[]string{`[1,2]`},
+		},
+		{
+			"contains of 2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","contains":{"const":1},"unevaluatedItems":false}`,
+			[]string{"#/unevaluatedItems"},
+			[]string{`[1]`, `[1,2]`},
+			[]string{`[2]`},
+		},
+		{
+			"bounds of draft-04", `{"$schema":"http://json-schema.org/draft-04/schema#","minimum":1,"exclusiveMinimum":true,"maximum":3,"exclusiveMaximum":false,"const":9}`,
+			nil,
+			[]string{`2`, `3`},
+			[]string{`1`, `4`},
+		},
 		{"too long", `{"type":"string","pattern":"` + strings.Repeat("a", 1025) + `"}`, []string{"#/pattern"}, []string{`"b"`}, []string{`1`}},
 		{"too large a program", `{"type":"string","pattern":"` + strings.Repeat("a{1000}", 10) + `"}`, []string{"#/pattern"}, []string{`"b"`}, []string{`1`}},
 	} {

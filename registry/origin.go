@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // defaultTimeout limits one use of a prompt, resource or template when the source sets no limit.
@@ -27,7 +28,7 @@ type origin struct {
 // service says where calls of one source go, and which URIs the server knows. It is immutable.
 type service struct {
 	use       Func // nil: the source has nothing but tools
-	subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
+	subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
 	completes bool
 	listed    map[string]bool // own URIs of the listed resources
 	templates []*Template

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -128,7 +129,7 @@ func TestASourceThatWasNotReachedHasItsForms(t *testing.T) {
 	if _, err := view.Resource("mcp.new+file:///../a"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("a URI with dot segments: got %v, want ErrNotFound", err)
 	}
-	if _, err := resource.Subscribe(t.Context(), "t", nil); !isDown(err) {
+	if _, err := resource.Subscribe(t.Context(), share.User{TenantID: "t"}, nil); !isDown(err) {
 		t.Errorf("Subscribe: got %v, want a *DownError", err)
 	}
 	mustReplace(t, r, source("new", "pre", "other"))

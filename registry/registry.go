@@ -156,10 +156,12 @@ type Source struct {
 	Use       Func          // serves prompts/get, resources/read, completion/complete; nil: Tools are all there is
 	Reads     bool          // the server has resources, even if it lists none
 	Completes bool          // the server completes arguments; otherwise every completion is empty
-	// Subscribe reports changes of the resource with that own URI until ctx ends. It returns as soon as no later change
-	// can be missed, and goes on reporting after that. updated gets the own URI of what changed, which may be a part of
-	// the resource, and must not block. Subscribe is nil when the server reports no changes.
-	Subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error
+	// Subscribe reports changes of the resource with that own URI until ctx ends. It
+	// returns as soon as no later change can be missed, and goes on reporting after that.
+	// updated gets the own URI of what changed, which may be a part of the resource, and
+	// must not block. The user is who wants to know. Subscribe is nil when the server
+	// reports no changes.
+	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
 }
 
 // Refusal says which definition was left out, and why. The rest of the source's definitions are not affected.

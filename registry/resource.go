@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Resource is one resource of the catalogue, or one that is in no list but that its server may have. It is immutable.
@@ -12,11 +13,12 @@ type Resource struct {
 	Item
 }
 
-// Subscribe reports changes of the resource until ctx ends. It returns as soon as no later change can be missed.
-// updated gets the exposed URI of what changed, which may be a part of the resource, and must not block. ok is false
-// when the server reports no changes. The error is a *DownError when the server is known to be down, and otherwise the
-// source's.
-func (r *Resource) Subscribe(ctx context.Context, tenantID string, updated func(uri string)) (ok bool, err error) {
+// Subscribe reports changes of the resource to the user until ctx ends. It returns as
+// soon as no later change can be missed. updated gets the exposed URI of what changed,
+// which may be a part of the resource, and must not block. ok is false when the server
+// reports no changes. The error is a *DownError when the server is known to be down, and
+// otherwise the source's.
+func (r *Resource) Subscribe(ctx context.Context, user share.User, updated func(uri string)) (ok bool, err error) {
 	if down := r.Down(); down != nil {
 		return false, down
 	}
@@ -24,7 +26,7 @@ func (r *Resource) Subscribe(ctx context.Context, tenantID string, updated func(
 	if subscribe == nil {
 		return false, nil
 	}
-	return true, subscribe(ctx, tenantID, r.Name, func(uri string) { updated(r.origin.exposed(uri)) })
+	return true, subscribe(ctx, user, r.Name, func(uri string) { updated(r.origin.exposed(uri)) })
 }
 
 var (

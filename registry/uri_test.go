@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -255,22 +256,22 @@ func TestUpdatesHaveTheExposedURI(t *testing.T) {
 	for prefix, want := range map[string]string{"box": "mcp.box+file:///a/part", "": "file:///a/part"} {
 		r := registry.New()
 		s := library("box", prefix, []string{"file:///a"}, nil)
-		s.Subscribe = func(_ context.Context, tenantID, uri string, updated func(string)) error {
-			if tenantID != "acme" || uri != "file:///a" {
-				t.Errorf("got %s, %s", tenantID, uri)
+		s.Subscribe = func(_ context.Context, user share.User, uri string, updated func(string)) error {
+			if user.TenantID != "acme" || uri != "file:///a" {
+				t.Errorf("got %s, %s", user.TenantID, uri)
 			}
 			updated(uri + "/part")
 			return nil
 		}
 		mustReplace(t, r, s)
 		var got string
-		ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), "acme", func(uri string) { got = uri })
+		ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), share.User{TenantID: "acme"}, func(uri string) { got = uri })
 		if !ok || err != nil || got != want {
 			t.Errorf("got %v, %v, %s; want %s", ok, err, got, want)
 		}
 		s.Subscribe = nil
 		mustReplace(t, r, s)
-		if ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), "acme", nil); ok || err != nil {
+		if ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), share.User{TenantID: "acme"}, nil); ok || err != nil {
 			t.Errorf("got %v, %v of a server that does not tell", ok, err)
 		}
 	}

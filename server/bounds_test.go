@@ -11,13 +11,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream that tells of them is open.
 func TestUpdatesOfListenAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := (&forms{}).source()
-		s.Subscribe = func(_ context.Context, _, _ string, updated func(string)) error {
+		s.Subscribe = func(_ context.Context, _ share.User, _ string, updated func(string)) error {
 			for n := range 5000 {
 				updated(fmt.Sprintf("file:///a/%d", n))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -31,7 +32,7 @@ func (f *forms) source() registry.Source {
 		Resources: []mcp.Object{object(`{"uri":"file:///a","name":"a"}`)},
 		Use:       f.use,
 		Reads:     true,
-		Subscribe: func(_ context.Context, _, _ string, updated func(string)) error {
+		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string)) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.updated = updated

@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -58,10 +59,10 @@ func (k *keeper) ask(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		`"params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}}}}`), nil
 }
 
-func (k *keeper) subscribe(ctx context.Context, tenantID, _ string, updated func(string)) error {
+func (k *keeper) subscribe(ctx context.Context, user share.User, _ string, updated func(string)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lives[tenantID], k.changed = ctx.Err, append(k.changed, updated)
+	k.lives[user.TenantID], k.changed = ctx.Err, append(k.changed, updated)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -92,7 +93,7 @@ func (l *holdersLab) far(w *world) {
 	w.registry.Replace(registry.Source{
 		Name: "files", Templates: []mcp.Object{object(`{"uriTemplate":"file:///{+path}","name":"file"}`)}, Reads: true,
 		Use: func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"contents":[]}`), nil },
-		Subscribe: func(_ context.Context, _, _ string, updated func(string)) error {
+		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string)) error {
 			l.updated = updated
 			return nil
 		},

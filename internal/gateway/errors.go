@@ -149,6 +149,10 @@ func explain(err error) failure {
 	if full, ok := errors.AsType[*registry.RoomError](err); ok {
 		return unheld(full)
 	}
+	if full, ok := errors.AsType[*registry.PlaceError](err); ok {
+		told := unfollowed(full)
+		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
+	}
 	if told := tooMuch(err); told != nil {
 		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
 	}
@@ -286,6 +290,20 @@ func unheld(err *registry.RoomError) failure {
 	}
 	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
 		"The call was made, and its answer cannot be passed on: "+why+". Ask for less at once, or for less at the same time")}
+}
+
+// unfollowed returns what the client is told when the server follows as many resources as
+// it may.
+func unfollowed(err *registry.PlaceError) *mcp.Error {
+	whose := "All tenants together follow as many resources of the server " + err.Server + " as can be"
+	switch {
+	case errors.Is(err, share.ErrUser):
+		whose = "You follow as many resources of the server " + err.Server + " as one user may now"
+	case errors.Is(err, share.ErrTenant):
+		whose = "This tenant follows as many resources of the server " + err.Server + " as it may now"
+	}
+	return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-SUBSCRIPTIONS",
+		whose+", by a fixed bound: end some subscriptions, or try again in "+inSeconds(streamsRetry)).After(streamsRetry)
 }
 
 // serverFull returns what the client is told when too many calls wait for a server. The text is for a model: calls to

@@ -711,11 +711,33 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 	}
 }
 
+// TestRefusalToFollowSaysWhichBound has a server follow as many resources as it may for a
+// user, a tenant, and all.
+func TestRefusalToFollowSaysWhichBound(t *testing.T) {
+	for bound, want := range map[error]string{
+		share.ErrUser:   "You follow as many resources of the server lib",
+		share.ErrTenant: "This tenant follows as many resources of the server lib",
+		share.ErrTotal:  "All tenants together follow as many resources of the server lib",
+	} {
+		b, l := newLibrary(t)
+		s := l.source("lib")
+		s.Subscribe = func(context.Context, share.User, string, func(string)) error {
+			return &registry.PlaceError{Server: "lib", Err: bound}
+		}
+		b.replace(t, s)
+		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
+		failure := asError(t, err)
+		if stable(failure) != "DB-LIMIT-SUBSCRIPTIONS" || !strings.HasPrefix(failure.Message, want) || failure.RetryAfter <= 0 {
+			t.Errorf("%v: got %v, want %s", bound, failure, want)
+		}
+	}
+}
+
 func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
 		s := l.source("lib")
-		s.Subscribe = func(ctx context.Context, _, _ string, _ func(string)) error {
+		s.Subscribe = func(ctx context.Context, _ share.User, _ string, _ func(string)) error {
 			<-ctx.Done()
 			return nil // too late
 		}

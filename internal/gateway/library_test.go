@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -80,7 +81,7 @@ func (l *library) source(name string) registry.Source {
 	}
 }
 
-func (l *library) subscribe(ctx context.Context, _, uri string, updated func(uri string)) error {
+func (l *library) subscribe(ctx context.Context, _ share.User, uri string, updated func(uri string)) error {
 	if l.panicked {
 		panic("inside")
 	}

@@ -84,7 +84,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 			stop()
 		}
 	}()
-	told, err := s.resource.Subscribe(life, s.caller.Tenant.ID, func(part string) { updated(g.updatedPart(s, part)) })
+	told, err := s.resource.Subscribe(life, user, func(part string) { updated(g.updatedPart(s, part)) })
 	switch {
 	case !abandon():
 		return nil, ctx.Err()

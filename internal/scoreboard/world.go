@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -197,7 +198,7 @@ func (w *world) sources() []registry.Source {
 		Prompts:   []mcp.Object{object(`{"name":"greet"}`), object(`{"name":"second"}`), object(`{"name":"third"}`), object(`{"name":"evil"}`)},
 		Resources: []mcp.Object{object(`{"uri":"file:///open/a","name":"a"}`), object(`{"uri":"file:///open/b","name":"b"}`), object(`{"uri":"file:///open/c","name":"c"}`), object(`{"uri":"file:///secret/k","name":"k"}`)},
 		Templates: []mcp.Object{object(`{"uriTemplate":"file:///open/{a}","name":"t"}`), object(`{"uriTemplate":"file:///x/{a}","name":"u"}`), object(`{"uriTemplate":"file:///y/{a}","name":"v"}`)},
-		Subscribe: func(context.Context, string, string, func(string)) error { return nil },
+		Subscribe: func(context.Context, share.User, string, func(string)) error { return nil },
 	}
 	add := func(s *registry.Source, name, schema, more string, form mcp.Tasks, call registry.Func) {
 		s.Tools = append(s.Tools, registry.Offer{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
@@ -162,7 +163,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 
 // source returns everything that the server offers now, for the catalogue. subscribe is what the catalogue calls to
 // follow a resource.
-func (l *lists) source(subscribe func(ctx context.Context, tenantID, uri string, updated func(uri string)) error) registry.Source {
+func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error) registry.Source {
 	c := l.conn
 	s := registry.Source{
 		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -346,7 +347,7 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for _, tenant := range []string{"a", "a", "b"} {
-			ok, err := r.resource("file:///a").Subscribe(ctx, tenant, func(uri string) { heard <- tenant + " " + uri })
+			ok, err := r.resource("file:///a").Subscribe(ctx, share.User{TenantID: tenant}, func(uri string) { heard <- tenant + " " + uri })
 			if !ok || err != nil {
 				t.Fatalf("subscribe: got %v, %v", ok, err)
 			}

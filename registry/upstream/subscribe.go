@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Limits of subscriptions to resources.
 const (
-	maxWatches = 1000             // resources of one upstream followed at once; one tenant has at most half
+	maxWatches = 1000             // resources of one upstream followed at once, shared out by package share
 	liveLimit  = 10 * time.Second // for the server to confirm a subscription
 	maxURI     = 8 << 10          // bytes of the URI that a notification may name
 	lasted     = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
 )
 
 var (
-	errWatches     = errors.New("too many resources are followed at once")
 	errUnconfirmed = errors.New("no confirmation of the subscription in time")
 )
 
@@ -30,6 +31,7 @@ type watches struct {
 	server  fault
 	child   bool            // the server is a child process
 	control func() *control // returns the present control connection, nil when there is none
+	places  *share.Budget   // one for each watch, held by one of the users for whom it is
 
 	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
@@ -52,7 +54,8 @@ type watch struct {
 	after  <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
 	done   chan struct{}   // closed when this watch has ended
 
-	ending    bool // nobody may join any more: another watch takes its place
+	holder    share.User // of the watch's place
+	ending    bool       // nobody may join any more: another watch takes its place
 	listeners map[*listener]struct{}
 	waiting   []chan<- error // listeners that wait for the outcome of the present attempt; each has room for one value
 	live      bool           // the server has confirmed the present subscription
@@ -61,6 +64,7 @@ type watch struct {
 
 // listener is one client's wish to hear of changes.
 type listener struct {
+	user    share.User
 	updated func(uri string)
 	gone    <-chan struct{} // closed when the listener no longer wants to know
 }
@@ -68,11 +72,12 @@ type listener struct {
 // subscribe tells of changes of a resource until ctx ends. It returns as soon as the server has confirmed the
 // subscription, with nil, or with why there is none. From then on the subscription outlives the connection: it is
 // opened again in the background, and since a change may have been missed meanwhile, one is told.
-func (t *watches) subscribe(ctx context.Context, tenantID, uri string, updated func(uri string)) error {
+func (t *watches) subscribe(ctx context.Context, user share.User, uri string, updated func(uri string)) error {
+	tenantID := user.TenantID
 	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
 		tenantID = "" // a modern child has one session for all, in which some servers know each resource only once
 	}
-	l := &listener{updated: updated, gone: ctx.Done()}
+	l := &listener{user: user, updated: updated, gone: ctx.Done()}
 	w, outcome, err := t.join(ctx, watchKey{tenantID, uri}, l)
 	if err != nil {
 		return err
@@ -98,13 +103,15 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	switch {
 	case t.ended:
 		return nil, nil, t.server.unavailable(false, wire.ErrGone)
-	case w == nil && !t.roomLocked(key.tenantID):
-		return nil, nil, t.server.unavailable(false, errWatches)
 	case w == nil || w.ending:
+		if err := t.places.Take(l.user, 1); err != nil {
+			return nil, nil, &registry.PlaceError{Server: string(t.server), Err: err}
+		}
 		// It is for all who ask later too, so it ends with the last of them and not with the first.
 		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		next := &watch{
-			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}), listeners: map[*listener]struct{}{},
+			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}),
+			holder: l.user, listeners: map[*listener]struct{}{},
 		}
 		if w != nil {
 			next.after = w.done
@@ -126,18 +133,9 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	return w, done, nil
 }
 
-// roomLocked tells whether a tenant may follow one more resource.
-func (t *watches) roomLocked(tenantID string) bool {
-	of := 0
-	for key := range t.byKey {
-		if key.tenantID == tenantID {
-			of++
-		}
-	}
-	return len(t.byKey) < maxWatches && (tenantID == "" || of < maxWatches/2)
-}
-
-// leave removes a listener. The watch ends with its last listener.
+// leave removes a listener. The watch ends with its last listener. When its holder has
+// left, one of the others holds its place from then on, if one has room; else users could
+// fill each other's shares by following the same and staying.
 func (t *watches) leave(w *watch, l *listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,6 +143,19 @@ func (t *watches) leave(w *watch, l *listener) {
 	if len(w.listeners) == 0 {
 		w.ending = true
 		w.cancel()
+		return
+	}
+	for other := range w.listeners {
+		if other.user == w.holder {
+			return
+		}
+	}
+	for other := range w.listeners {
+		if t.places.Take(other.user, 1) == nil {
+			t.places.Give(w.holder, 1)
+			w.holder = other.user
+			return
+		}
 	}
 }
 
@@ -154,6 +165,7 @@ func (t *watches) end(w *watch) {
 	defer t.mu.Unlock()
 	w.cancel()
 	close(w.done)
+	t.places.Give(w.holder, 1)
 	if t.byKey[w.key] == w {
 		delete(t.byKey, w.key)
 	}

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // press is a modern server that tells of changes of resources when a test says so.
@@ -120,7 +123,7 @@ func newWatcher(t *testing.T) *watcher {
 
 func (w *watcher) follow(r *rig, tenantID, uri string) error {
 	r.t.Helper()
-	ok, err := r.resource(uri).Subscribe(w.ctx, tenantID, func(uri string) { w.got <- uri })
+	ok, err := r.resource(uri).Subscribe(w.ctx, share.User{TenantID: tenantID}, func(uri string) { w.got <- uri })
 	if !ok {
 		return errors.New("the server does not tell")
 	}
@@ -273,7 +276,7 @@ func TestSubscriptionSurvivesItsServer(t *testing.T) {
 		defer cancel()
 		told := 0
 		subscribe := func() error {
-			_, err := r.resource(watchedURI).Subscribe(ctx, "t", func(string) { told++ })
+			_, err := r.resource(watchedURI).Subscribe(ctx, share.User{TenantID: "t"}, func(string) { told++ })
 			return err
 		}
 		resource := r.resource(watchedURI)
@@ -286,7 +289,7 @@ func TestSubscriptionSurvivesItsServer(t *testing.T) {
 		if r.last().Up {
 			t.Fatal("up, want down")
 		}
-		if _, err := resource.Subscribe(ctx, "other", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+		if _, err := resource.Subscribe(ctx, share.User{TenantID: "other"}, func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
 			t.Errorf("Subscribe at a lost server: got %v (%s), want unavailable", err, cause(err))
 		}
 		told = 0
@@ -303,64 +306,119 @@ func TestSubscriptionSurvivesItsServer(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsHaveALimit follows as many resources as one upstream may have, and one more.
-func TestSubscriptionsHaveALimit(t *testing.T) {
-	t.Parallel()
+// manyWatches runs a story at a server that confirms no subscription. follow follows one
+// resource more for a user, and tells how it ended, if it did at once.
+func manyWatches(t *testing.T, story func(t *testing.T, follow func(user share.User) error, end func())) {
 	s := &wired{web: *full(true)}
-	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() } // never confirms
+	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() }
 	bubble(t, s, func(t *testing.T, r *rig) {
-		const most = 1000
-		results := make(chan error, most)
 		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		for i := range most {
-			one := r.resource(fmt.Sprintf("file:///%d", i))
-			go func() {
-				_, err := one.Subscribe(ctx, []string{"t", "u"}[i%2], func(string) {})
-				results <- err
-			}()
+		var work sync.WaitGroup
+		n := 0
+		story(t, func(user share.User) error {
+			n++
+			one, done := r.resource(fmt.Sprintf("file:///%d", n)), make(chan error, 1)
+			work.Go(func() {
+				_, err := one.Subscribe(ctx, user, func(string) {})
+				done <- err
+			})
+			synctest.Wait()
+			select {
+			case err := <-done:
+				return err
+			default:
+				return nil
+			}
+		}, func() {
+			cancel()
+			synctest.Wait()
+			ctx, cancel = context.WithCancel(context.Background())
+		})
+		cancel()
+		work.Wait()
+	})
+}
+
+// TestFollowedResourcesAreSharedOut has two users follow all that they may, and others
+// some.
+func TestFollowedResourcesAreSharedOut(t *testing.T) {
+	t.Parallel()
+	manyWatches(t, func(t *testing.T, follow func(user share.User) error, end func()) {
+		most := func(user share.User) (n int, err error) {
+			for ; err == nil; n++ {
+				err = follow(user)
+			}
+			return n - 1, err
 		}
-		synctest.Wait()
-		began := time.Now()
-		if _, err := r.resource("file:///more").Subscribe(ctx, "t", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" || time.Since(began) != 0 {
-			t.Errorf("one more: got %v after %v, want unavailable at once", err, time.Since(began))
-		}
-		for range most {
-			if err := <-results; kindOf(mcp.Object{}, err) != "sent" {
-				t.Fatalf("without confirmation: got %v (%s), want unavailable", err, cause(err))
+		for _, user := range []share.User{{TenantID: "a", Subject: "one"}, {TenantID: "b", Subject: "two"}} {
+			n, err := most(user)
+			full, ok := errors.AsType[*registry.PlaceError](err)
+			if !ok || !errors.Is(err, share.ErrUser) || full.Server != "up" || n < 100 || n > 300 {
+				t.Errorf("%s follows %d, then %v; want its share, and to be told so", user.Subject, n, err)
 			}
 		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("gave up after %v, want 10 s", took)
+		for i := range 20 {
+			for _, tenant := range []string{"a", "c"} {
+				if err := follow(share.User{TenantID: tenant, Subject: fmt.Sprint(i)}); err != nil {
+					t.Errorf("user %d of %s: got %v, want room", i, tenant, err)
+				}
+			}
+		}
+		end()
+		if n, _ := most(share.User{TenantID: "d"}); n != int(share.New(1000).Most()) {
+			t.Errorf("after all have ended, one user follows %d, want what one alone may", n)
 		}
 	})
 }
 
-// TestSubscriptionsOfATenantLeaveRoomToOthers follows as many resources as one tenant may, and one of another's.
-func TestSubscriptionsOfATenantLeaveRoomToOthers(t *testing.T) {
+// TestSubscriptionThatIsNotConfirmedIsGivenUp follows a resource at a server that never
+// confirms it.
+func TestSubscriptionThatIsNotConfirmedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := &wired{web: *full(true)}
-	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() } // never confirms
+	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() }
 	bubble(t, s, func(t *testing.T, r *rig) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		began := time.Now()
+		_, err := r.resource("file:///1").Subscribe(t.Context(), share.User{TenantID: "t"}, func(string) {})
+		if kindOf(mcp.Object{}, err) != "sent" || time.Since(began) != 10*time.Second {
+			t.Errorf("got %v (%s) after %v, want unavailable after 10 s", err, cause(err), time.Since(began))
+		}
+	})
+}
+
+// TestPlaceOfAFollowedResourceIsHeldByWhoFollowsIt has users of one tenant join and
+// leave, and counts what the first could follow then.
+func TestPlaceOfAFollowedResourceIsHeldByWhoFollowsIt(t *testing.T) {
+	t.Parallel()
+	s := &wired{web: *full(true)}
+	s.listen = func(_ http.ResponseWriter, r *http.Request, _ wire) { <-r.Context().Done() }
+	bubble(t, s, func(t *testing.T, r *rig) {
 		var work sync.WaitGroup
-		subscribe := func(tenant string, n int) (took time.Duration) {
-			began := time.Now()
-			_, _ = r.resource(fmt.Sprintf("file:///%d", n)).Subscribe(ctx, tenant, func(string) {})
-			return time.Since(began)
+		follow := func(subject string, from, n int) (leave func(), refused *atomic.Int32) {
+			ctx, cancel := context.WithCancel(t.Context())
+			refused = &atomic.Int32{}
+			for i := range n {
+				one := r.resource(fmt.Sprintf("file:///%d", from+i))
+				work.Go(func() {
+					_, err := one.Subscribe(ctx, share.User{TenantID: "t", Subject: subject}, func(string) {})
+					if _, full := errors.AsType[*registry.PlaceError](err); full {
+						refused.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			return cancel, refused
 		}
-		for i := range 500 {
-			work.Go(func() { subscribe("greedy", i) })
-		}
+		leave, _ := follow("first", 0, 150)
+		stay, _ := follow("second", 0, 150)
+		leave()
 		synctest.Wait()
-		if took := subscribe("greedy", 500); took != 0 {
-			t.Errorf("one more: took %v, want it refused at once", took)
+		again, refused := follow("first", 1000, 150)
+		if got := refused.Load(); got != 0 {
+			t.Errorf("who left 150 resources that another follows was refused %d, want none", got)
 		}
-		if took := subscribe("other", 500); took == 0 {
-			t.Error("another tenant is refused at once, want it asked for")
-		}
-		cancel()
+		again()
+		stay()
 		work.Wait()
 	})
 }
@@ -377,7 +435,7 @@ func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 		done := make(chan error, 1)
 		before := len(p.asked())
 		go func() {
-			_, err := one.Subscribe(ctx, "t", func(string) {})
+			_, err := one.Subscribe(ctx, share.User{TenantID: "t"}, func(string) {})
 			done <- err
 		}()
 		eventually(t, "it is asked for", func() bool { return len(p.asked()) > before })
@@ -394,7 +452,7 @@ func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 	if err := await(t, done); err == nil {
 		t.Error("a subscription at an upstream that ended: got no error")
 	}
-	if _, err := one.Subscribe(t.Context(), "t", func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+	if _, err := one.Subscribe(t.Context(), share.User{TenantID: "t"}, func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
 		t.Errorf("Subscribe at an upstream that ended: got %v, want unavailable", err)
 	}
 }

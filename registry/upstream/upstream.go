@@ -40,6 +40,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -81,7 +82,10 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.shelf = shelf{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
-	u.watches = watches{server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, next: make(chan struct{})}
+	u.watches = watches{
+		server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, next: make(chan struct{}),
+		places: share.New(maxWatches),
+	}
 	return u
 }
 

@@ -11,7 +11,7 @@ LINTER   := v2.15.0
 LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help setup run build platforms image test race plain needs nightly allocations check bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build platforms image test race plain needs nightly allocations check docs bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ allocations: ## whether calls make no more allocations than they did
 	@.ci/allocations ./internal/gateway ./server
 
 check: formatted lint tidy vuln allocations chart test ## what CI asks for
+
+docs: ## the pages: links, names, and the reference against the code; prints words of each page and of its sentences
+	@cd internal/doctest && go test -count=1 -words
 
 # A module of its own, so that go.mod has nothing of Helm and Kubernetes. What it looks at is outside that module, where the cache of
 # tests does not notice changes. What of Kubernetes has to be compiled is not optimized, which saves a quarter of the time.

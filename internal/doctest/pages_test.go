@@ -3,46 +3,13 @@ package doctest_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
-
-// flagsOfCommands builds the program and asks it for its commands, and each command for
-// its flags.
-func flagsOfCommands(t *testing.T, root string) map[string][]string {
-	t.Helper()
-	if err := sources.Open(t.Context(), filepath.Join(root, "cmd", "drawbridge")); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "drawbridge")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/drawbridge")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	help := func(args ...string) string {
-		output, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("drawbridge %s: %v\n%s", strings.Join(args, " "), err, output)
-		}
-		return string(output)
-	}
-	flags := map[string][]string{}
-	for _, command := range regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(help("-h"), -1) {
-		flags[command[1]] = []string{"-h"}
-		for _, flag := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(help(command[1], "-h"), -1) {
-			flags[command[1]] = append(flags[command[1]], flag[1])
-		}
-	}
-	return flags
-}
 
 // root is where the repository begins, seen from this package.
 const root = "../.."

@@ -91,7 +91,7 @@ func survey(t *testing.T) *repository {
 	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
 		r.targets = append(r.targets, match[1])
 	}
-	r.flags = flagsOfCommands(t, r.root)
+	r.flags = flagsOf(r.product)
 	return r
 }
 
@@ -253,4 +253,54 @@ func (r *repository) has(path string) bool {
 		matches, _ := filepath.Match(path, file) // a malformed pattern matches nothing
 		return matches
 	})
+}
+
+// flagsOf returns the flags of each command: a function that makes a set of flags by
+// newFlags, with the name of the command, adds its flags to the variable flags.
+func flagsOf(product []source) map[string][]string {
+	all := map[string][]string{}
+	for _, s := range product {
+		if path.Dir(s.name) != "cmd/drawbridge" {
+			continue
+		}
+		for _, declaration := range s.tree.Decls {
+			d, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			command := ""
+			ast.Inspect(d, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				if function, ok := call.Fun.(*ast.Ident); ok && function.Name == "newFlags" {
+					command, _ = textOf(call.Args[0])
+					all[command] = []string{"-h"}
+				}
+				if name := flagOf(call); name != "" && command != "" {
+					all[command] = append(all[command], "-"+name)
+				}
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// flagOf returns the name of the flag that a call such as flags.String or flags.StringVar
+// defines, "" for any other call.
+func flagOf(call *ast.CallExpr) string {
+	function, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) < 3 {
+		return ""
+	}
+	if set, ok := function.X.(*ast.Ident); !ok || set.Name != "flags" {
+		return ""
+	}
+	name, ok := textOf(call.Args[0])
+	if !ok {
+		name, _ = textOf(call.Args[1])
+	}
+	return name
 }

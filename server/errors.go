@@ -47,20 +47,20 @@ var (
 	errKeysUnavailable = later(refuseWith(http.StatusServiceUnavailable, "DB-AUTH-UNAVAILABLE", "The token cannot be checked now"), 5*time.Second)
 	errHost            = refuseWith(http.StatusForbidden, "DB-HOST", "This host name is not served")
 	errOrigin          = refuseWith(http.StatusForbidden, "DB-ORIGIN", "Requests from this origin are not allowed")
-	errNotFound        = refuseWith(http.StatusNotFound, "DB-NOT-FOUND", "There is nothing here")
+	errNotFound        = refuseWith(http.StatusNotFound, "DB-NOT-FOUND", "There is nothing at this path: the endpoint for MCP is /mcp")
 	errMethod          = refuseWith(http.StatusMethodNotAllowed, "DB-HTTP-METHOD", "This HTTP method is not offered here")
 	errAccept          = refuseWith(http.StatusNotAcceptable, "DB-ACCEPT", "Accept must allow application/json and text/event-stream")
 	errHTTPVersion     = refuseWith(http.StatusHTTPVersionNotSupported, "DB-HTTP-VERSION", "Event streams need HTTP/1.1: a proxy in between may have to be told so, as nginx with proxy_http_version 1.1")
 	errMediaType       = refuseWith(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE", "The body must be application/json in UTF-8, without Content-Encoding")
 	errOverload        = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD", "Too many requests are in work: try again later"), time.Second)
 	errOverloadMemory  = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left for a request of this size: try again later"), time.Second)
-	errTenantMemory    = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-MEMORY", "The requests of this tenant hold all the memory that it may have: try again when some have ended, or send less"), time.Second)
-	errUserMemory      = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-MEMORY", "Your requests hold all the memory that you may have: try again when some have ended, or send less"), time.Second)
-	errOverloadWork    = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-WORK", "Too much is to be done for a request of this size: try again later"), time.Second)
-	errTenantWork      = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "As many large requests of this tenant wait as may: try again when some have ended, or send less"), time.Second)
-	errUserWork        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "As many of your large requests wait as may: try again when some have ended, or send less"), time.Second)
+	errTenantMemory    = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-MEMORY", "The requests of this tenant hold its whole share of the memory: try again when some have ended, or send less"), time.Second)
+	errUserMemory      = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-MEMORY", "Your requests hold your whole share of the memory: try again when some have ended, or send less"), time.Second)
+	errOverloadWork    = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-WORK", "The gateway has too much work for a request of this size: try again later"), time.Second)
+	errTenantWork      = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "Too many large requests of this tenant wait: try again when some have ended, or send less"), time.Second)
+	errUserWork        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-WORK", "Too many of your large requests wait: try again when some have ended, or send less"), time.Second)
 	errStreams         = later(refuseWith(http.StatusServiceUnavailable, "DB-OVERLOAD-STREAMS", "Too many event streams are open: try again later"), 5*time.Second)
-	errStreamShare     = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-STREAMS", "You, or your tenant, have as many event streams as others leave: close some, or try again later"), 5*time.Second)
+	errStreamShare     = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-STREAMS", "You or your tenant have used your share of the event streams: close some, or try again later"), 5*time.Second)
 	errDraining        = later(refuseWith(http.StatusServiceUnavailable, "DB-DRAINING", "This instance is stopping: try again"), time.Second)
 	errSession         = refuseWith(http.StatusNotFound, "DB-SESSION", "No such session: initialize a new one")
 	errSessions        = later(refuseWith(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS", "All sessions of this tenant are in use: end one with DELETE, or try again later"), sessionsRetry)
@@ -71,7 +71,7 @@ var (
 	errKeyBody         = refuseWith(http.StatusUnprocessableEntity, "DB-IDEMPOTENCY-BODY", "Another body was sent under this Idempotency-Key within the last ten minutes: send another key")
 	errKeyAnswer       = refuseWith(http.StatusConflict, "DB-IDEMPOTENCY-ANSWER", "The call under this Idempotency-Key was made, and its answer was too large to keep: it is not made again")
 	errKeyOutcome      = refuseWith(http.StatusConflict, "DB-IDEMPOTENCY-OUTCOME", "The instance that had the call under this Idempotency-Key is gone: it may have taken effect, so it is not made again")
-	errKeys            = later(refuseWith(http.StatusTooManyRequests, "DB-IDEMPOTENCY-FULL", "Too many answers are kept for you, or too many of your requests wait for such: try again later, or without Idempotency-Key"), 5*time.Second)
+	errKeys            = later(refuseWith(http.StatusTooManyRequests, "DB-IDEMPOTENCY-FULL", "Too many answers are kept for you, or too many of your requests wait for one: try again later, or without Idempotency-Key"), 5*time.Second)
 	errReplicas        = later(refuseWith(http.StatusServiceUnavailable, "DB-REPLICAS", "What the replicas of this gateway share cannot be reached now: try again"), time.Second)
 	errEvent           = refuseWith(http.StatusNotFound, "DB-EVENT", "No such event, or what followed it is no longer kept")
 	errBody            = refuseAs(http.StatusBadRequest, mcp.CodeParse, "Parse error: the body could not be read")
@@ -110,7 +110,7 @@ func (s *Server) tooLarge() *refusal {
 // tooLargeForMemory refuses a body that a user could not hold even if nobody held anything.
 func (s *Server) tooLargeForMemory() *refusal {
 	return refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE",
-		"The body is larger than one user may ever hold here of the memory (limits.memory), "+mcp.InBytes(s.roomForBody)+": send less")
+		"The body is larger than one user may ever hold of the memory (limits.memory), "+mcp.InBytes(s.roomForBody)+": send less")
 }
 
 // ofMemory returns the refusal for an error of package share about memory, nil for any other.

@@ -386,6 +386,19 @@ func TestT27NoHeaderChoosesATenant(t *testing.T) {
 	}
 }
 
+// TestAWrongPathSaysWhereTheEndpointIs asks for what people type who forget the path, or end it with a slash.
+func TestAWrongPathSaysWhereTheEndpointIs(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/", "/mcp/", "/sse/"} {
+		m := modernCall("echo")
+		m.path = path
+		got := w.do(t, m)
+		if !strings.Contains(got.Body.String(), "the endpoint for MCP is /mcp\"") {
+			t.Errorf("%s: got %d %s, want it to name /mcp", path, got.Code, got.Body)
+		}
+	}
+}
+
 // TestT28ExactPaths sends spellings of the paths that some parser takes for the same.
 func TestT28ExactPaths(t *testing.T) {
 	w := newWorld(t)

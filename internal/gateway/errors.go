@@ -170,10 +170,10 @@ func explain(err error) failure {
 		return unknownItem(unknown)
 	case errors.As(err, &state):
 		return failure{kind: "invalid_request", reason: state.reason, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
-			"Invalid params: requestState is not of this request, or is no longer good; call again without it")}
+			"Invalid params: requestState does not belong to this request, or has expired; call again without it")}
 	case errors.As(err, &task):
 		return failure{kind: "unknown", reason: task.reason, refusal: task.reason != taskGone, told: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
-			"Invalid params: this client has no task with this taskId, or not any more")}
+			"Invalid params: this client has no task with this taskId, or no longer has it")}
 	case errors.As(err, &capability):
 		return failure{kind: "missing_capability", told: missingCapability(capability)}
 	case errors.Is(err, errUnrecordable):
@@ -185,7 +185,7 @@ func explain(err error) failure {
 		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
 	case errors.Is(err, errNotTold):
-		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not tell of its changes")}
+		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not announce its changes")}
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
 	case errors.Is(err, errNoAccess):
@@ -243,17 +243,17 @@ func tooMuch(err error) *mcp.Error {
 	case errors.Is(err, errSubscriptions):
 		return noPlace(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
 	case errors.Is(err, fairqueue.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many of your large requests wait as may: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "Too many of your large requests wait: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "As many large requests of this tenant wait as may: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "Too many large requests of this tenant wait: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTotal):
-		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK", "Too much is to be done to check arguments of this size: try again later").After(time.Second)
+		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK", "The gateway has too much work to check arguments of this size: try again later").After(time.Second)
 	case errors.Is(err, share.ErrNever):
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "This takes more memory than one user may ever hold here (limits.memory): send less, or ask for less at once")
 	case errors.Is(err, share.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold all the memory that you may have: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold your whole share of the memory: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, share.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "The requests of this tenant hold all the memory that it may have: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "The requests of this tenant hold its whole share of the memory: try again when some have ended, or send less").After(time.Second)
 	case errors.Is(err, share.ErrTotal):
 		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left to check arguments of this size: try again later").After(time.Second)
 	}
@@ -284,9 +284,9 @@ func unheld(err *registry.RoomError) failure {
 	case errors.Is(err, share.ErrNever):
 		reason, why = "never", "it is larger than one user may ever hold here (limits.memory)"
 	case errors.Is(err, share.ErrUser):
-		reason, why = "user", "your requests and their answers hold all the memory that you may have"
+		reason, why = "user", "your requests and their answers hold your whole share of the memory"
 	case errors.Is(err, share.ErrTenant):
-		reason, why = "tenant", "the requests of this tenant and their answers hold all the memory that it may have"
+		reason, why = "tenant", "the requests of this tenant and their answers hold its whole share of the memory"
 	}
 	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
 		"The call was made, and its answer cannot be passed on: "+why+". Ask for less at once, or for less at the same time")}

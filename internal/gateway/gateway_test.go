@@ -336,9 +336,9 @@ func TestLimitsAreKeptApart(t *testing.T) {
 	}{
 		{"calls of the tenant", Limits{Calls: &one, UserCalls: &many}, "DB-LIMIT-TENANT", "This tenant makes more requests than limits.calls allows: try again in 1000 s"},
 		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER", "You make more requests than limits.user_calls allows one user: try again in 1000 s"},
-		{"share of the user", Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many}, "DB-LIMIT-USER", "This is more than your share of limits.calls, because others need some, too: try again in 667 s"},
+		{"share of the only user", Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many}, "DB-LIMIT-USER", "You have used your share of limits.calls, which for one user is at most half of the burst: try again in 667 s"},
 		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL", "This tool is called more often than limits.tools allows: try again in 1000 s"},
-		{"calls at once", Limits{Concurrency: &single}, "DB-LIMIT-CONCURRENCY", "at once as one user may, which is half of what the tenant may, by limits.concurrency: end some, or try again in 1 s"},
+		{"calls at once", Limits{Concurrency: &single}, "DB-LIMIT-CONCURRENCY", "You have half of the calls that limits.concurrency allows this tenant, which is the most for one user: end some, or try again in 1 s"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

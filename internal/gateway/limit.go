@@ -49,7 +49,7 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 	what := "This tenant makes more requests than " + setting + " allows"
 	switch {
 	case exceeded.Share:
-		what = "This is more than your share of " + setting + ", because others need some, too"
+		what = "You have used your share of " + setting + ", which for one user is at most half of the burst"
 	case r.code == codeUserLimit:
 		what = "You make more requests than " + setting + " allows one user"
 	case r.code == codeToolLimit:
@@ -62,11 +62,11 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 // are no more. Where the setting allows none, no time is given. err is the error of take, or wraps it.
 func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
 	if errors.Is(err, errNoPlaces) {
-		return mcp.Stable(mcp.CodeLimited, code, "This tenant may have no "+what+", by "+setting+": only a higher limit would help")
+		return mcp.Stable(mcp.CodeLimited, code, "No "+what+" are allowed to this tenant by "+setting+": only a higher limit would help")
 	}
-	whose := "This tenant has as many " + what + " at once as it may, by " + setting
+	whose := "This tenant has as many " + what + " open as " + setting + " allows"
 	if errors.Is(err, errUserPlaces) {
-		whose = "You have as many " + what + " at once as one user may, which is half of what the tenant may, by " + setting
+		whose = "You have half of the " + what + " that " + setting + " allows this tenant, which is the most for one user"
 	}
 	return mcp.Stable(mcp.CodeLimited, code, whose+": end some, or try again in "+inSeconds(retry)).After(retry)
 }

@@ -25,8 +25,7 @@ const (
 func forDevelopers() []string {
 	return []string{
 		"CHANGELOG.md", "docs/architecture.md", "docs/extending.md", "docs/glossary.md",
-		"docs/evidence/advisories.md", "docs/evidence/benchmarks.md", "docs/evidence/compatibility.md",
-		"docs/evidence/fairness.md", "docs/evidence/reliability.md", "docs/evidence/siege.md",
+		"docs/evidence/benchmarks.md", "docs/evidence/compatibility.md", "docs/evidence/reliability.md",
 	}
 }
 

@@ -26,14 +26,15 @@ func describe(results []result, p plan, s setting) string {
 	fmt.Fprintf(&b, `# What one tenant notices of another
 
 A quiet tenant calls a small tool %d times a second, over %d connections of %d users, while somebody attacks the same
-gateway. Its calls go out at fixed times, whether or not the answers before are late, and each counts from when it was
-due. Below, its 50th and 99th percentile (p50, p99) beside each attack, compared with a **baseline**: the same attack, by
-the same program, on a dummy server on the same machine, while the quiet tenant calls the gateway. The dummy is Go's
-net/http server with ready answers of the same size; it asks nobody who they are and does nothing for each tenant. So
-what the attack takes of the machine is in both, and the ratio is what it takes of the gateway.
+gateway. Its calls go out at fixed times, whether or not the answers before are late. Each counts from when it was due.
+The table has the 50th and 99th percentile (p50, p99) of these calls during each attack, as a ratio to a **baseline**. In
+the baseline the same program makes the same attack on a dummy server on the same machine, while the quiet tenant calls
+the gateway. The dummy is Go's net/http server with ready answers of the same size. It asks for no token and does nothing
+for each tenant. So both have what the attack takes of the machine, and the ratio is what it takes of the gateway.
 
-An attack does no harm when p99 is less than twice the baseline and every call of the quiet tenant was answered. Calls
-that were not %d seconds after all of them were due count as never answered; when p99 is one of those, there is none.
+An attack does no harm when p99 is less than twice the baseline and every call of the quiet tenant is answered. A call
+counts as never answered when its answer has not come %d seconds after all calls were due. When p99 is one of those,
+there is none.
 Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack does harm.
 
 `, int(time.Second/quietInterval)*quietConnections, quietConnections, usersOfQuiet, grace)
@@ -45,9 +46,9 @@ Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack 
 		b.WriteString(r.row())
 	}
 	fmt.Fprintf(&b, `
-"No attack" is measured like the others, with nobody attacking: as far as its ratios are from 1, the others are not to be
-trusted either. %d samples each for attack and baseline, in %d rounds that take turns, each with a new gateway; a
-percentile is the median of those of the rounds.
+"No attack" is measured like the others, with nobody attacking. The further its ratios are from 1, the less the others
+can be trusted. Attack and baseline have %d samples each, in %d rounds that take turns, each with a
+new gateway. A percentile is the median of those of the rounds.
 
 ## The figures behind it
 
@@ -69,8 +70,8 @@ brackets was refused (at the gateway; the dummy refuses nothing). Held: connecti
 		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
 	}
 	b.WriteString("\nAttackers are " + fmt.Sprint(usersOfLoud) + ` users of one tenant (strangers have no token), on an address of their own where the system has
-one. All limits are the default ones, except the rates of the tenant named above, and those of the quiet tenant, which
-makes up for calls that were late and must not be refused for it.
+one. All limits are the default ones, with two exceptions: the rates of the tenant named above, and those of the quiet
+tenant. That one makes up for calls that were late, and must not be refused for it.
 `)
 	return b.String()
 }

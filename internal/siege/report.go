@@ -90,20 +90,24 @@ func describe(outcomes []*outcome, command string) string {
 	var b strings.Builder
 	b.WriteString(`# A siege
 
-The gateway runs in a control group of Linux, without swap, where the kernel ends whoever needs more memory. Two attackers
-with tokens, of two tenants with eight users each, and one without a token do all that stands below, three things at once
-each, in an order drawn by a seed, while the config is loaded again every few seconds. A quiet tenant makes five to nine
-calls a second all the time. Clients and servers run outside of the control group, on the same machine, those of the quiet
-tenant in a process of their own.
+The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more memory. Three
+attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of them have tokens, of two tenants
+with eight users each; the third has none. The config is loaded again every few seconds. Meanwhile a quiet tenant makes five
+to nine calls a second. Clients and servers run outside of the control group, on the same machine. Those of the quiet tenant
+have a process of their own.
 
-Limits are the default ones but for the rates of one of the two attacking tenants, which are 10,000 a second. Sessions, and
-what is kept for resuming, end after a minute (a quarter of the siege if that is less), so that soon after the siege only
-what was leaked is left; while it lasts, both stay at their bounds. Calls that wait for an answer of their client wait for
-five minutes as always, so with what they hold it may take as long until the memory is back.
+Limits are the default ones, but one of the two attacking tenants has rates of 10,000 a second. Sessions end after a minute,
+and so do events that are kept for resuming; in a short siege both end after a quarter of it. So soon after the siege only
+what leaked is left. During the siege both stay at their bounds. Calls that wait for an answer of their client wait for five
+minutes as always, and their memory comes back when they end.
 
-Promised is: the process lives; its resident memory comes back to what it was before, but for 20 MiB or an eighth of what
-it grew by, which the Go runtime keeps; every call of the quiet tenant is answered; every attack takes place. Resident is
-meant without the pages of the program's own file.
+These are the promises:
+
+- The process lives.
+- Its resident memory comes back to what it was before. The Go runtime may keep 20 MiB, or an eighth of what it grew by. The
+  pages of the program's own file do not count.
+- Every call of the quiet tenant is answered.
+- Every attack takes place.
 
 | memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | strangers from | disk | verdict |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -118,11 +122,12 @@ meant without the pages of the program's own file.
 	}
 	b.WriteString(`
 *Charged* is what the kernel counts for the control group, without the pages of the program's file, which were in memory
-before. Version 1 of control groups counts what sockets hold by itself, version 2 within the rest. *p50, p99* are of the
-calls that were due during the siege, each from when it was due, on a machine whose processors the attackers use, too. *Sent
-again* are calls on a connection that had been idle and turned out to be closed; a client sends such a call once more, on a
-new connection. *Strangers from* is from how many addresses those without a token come, and *disk* the one that log and
-audit share, with what they took of it; nothing is rotated. *After* is how long after the end of the siege the memory was asked for: as soon as it was near its start.
+before. Version 1 of control groups counts what sockets hold separately, version 2 within the rest. *p50, p99* are of the
+calls that were due during the siege, each from when it was due. The attackers use the same processors. *Sent again* are
+calls on an idle connection that turned out to be closed; a client sends such a call once more, on a new connection.
+*Strangers from* is from how many addresses those without a token come. *Disk* is the one that log and audit share, with
+what they took of it; nothing is rotated. *After* is how long after the siege the memory was read, which is as soon as it
+was near its start.
 `)
 	for _, o := range outcomes {
 		o.describeAttacks(&b)

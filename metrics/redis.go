@@ -45,8 +45,8 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// redis makes the metrics of the server that replicas share. The histogram has few buckets: what takes longer than 100 ms
-// is given up.
+// redis makes the metrics of the server that replicas share. The histogram has few buckets: what takes longer than
+// redis.patience, 500 ms by default, is given up.
 func (m *Metrics) redis(f promauto.Factory) {
 	m.redisState = newShared(prometheus.Opts{
 		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
@@ -58,7 +58,7 @@ func (m *Metrics) redis(f promauto.Factory) {
 	}, []string{"kind", "outcome"})
 	m.redisSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "drawbridge_redis_call_duration_seconds", Help: "Time of round trips to Redis that were answered, without those that wait for something to come.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1},
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5},
 	}, []string{"kind"})
 	m.redisOpenings = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_redis_breaker_openings_total", Help: "How often calls to Redis were stopped, by the state that it was in.",

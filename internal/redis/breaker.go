@@ -24,8 +24,7 @@ const (
 
 // breaker says whether the server is asked at all. The zero breaker is open: no probe has succeeded yet.
 //
-//	        a call gets no answer, or one that says that nothing can be written;
-//	        a connection ends; a probe fails
+//	        an answer says that nothing can be written; a connection ends; a probe fails
 //	closed ───────────────────────▶ open
 //	   ▲                             │
 //	   └── enough probes succeed ────┘

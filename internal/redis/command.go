@@ -220,13 +220,19 @@ func outcomeOf(err error) Outcome {
 
 // failed returns the error of a call that failed, and opens the breaker unless the caller itself gave up, or the error is
 // about that call alone. A call that ended together with its link says nothing of the server, of which more is known then.
+// Nor does one that had no answer in time: it may have waited in this process, or behind a large answer to somebody else.
+// A probe finds out, at once.
 func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	down := explain(err)
 	known := errors.Is(err, context.Canceled) && s.Up() != nil
-	if _, all := stateOf(err); all && !known {
+	switch state, all := stateOf(err); {
+	case known || !all:
+	case state == StateSlow && word(err) == "":
+		s.wakeRun()
+	default:
 		s.fail(down)
 	}
 	return down

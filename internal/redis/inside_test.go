@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 			ctx  context.Context //nolint:containedctx // a case of the table
 			want error
 			took time.Duration
-		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, 100 * time.Millisecond}} {
+		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, defaultPatience}} {
 			began := time.Now()
 			if _, err := s.ask(test.ctx, "test", s.config.Patience, library); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
@@ -115,6 +116,24 @@ func TestPulsesAreAtEveryNode(t *testing.T) {
 		if gap := n - slots[i] - 1; gap >= pulseGap {
 			t.Errorf("%d slots in a row have no pulse, want fewer than %d", gap, pulseGap)
 		}
+	}
+}
+
+// TestLateCallHasAProbeMade shows that a call without an answer in time does not stop the others: a probe decides.
+func TestLateCallHasAProbeMade(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	s.breaker.close()
+	if err := s.failed(t.Context(), errLate); !errors.Is(err, ErrDown) || s.Up() != nil {
+		t.Errorf("the call got %v, and the others %v", err, s.Up())
+	}
+	select {
+	case <-s.wake:
+	default:
+		t.Error("no probe is made")
+	}
+	if _ = s.failed(t.Context(), io.EOF); s.Up() == nil {
+		t.Error("a connection that ended did not stop the others")
 	}
 }
 

@@ -9,9 +9,10 @@
 //
 // No call waits longer than Config.Patience, whatever the library does meanwhile: each is made on a goroutine of its own,
 // because the library may dial, or wait for room, longer than a context says, and so that a caller that gives up takes no
-// connection down. The first call that gets no answer opens the breaker, and so does an answer that says that the server
-// can write nothing now. From then on every call fails at once with ErrDown, until a probe, which writes, finds the server
-// well again. So a slow server costs each caller that patience once.
+// connection down. A connection that ends opens the breaker, and so does an answer that says that the server can write
+// nothing now. A call that gets no answer in time has a probe made, and that one opens the breaker if it gets none either.
+// From then on every call fails at once with ErrDown, until a probe, which writes, finds the server well again. So a slow
+// server costs each caller that patience once.
 //
 // Redis is not where anything lives that must not be lost: whoever uses this package says what holds when the server is
 // gone, or has forgotten. Values that a replica reads back were sealed by one (package seal), so that whoever can write to
@@ -47,7 +48,8 @@ type Config struct {
 	SentinelPassword func() (string, error) // as Password, at the sentinels
 	Database         int                    // must be 0 in a cluster
 	TLS              *tls.Config            // nil: without TLS
-	// Patience is how long a call waits for its answer. Zero: 100 ms.
+	// Patience is how long a call waits for its answer. Zero: 500 ms, so that neither a processor that a container may not
+	// use for a while nor a busy machine counts as a fault of the server.
 	Patience time.Duration
 	Logger   *slog.Logger // nil: none
 	// Called is told of each round trip what it was for, which is the part of its first key that names what is kept there,
@@ -60,7 +62,7 @@ type Config struct {
 
 // How often the server is asked whether it is well, and how long a connection may take.
 const (
-	defaultPatience = 100 * time.Millisecond
+	defaultPatience = 500 * time.Millisecond
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
@@ -282,6 +284,11 @@ func (s *Store) broken(err error) {
 // fail stops calls, and has Run look at once.
 func (s *Store) fail(err error) {
 	s.trip(err)
+	s.wakeRun()
+}
+
+// wakeRun has Run look at once.
+func (s *Store) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // Run knows already

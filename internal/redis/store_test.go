@@ -108,7 +108,8 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForSlowServerOnce shows that after the first call that is late, none is made, until the server is well.
+// TestCallsWaitForSlowServerOnce shows that after a call that is late, when a probe is late, too, none is made until the server
+// is well.
 func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]func(*redistest.Server, *netfault.Proxy) (heal func()){
@@ -130,6 +131,7 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 				}
 				return nil
 			})
+			redistest.WaitDown(t, store)
 			skipped := c.of(redis.OutcomeSkipped)
 			for range 1000 {
 				if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) {

@@ -75,6 +75,26 @@ func TestAStreamIsReadElsewhere(t *testing.T) {
 	}
 }
 
+// TestLargeStreamIsReadInPages reads 200 KB of events at another replica: no answer of Redis has all of them, since what others
+// ask waits behind it.
+func TestLargeStreamIsReadInPages(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	var all []string
+	for n := range 20 {
+		event := strings.Repeat(fmt.Sprint(n%10), 10_000)
+		all = append(all, event)
+		add(t, a, "s", "p1", event, n == 19)
+	}
+	before := a.trips(t)
+	want(t, b, "s", "p1", session.FirstID("p1"), strings.Join(all, " "), false)
+	if got := a.trips(t) - before; got < 4 || got > 5 {
+		t.Errorf("got %d round trips, want one for each 64 KiB", got)
+	}
+}
+
 // TestOthersAppendToAStreamThatOneReplicaBegan is the case of a connection that went on at another replica, with notices.
 func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,10 @@ func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) er
 	}
 }
 
-// page reads as many events as a stream may have. full tells that there may be others.
+// pageBytes bounds what one read brings: on the same connection other answers wait behind it.
+const pageBytes = 64 << 10
+
+// page reads as many events as a stream may have, or as fit into a page. full tells that there may be others.
 func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full bool, err error) {
 	l, base := r.log, r.log.now()
 	from, count, reader, head := headID(sequence+1), l.config.Count+1, "", ""
@@ -152,7 +155,7 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	if begin {
 		head = string(l.config.Seal.SealBytes(r.headPurpose(base), nil))
 	}
-	said, rest, err := l.run(ctx, readScript, r.place, from, strconv.Itoa(count), l.life(), reader, head, headID(base))
+	said, rest, err := l.run(ctx, readScript, r.place, from, strconv.Itoa(count), l.life(), reader, head, headID(base), strconv.Itoa(pageBytes))
 	switch {
 	case err != nil:
 		return false, err
@@ -178,7 +181,7 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 		r.last = last
 		return false, nil
 	}
-	return len(entries) >= count-1, r.take(ctx, sequence, entries)
+	return len(rest) > 1 || len(entries) >= count-1, r.take(ctx, sequence, entries)
 }
 
 // head returns the base of a stream, of which the first entries are given. The error is ErrUnknown if its first events are

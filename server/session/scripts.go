@@ -48,9 +48,10 @@ redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
 
-// readScript returns entries of a stream, or if there are none, the id of the newest that there ever was. ARGV: id from
-// which on, how many at most, milliseconds, the replica or "" if it does not go on reading, and the value of the head if
-// the stream is to begin when it is not there, with its id.
+// readScript returns entries of a stream, or if there are none, the id of the newest that there ever was. It returns "more"
+// behind entries that are not all, because they have too many bytes: other answers would wait behind theirs. ARGV: id from
+// which on, how many at most, milliseconds, the replica or "" if it does not go on reading, the value of the head if the
+// stream is to begin when it is not there, with its id, and how many bytes at most, but for a single entry.
 var readScript = redis.NewScript(`
 local mark = redis.call('HGET', KEYS[1], '')
 if mark then return {'ended', mark} end
@@ -63,7 +64,19 @@ if ARGV[4] ~= '' then
   redis.call('SADD', KEYS[3], ARGV[4])
   redis.call('PEXPIRE', KEYS[3], ARGV[3])
 end
-local found = redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])
+local found, from, left, room = {}, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7])
+while left > 0 do
+  local count = math.min(left, 8)
+  local part = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
+  for _, entry in ipairs(part) do
+    room = room - #entry[2][2]
+    if #found > 0 and room < 0 then return {'ok', found, 'more'} end
+    found[#found + 1] = entry
+    from = '(' .. entry[1]
+  end
+  if #part < count then break end
+  left = left - count
+end
 if #found > 0 then return {'ok', found} end
 local info = redis.call('XINFO', 'STREAM', KEYS[2])
 for i = 1, #info, 2 do

@@ -27,7 +27,7 @@ type Redis struct {
 	SentinelUser         string // sentinel_user
 	SentinelPasswordFile string // sentinel_password_file; "": no password
 
-	// Patience is how long a call waits for its answer; zero: 100 ms.
+	// Patience is how long a call waits for its answer; zero: 500 ms.
 	Patience time.Duration // patience
 
 	CAFile            string // ca_file; "": the authorities of the system

@@ -118,7 +118,7 @@ func (k *keySets) Load(ctx context.Context, issuer string) ([]byte, error) {
 // read returns the sealed key set of an issuer, nil if there is none.
 func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 	if k.directory != "" {
-		data, err := os.ReadFile(k.file(issuer)) //nolint:gosec // a digest in a directory of the operator
+		data, err := os.ReadFile(k.file(issuer))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}

@@ -22,6 +22,7 @@ func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defa
 type origin struct {
 	server, prefix string
 	service        atomic.Pointer[service] // what the source offered last; nil: it has offered nothing yet
+	wantsSignIn    atomic.Bool             // see Registry.WantsSignIn
 	outage         atomic.Pointer[Outage]  // nil: the server is there. Stored with Registry.mu held, loaded without
 }
 

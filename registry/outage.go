@@ -20,6 +20,7 @@ type DownError struct {
 	Server string
 	Name   string // exposed name of the item
 	Outage Outage
+	SignIn bool // the server wants a sign-in, so it stays down until the operator gives a credential
 }
 
 func (e *DownError) Error() string {
@@ -46,6 +47,17 @@ func (r *Registry) Lose(source, prefix string) *Outage {
 		return present
 	})
 	return outage
+}
+
+// WantsSignIn notes whether the last attempt to reach a lost source failed because its
+// server wants a sign-in. The items' errors say so from then on.
+func (r *Registry) WantsSignIn(source string, wants bool) {
+	r.update(source, func(present shelf) shelf {
+		if present.origin != nil {
+			present.origin.wantsSignIn.Store(wants)
+		}
+		return present
+	})
 }
 
 // Unlist takes the items of a lost source out of lists. It does nothing unless the outage is the one that lasts: its
@@ -107,5 +119,5 @@ func (i *Item) Down() *DownError {
 	if outage == nil {
 		return nil
 	}
-	return &DownError{Kind: i.Kind, Server: i.Server, Name: i.Exposed, Outage: *outage}
+	return &DownError{Kind: i.Kind, Server: i.Server, Name: i.Exposed, Outage: *outage, SignIn: i.origin.wantsSignIn.Load()}
 }

@@ -355,7 +355,7 @@ func (g *Gateway) timed(next Handler) Handler {
 		}
 		if c.spent >= whole {
 			c.noteOpen(c.params)
-			return mcp.Object{}, errTimeout
+			return mcp.Object{}, &timeoutError{c.item.Server, whole}
 		}
 		limited := &c.life
 		limited.Begin(ctx, started.Add(whole-c.spent))
@@ -364,7 +364,7 @@ func (g *Gateway) timed(next Handler) Handler {
 		result, err := next(limited, c)
 		c.spent += time.Since(started)
 		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
-			return mcp.Object{}, errTimeout
+			return mcp.Object{}, &timeoutError{c.item.Server, whole}
 		}
 		return result, err
 	}

@@ -179,6 +179,12 @@ func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 			t.Errorf("%s %s: got %v, want that the server could not be reached yet", s.method, params, failure)
 		}
 	}
+	b.registry.WantsSignIn("new", true)
+	_, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"new__x"}`))
+	if stable(failure) != "DB-UPSTREAM-DOWN" || !strings.Contains(failure.Message, "its server new wants a sign-in, and the operator") {
+		t.Errorf("got %v, want that the server wants a sign-in", failure)
+	}
+	b.registry.WantsSignIn("new", false)
 	if got := refusals(t, b); got != 0 {
 		t.Errorf("%v refusals are counted, want none", got)
 	}

@@ -43,8 +43,7 @@ const (
 const auditRetry = 5 * time.Second
 
 var (
-	errBusy    = errors.New("too many calls at once")
-	errTimeout = errors.New("the item's time is over")
+	errBusy = errors.New("too many calls at once")
 
 	errServerFull    = errors.New("the server holds too many places of the tenant or user")
 	errServerCrowded = errors.New("the server holds too many places of all tenants")
@@ -68,6 +67,14 @@ type unknownError struct {
 }
 
 func (e *unknownError) Error() string { return "unknown " + string(e.kind) }
+
+// timeoutError says that the item's time is over, and how long that is.
+type timeoutError struct {
+	server string
+	limit  time.Duration
+}
+
+func (e *timeoutError) Error() string { return "the item's time is over" }
 
 // stateError says that a requestState cannot be used for this request.
 type stateError struct{ reason string }
@@ -141,6 +148,7 @@ func explain(err error) failure {
 		down        *registry.DownError
 		protocol    *registry.ProtocolError
 		hidden      *sanitize.HiddenError
+		timeout     *timeoutError
 		home        *homeError
 	)
 	if errors.As(err, &home) {
@@ -192,8 +200,9 @@ func explain(err error) failure {
 		return failure{kind: "forbidden", reason: "home", refusal: true, told: errNoAccess}
 	case errors.As(err, &told):
 		return failure{kind: "invalid_request", refusal: true, told: told}
-	case errors.Is(err, errTimeout):
-		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The server did not answer in time")}
+	case errors.As(err, &timeout):
+		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
+			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server, timeout.limit))}
 	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
 		return notAvailable(unavailable)
 	case errors.As(err, &down):
@@ -336,6 +345,11 @@ func isDown(err *registry.DownError) *mcp.Error {
 		what = "resource template"
 	}
 	lasts := time.Since(err.Outage.Since)
+	if err.SignIn {
+		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", fmt.Sprintf("The %s %s is not available: its server %s wants a sign-in, "+
+			"and the operator of this gateway must give a credential for it. Nothing was sent to it. Go on without it.",
+			what, clip(err.Name, 256), err.Server)).After(downRetryMax)
+	}
 	how := "is down since"
 	if !err.Outage.Reached {
 		how = "could not be reached yet, since"

@@ -270,7 +270,7 @@ func TestTimedSaysThatTheToolWasTooSlow(t *testing.T) {
 	b := newBench(t)
 	_, err := b.Handle(t.Context(), b.caller(t, alice), request("box__slow", `{}`))
 	var failure *mcp.Error
-	if !errors.As(err, &failure) || failure.StableCode() != "DB-TIMEOUT" {
+	if !errors.As(err, &failure) || failure.StableCode() != "DB-TIMEOUT" || !strings.Contains(failure.Message, "The server box did not answer in time, which is ") {
 		t.Errorf("got %v, want DB-TIMEOUT", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -71,6 +72,13 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 		return err
 	}
 	return f.unavailable(true, err)
+}
+
+// wantsSignIn tells whether the server answered that it wants a sign-in. What else it
+// says, such as where to sign in, is not read.
+func wantsSignIn(err error) bool {
+	refused, ok := errors.AsType[*wire.StatusError](err)
+	return ok && refused.Status == http.StatusUnauthorized
 }
 
 // Refusals of questions.

@@ -106,6 +106,9 @@ func (s *standing) advise(ctx context.Context) {
 // problem returns what an operator reads of an error: the cause within, which clients are not told, in at most 300
 // bytes. The cause may quote what the server said, so it is cleaned.
 func problem(err error) string {
+	if wantsSignIn(err) {
+		return "HTTP status 401: it wants a sign-in, so it needs a credential in headers, and one that it takes"
+	}
 	text := err.Error()
 	if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()

@@ -106,6 +106,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 		if time.Since(began) >= stable {
 			attempt = 0
 		}
+		u.shelf.reg.WantsSignIn(u.cfg.Name, wantsSignIn(err))
 		u.standing.down(err, u.dialer.lastSaid(), u.shelf.lostSince())
 		if !pace.Wait(ctx, pace.Backoff(attempt)) {
 			return nil

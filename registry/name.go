@@ -41,7 +41,8 @@ func onlyNameCharacters(name string) bool {
 }
 
 func isNoNameCharacter(r rune) bool {
-	return r >= utf8.RuneSelf || !isAlphanumeric(byte(r)) && r != '_' && r != '.' && r != '-'
+	return r >= utf8.RuneSelf ||
+		!isAlphanumeric(byte(r)) && r != '_' && r != '.' && r != '-' //nolint:gosec // it is one byte
 }
 
 func isAlphanumeric(c byte) bool {

@@ -16,7 +16,9 @@ func TestServerThatWantsASignInSaysSoInOurWords(t *testing.T) {
 	t.Parallel()
 	hosts := make(chan string, 1000)
 	visit(t, upstream.Config{Prefix: "up"}, func(t *testing.T, o *origin, r *rig) {
-		down := func() *registry.DownError { return r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down() }
+		down := func() *registry.DownError {
+			return r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down()
+		}
 		if got := r.last(); got.Up || !strings.Contains(got.Problem, "it wants a sign-in") || strings.Contains(got.Problem, "obey") {
 			t.Errorf("got %+v, want that it wants a sign-in", got)
 		}

@@ -27,6 +27,7 @@ const (
 type memory struct {
 	pulseKeys []string
 	began     time.Time
+	first     time.Duration // since began: the pulse that was surely written first; zero: none
 	last      time.Duration // since began: the pulse that was surely written last; zero: none
 	lost      bool          // the server has forgotten, and the generation is not changed yet
 }
@@ -114,6 +115,9 @@ func (s *Store) look(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.memory.first == 0 {
+		s.memory.first = pulse
+	}
 	s.memory.lost, s.memory.last = false, pulse
 	s.enter(ctx, text)
 	return nil
@@ -143,9 +147,15 @@ func (a answer) text() (string, error) {
 	return a.Text()
 }
 
-// forgotten tells from the pulse that was found whether too much of what was written is gone.
+// forgotten tells from the pulse that was found whether too much of what was written is gone. A
+// replica that has just begun misses all its pulses when a failover loses a moment of writes, so
+// for mostLoss only the generation beside them tells that more is lost. In a cluster that may be
+// at another node, and a missing pulse always counts.
 func (m *memory) forgotten(pulse string, err error) bool {
 	if m.last == 0 {
+		return false
+	}
+	if err == nil && pulse == "" && len(m.pulseKeys) == 1 && m.last-m.first <= mostLoss {
 		return false
 	}
 	n, invalid := strconv.ParseInt(pulse, 10, 64)

@@ -95,6 +95,30 @@ func TestGenerationOutlivesFaults(t *testing.T) {
 	}
 }
 
+// TestGenerationOutlivesTheLossOfYoungPulses takes away what replicas wrote since their start, as
+// a failover may, and leaves the generation.
+func TestGenerationOutlivesTheLossOfYoungPulses(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartOne(t)
+	a, b, told := pair(t, redis.Config{Addresses: []string{server.Address}})
+	first := agreed(t, a, b, "")
+	const count, lose = "return #redis.call('KEYS', '*pulse*')", "return redis.call('DEL', unpack(redis.call('KEYS', '*pulse*')))"
+	written := func() error {
+		if got := server.Exec(t, "EVAL", count, "0"); got != "2" {
+			return fmt.Errorf("got %s pulses, want 2", got)
+		}
+		return nil
+	}
+	for range 2 {
+		redistest.Wait(t, written)
+		server.Exec(t, "EVAL", lose, "0")
+	}
+	redistest.Wait(t, written)
+	if got := agreed(t, a, b, ""); got != first || told.Load() != 0 {
+		t.Errorf("got generation %q, want %q; told %d times", got, first, told.Load())
+	}
+}
+
 // TestFailoverKeepsGeneration kills a master. The Stores go on with what was its replica, without a restart.
 func TestFailoverKeepsGeneration(t *testing.T) {
 	t.Parallel()

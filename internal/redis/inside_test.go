@@ -101,6 +101,31 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestAFailoverSoonAfterTheStartIsNoLoss: a replica that has just begun has no pulse that is old
+// enough to be in what a failover leaves. It is inside the package because nothing outside it
+// knows how old a replica is.
+func TestAFailoverSoonAfterTheStartIsNoLoss(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		last    time.Duration
+		pulse   string
+		cluster bool
+		want    bool
+	}{
+		{2 * time.Second, "", false, false},
+		{2 * time.Second, "", true, true},
+		{2 * time.Second, "junk", false, true},
+		{time.Second + mostLoss, "", false, false},
+		{time.Second + mostLoss + time.Millisecond, "", false, true},
+	} {
+		m := newMemory(test.cluster)
+		m.first, m.last = time.Second, test.last
+		if got := m.forgotten(test.pulse, nil); got != test.want {
+			t.Errorf("%q after %v, cluster %v: got %v, want %v", test.pulse, test.last, test.cluster, got, test.want)
+		}
+	}
+}
+
 // TestPulsesAreAtEveryNode looks how many slots in a row have no pulse. It is inside the package because nothing outside
 // it knows their keys.
 func TestPulsesAreAtEveryNode(t *testing.T) {

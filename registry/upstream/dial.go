@@ -29,7 +29,7 @@ const (
 	// its era. It is not asked again.
 	kindShy
 	// kindUnasked is as kindShy, but a child that was slow to start may look the same:
-	// another one is asked; see reprobe.
+	// another one is asked; see unasked.
 	kindUnasked
 )
 

@@ -168,30 +168,28 @@ func (d *dialer) reprobe(ctx context.Context, c *control) error {
 	return ctx.Err()
 }
 
-// reprobeChild waits for the late answer of a child that was asked when it started. Where
-// the connection's child was not asked, because the one before it ended or was not ready
-// in time, another child is started beside it and asked. Asking on the connection itself
-// would not do: after the legacy handshake a server of both eras says that it does not
-// know the question.
+// reprobeChild waits for the late answer of a child that was asked when it started.
 func (d *dialer) reprobeChild(ctx context.Context, c *control) error {
-	var modern bool
-	switch {
-	case d.known() == kindUnasked:
-		modern = d.askBeside(ctx, c)
-	case c.asked != nil:
-		says, _ := c.asked.within(ctx, forGood) // an error says that the connection is lost, which others tell
-		modern = says == saysModern
+	if c.asked == nil {
+		return nil
 	}
-	if !modern {
+	says, _ := c.asked.within(ctx, forGood) // an error says that the connection is lost, which others tell
+	if says != saysModern {
 		return ctx.Err()
 	}
 	d.remember(kindModern)
 	return c.server.unavailable(true, errUpgraded)
 }
 
-// askBeside asks another child what it is, and ends it. What is found out is remembered;
-// an outcome that says nothing leaves the question to the next connection.
-func (d *dialer) askBeside(ctx context.Context, c *control) (modern bool) {
+// unasked makes c a connection to a child that is not asked what it is, because the one
+// before it ended or was not ready in time. Either may have had another reason than the
+// question, so before anybody is served, another child is asked, once this one has shown
+// that they can start. Asking this one would not do: after the legacy handshake a server
+// of both eras says that it does not know the question.
+func (d *dialer) unasked(ctx context.Context, c *control) error {
+	if err := d.older(ctx, c, nil, kindUnasked); err != nil {
+		return err
+	}
 	beside := &control{connection: newSessionConnection(c.connection)}
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
@@ -200,15 +198,18 @@ func (d *dialer) askBeside(ctx context.Context, c *control) (modern bool) {
 		err = d.ask(limited, beside, link, false)
 	}
 	switch {
-	case err == nil:
+	case err == nil && beside.version != mcp.LatestModern:
 		beside.end(ctx, false)
-		return beside.version == mcp.LatestModern
-	case errors.Is(err, errUpgraded):
-		return true
-	case limited.Err() == nil: // it ended again
-		d.remember(kindShy)
+		return nil
+	case err == nil, errors.Is(err, errUpgraded):
+		if err == nil {
+			beside.end(ctx, false)
+		}
+		c.end(ctx, false)
+		return c.server.unavailable(false, errUpgraded)
 	}
-	return false
+	d.remember(kindShy) // it ended again, or fell silent
+	return nil
 }
 
 // connectChild starts the child and asks it what it is. A child that answers, or stays
@@ -217,7 +218,7 @@ func (d *dialer) askBeside(ctx context.Context, c *control) (modern bool) {
 //
 // A child that was silent, but does the legacy handshake, is remembered (kindShy), so
 // that no later child of this server is asked. A child that ended or was not ready in
-// time is remembered as kindUnasked, since a slow start looks the same; reprobe finds out
+// time is remembered as kindUnasked, since a slow start looks the same; unasked finds out
 // which it was. If a child that was not asked cannot be connected to, the next one is
 // asked again. A server that was modern has all its time to say so again. No child is
 // asked when the operator named a legacy revision.
@@ -227,8 +228,13 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 	}
 	known := d.known()
 	if known == kindShy || known == kindUnasked {
-		err := d.older(ctx, c, nil, known)
-		if err != nil && ctx.Err() == nil {
+		var err error
+		if known == kindShy {
+			err = d.older(ctx, c, nil, kindShy)
+		} else {
+			err = d.unasked(ctx, c)
+		}
+		if err != nil && !errors.Is(err, errUpgraded) && ctx.Err() == nil {
 			d.remember(kindUnknown)
 		}
 		return err
@@ -251,7 +257,7 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 		d.remember(kindUnasked)
 		return err
 	}
-	return d.older(ctx, c, nil, kindUnasked)
+	return d.unasked(ctx, c)
 }
 
 // ask asks a child what it is, within the time that ctx gives it, and makes c a

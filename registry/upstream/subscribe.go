@@ -21,9 +21,7 @@ const (
 	lasted     = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
 )
 
-var (
-	errUnconfirmed = errors.New("no confirmation of the subscription in time")
-)
+var errUnconfirmed = errors.New("no confirmation of the subscription in time")
 
 // watches are the resources of one upstream whose changes are followed. They outlive connections: what is followed is
 // subscribed to again on each new connection. It is safe for concurrent use.

@@ -119,7 +119,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	p.issuers.replace(work, cfg.Issuers, verifier)
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
-	p.fleet.apply(work, cfg.Servers)
+	p.fleet.apply(work, cfg.ReachedServers())
 	return nil
 }
 

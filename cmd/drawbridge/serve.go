@@ -154,7 +154,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
 	p.issuers.start(work)
-	p.fleet.apply(work, p.started.Servers)
+	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })

@@ -41,6 +41,7 @@ package config
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -166,6 +167,18 @@ func load(path string, data []byte, env Environment, known *memory) (*Config, So
 		cfg.Digest = r.sources.digest()
 	}
 	return cfg, r.sources, err
+}
+
+// ReachedServers returns the servers that at least one tenant reaches. The others need
+// not run.
+func (c *Config) ReachedServers() []Server {
+	reached := map[string]bool{}
+	for i := range c.Tenants {
+		for _, name := range c.Tenants[i].Servers {
+			reached[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
 }
 
 // Place returns where a server or an issuer stands in the files, as a Problem without a text. The name is "server NAME"

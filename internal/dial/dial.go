@@ -186,3 +186,22 @@ func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn,
 	}
 	return c, nil
 }
+
+// Through returns a transport of plain HTTP/1.1 whose connections, which may be TLS, connect makes: it gets the host of the
+// URL, without a port, which need not be an address. It is for processes of this gateway that talk to each other.
+func Through(connect func(ctx context.Context, host string) (net.Conn, error)) http.RoundTripper {
+	return &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return connect(ctx, host)
+		},
+		DisableCompression:     true,
+		MaxIdleConns:           0, // as many as there are replicas, times the next
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+}

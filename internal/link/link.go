@@ -1,0 +1,148 @@
+// Package link answers: how does one replica reach another? It carries messages of replicas, and requests of clients that
+// one replica forwards to another, over HTTP on a listener that serves nobody else. It knows who the others are only
+// through a Directory, and deliberately not what a message says or what a request asks for.
+//
+//	Send ─────▶ POST /message, the kind in a header ──▶ the handler of that kind ──▶ 204: it was handled
+//	Forward ──▶ the request of a client, as it came ──▶ the handler of clients ────▶ its answer, as it comes
+//
+// Both ends are authenticated, and nothing is readable on the way: each replica makes a certificate at its start, the
+// Directory has its digest, and no certificate with another digest is talked to. So an address that belongs to another
+// process by now gets nothing. Whatever waits for another replica ends when the Directory says that it is gone.
+//
+// An error tells whether anything can have happened there: ErrGone means that nothing was sent, ErrLost that it may have
+// had its effect.
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+)
+
+// What Send and Forward return besides the errors of a handler.
+var (
+	// ErrGone says that the other replica is not there, or cannot be reached: nothing was sent.
+	ErrGone = errors.New("that replica is not there")
+	// ErrLost says that the other replica may have got what was sent, and has not answered.
+	ErrLost = errors.New("that replica has not answered")
+	// ErrRefused says that the other replica got a message, and did not take it.
+	ErrRefused = errors.New("that replica did not take it")
+)
+
+// Bounds of the link.
+const (
+	connectTime = 2 * time.Second // for a connection to another replica, with TLS
+	maxMessage  = 24 << 20        // bytes of a message
+	maxMessages = 4096            // that are handled at once; those beyond are refused
+	maxHeader   = 64 << 10        // bytes: that of a client, and what is added
+)
+
+// Peer is another replica.
+type Peer struct {
+	ID      string
+	Address string          // host and port of its listener
+	Digest  Digest          // of its certificate
+	Life    context.Context //nolint:containedctx // ends when the replica is gone
+}
+
+// Directory says who the other replicas are. It is safe for concurrent use.
+type Directory interface {
+	// Peer returns the replica of that id. It is false if none lives that is known.
+	Peer(id string) (Peer, bool)
+	// Named returns the id of the replica that has the certificate of that digest. It may ask whoever knows.
+	Named(ctx context.Context, digest Digest) (id string, ok bool)
+}
+
+// Message is what one replica says to another.
+type Message struct {
+	Kind   string // which handler it is for; names a form of Data, too
+	Tenant string // whose it is
+	Data   []byte // shared: do not modify
+}
+
+// Handler takes a message of a kind. It may be called for several at once. An error says that the message was not taken.
+type Handler func(ctx context.Context, from string, m Message) error
+
+// Config is what a Link needs. Every field is required.
+type Config struct {
+	Self      string // the id of this replica
+	Identity  *Identity
+	Directory Directory
+	Logger    *slog.Logger
+}
+
+// Link is one replica's end of all connections to others. It is safe for concurrent use.
+type Link struct {
+	config    Config
+	transport http.RoundTripper
+	handlers  map[string]Handler
+	clients   http.Handler // serves what others forward; nil: nothing
+	handling  atomic.Int64 // messages
+}
+
+// New returns a Link that sends. Serve makes it receive.
+func New(cfg Config) *Link {
+	l := &Link{config: cfg, handlers: make(map[string]Handler)}
+	l.transport = dial.Through(l.connect)
+	return l
+}
+
+// Handle sets who takes messages of a kind. It is called before Serve.
+func (l *Link) Handle(kind string, h Handler) { l.handlers[kind] = h }
+
+// ServeClients sets who answers the requests that others forward. OriginOf tells it who has sent one. It is called before
+// Serve.
+func (l *Link) ServeClients(h http.Handler) { l.clients = h }
+
+// connect opens a connection to the replica whose id is the host, and makes sure that it is that one.
+func (l *Link) connect(ctx context.Context, id string) (net.Conn, error) {
+	peer, ok := l.config.Directory.Peer(id)
+	if !ok {
+		return nil, ErrGone
+	}
+	ctx, stop := context.WithTimeout(ctx, connectTime)
+	defer stop()
+	return dial.Connect(ctx, peer.Address, l.config.Identity.config(func(digest Digest) bool { return digest == peer.Digest }))
+}
+
+// Serve answers other replicas on a listener until ctx ends. What is being handled then has grace to end.
+func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
+	known := func(digest Digest) bool {
+		asking, stop := context.WithTimeout(ctx, connectTime)
+		defer stop()
+		_, ok := l.config.Directory.Named(asking, digest)
+		return ok
+	}
+	server := &http.Server{
+		Handler:           http.HandlerFunc(l.serve),
+		ReadHeaderTimeout: connectTime,
+		IdleTimeout:       3 * time.Minute, // longer than who connects keeps an idle connection
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+
+		DisableGeneralOptionsHandler: true,
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(late) != nil {
+			_ = server.Close() // whatever is left had its time
+		}
+	})
+	err := server.Serve(tls.NewListener(listener, l.config.Identity.config(known)))
+	if stop() {
+		return err // the listener failed
+	}
+	<-ended
+	return nil
+}

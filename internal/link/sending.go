@@ -1,0 +1,123 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync/atomic"
+)
+
+// Headers that replicas add. A listener for clients never sees them, and who sends them there is not believed.
+const (
+	headerKind   = "Drawbridge-Kind"
+	headerTenant = "Drawbridge-Tenant"
+	headerRemote = "Drawbridge-Remote"
+	headerID     = "Drawbridge-Request"
+)
+
+// Send gives a message to another replica, and returns when that has handled it.
+func (l *Link) Send(ctx context.Context, to string, m Message) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+messagePath, bytes.NewReader(m.Data))
+	if err != nil {
+		return fmt.Errorf("make a message: %w", err)
+	}
+	r.Header.Set(headerKind, m.Kind)
+	r.Header.Set(headerTenant, m.Tenant)
+	answer, err := l.exchange(r, to)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close() //nolint:errcheck // it is empty
+	if answer.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("%w: it said %d to %q", ErrRefused, answer.StatusCode, m.Kind)
+	}
+	return nil
+}
+
+// Request is a request of a client that is forwarded.
+type Request struct {
+	Method, Target string // the target is path and query
+	Header         http.Header
+	Body           []byte
+	Remote, ID     string // the address of the client, and the id of the request in all records
+}
+
+// Forward sends a request of a client to another replica, and returns its answer, whose body comes as that replica sends
+// it. The caller closes the body. When ctx ends, the other replica sees that its client has left. The error is ErrGone or
+// ErrLost, and so is that of reading the body.
+func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, f.Method, "https://"+to+clientsPath+f.Target, bytes.NewReader(f.Body))
+	if err != nil {
+		return nil, fmt.Errorf("forward a request: %w", err)
+	}
+	for name, values := range f.Header {
+		if !slices.Contains(hopByHop, name) {
+			r.Header[name] = values
+		}
+	}
+	if _, named := r.Header["User-Agent"]; !named {
+		r.Header["User-Agent"] = nil // or net/http would name itself
+	}
+	r.Header.Set(headerRemote, f.Remote)
+	r.Header.Set(headerID, f.ID)
+	return l.exchange(r, to)
+}
+
+// hopByHop are the headers that are about one connection, or that the link sets itself.
+// https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect",
+	headerKind, headerTenant, headerRemote, headerID,
+}
+
+// exchange sends a request to a replica, and returns its answer. It ends when that replica is gone.
+func (l *Link) exchange(r *http.Request, to string) (*http.Response, error) {
+	peer, ok := l.config.Directory.Peer(to)
+	if !ok {
+		return nil, ErrGone
+	}
+	ctx, end := context.WithCancelCause(r.Context())
+	unwatch := context.AfterFunc(peer.Life, func() { end(ErrLost) })
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	answer, err := l.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil {
+		unwatch()
+		end(nil)
+		if sent.Load() {
+			return nil, errors.Join(ErrLost, err)
+		}
+		return nil, errors.Join(ErrGone, err)
+	}
+	answer.Body = &body{ReadCloser: answer.Body, unwatch: unwatch, end: end}
+	return answer, nil
+}
+
+// body is the body of an answer. Close ends what exchange began.
+type body struct {
+	io.ReadCloser
+
+	unwatch func() bool
+	end     context.CancelCauseFunc
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = errors.Join(ErrLost, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.unwatch()
+	b.end(nil)
+	return b.ReadCloser.Close()
+}

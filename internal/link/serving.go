@@ -1,0 +1,76 @@
+package link
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+)
+
+// Paths of the listener.
+const (
+	messagePath = "/message"
+	clientsPath = "/clients" // and then the path that the client has asked for
+)
+
+// Origin says where a forwarded request comes from.
+type Origin struct {
+	From       string // the replica that has forwarded it
+	Remote, ID string // as in Request
+}
+
+type originKey struct{}
+
+// OriginOf returns where a request comes from. It is false for one that was not forwarded.
+func OriginOf(ctx context.Context) (Origin, bool) {
+	o, ok := ctx.Value(originKey{}).(Origin)
+	return o, ok
+}
+
+// serve answers one request of another replica.
+func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
+	from, ok := l.config.Directory.Named(r.Context(), digestOf(*r.TLS))
+	if !ok { // it was known when it connected
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	path, forwarded := strings.CutPrefix(r.URL.Path, clientsPath)
+	switch {
+	case forwarded && l.clients != nil:
+		o := Origin{from, r.Header.Get(headerRemote), r.Header.Get(headerID)}
+		for _, name := range []string{headerRemote, headerID} {
+			delete(r.Header, name)
+		}
+		r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
+		r.URL.Path, r.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, clientsPath)
+		r.RequestURI = strings.TrimPrefix(r.RequestURI, clientsPath)
+		l.clients.ServeHTTP(w, r)
+	case r.URL.Path == messagePath && r.Method == http.MethodPost:
+		w.WriteHeader(l.take(r, from))
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// take has a message handled, and returns the status that says what became of it.
+func (l *Link) take(r *http.Request, from string) int {
+	defer l.handling.Add(-1)
+	if l.handling.Add(1) > maxMessages {
+		return http.StatusServiceUnavailable
+	}
+	m := Message{Kind: r.Header.Get(headerKind), Tenant: r.Header.Get(headerTenant)}
+	h := l.handlers[m.Kind]
+	if h == nil {
+		return http.StatusNotImplemented
+	}
+	var err error
+	if m.Data, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxMessage)); err != nil {
+		return http.StatusBadRequest
+	}
+	if err := h(r.Context(), from, m); err != nil {
+		l.config.Logger.DebugContext(r.Context(), "a message of another replica was not taken", slog.String("kind", m.Kind), slog.Any("error", err))
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusNoContent
+}

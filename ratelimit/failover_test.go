@@ -104,7 +104,7 @@ func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 			c := redistest.StartCluster(t)
 			got := through(t, c, leased, scarce(), func(*redis.Store) {
 				c.Exec(t, "SCRIPT", "FLUSH")
-				c.Move(t, "db1:{acme}:")
+				c.Move(t, "db2:{acme}:")
 			})
 			if most := scarce().Limit.Burst; got > most {
 				t.Errorf("%d tokens were taken, want at most %d", got, most)

@@ -191,7 +191,7 @@ func TestKeysHadNamesAndNoEnd(t *testing.T) {
 	if err := ratelimit.NewLeases(shared, "me").Take(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	found, err := w.do(t, "KEYS", "db1:{acme}:*").List()
+	found, err := w.do(t, "KEYS", "db2:{acme}:*").List()
 	if err != nil || len(found) != 3 {
 		t.Fatalf("%d keys, %v; want 3", len(found), err)
 	}

@@ -125,7 +125,7 @@ func (tw *twins) join(t *testing.T, server *redistest.Server, ring *seal.Ring) (
 		}
 		return member, func() {}
 	}
-	mail := replica.NewMail(replica.MailConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	mail := newGroup(t, replica.GroupConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
 	read := make(chan struct{}, 1)
 	mail.OnReturn(func() {
 		select {

@@ -203,9 +203,9 @@ func (p *passing) receive(ctx context.Context, from replica.ID, w replica.Word) 
 	}
 	p.server.errands.begin(ctx, func(ctx context.Context) { // at most maxTaking, and none waits for longer than passingTime
 		defer p.taking.Add(-1)
-		ctx, stop := context.WithTimeout(ctx, passingTime-w.Age) // for as long as who sent it waits
+		ctx, stop := context.WithTimeout(ctx, passingTime) // for as long as who sent it waits
 		defer stop()
-		begins, late := context.WithTimeout(ctx, beginTime-w.Age)
+		begins, late := context.WithTimeout(ctx, beginTime)
 		defer late()
 		x := p.exchange(begins, parts)
 		id, refused := p.take(x, string(parts[0]), string(parts[2]), parts[4])

@@ -17,18 +17,29 @@ import (
 
 // countedMail is word through a real server, of which each is counted.
 type countedMail struct {
-	*replica.Mail
+	*replica.Group
 	trips *atomic.Int64
 }
 
 func (m *countedMail) Send(ctx context.Context, to replica.ID, w replica.Word) error {
 	m.trips.Add(1)
-	return m.Mail.Send(ctx, to, w)
+	return m.Group.Send(ctx, to, w)
 }
 
 func (m *countedMail) Tell(ctx context.Context, w replica.Word) error {
 	m.trips.Add(1)
-	return m.Mail.Tell(ctx, w)
+	return m.Group.Tell(ctx, w)
+}
+
+// newGroup returns a group that listens at any free port.
+func newGroup(t *testing.T, cfg replica.GroupConfig) *replica.Group {
+	t.Helper()
+	cfg.Listen = ":0"
+	g, err := replica.NewGroup(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // ownLog is a sharedLog with a part in the memory of its replica.
@@ -42,10 +53,10 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 	t.Helper()
 	served, trips = redistest.Start(t), new(atomic.Int64)
 	ring, logger := seal.RandomRing(), slog.New(slog.DiscardHandler)
-	mails := make([]*replica.Mail, worlds)
+	mails := make([]*replica.Group, worlds)
 	for i := range worlds {
 		store := served.Store(t)
-		mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: logger})
+		mail := newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: logger})
 		mails[i] = mail
 		log := session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
 		w := newWorld(t, append([]func(*world){func(w *world) {

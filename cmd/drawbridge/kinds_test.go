@@ -31,7 +31,7 @@ func TestProcessesShareACluster(t *testing.T) {
 	c := redistest.StartCluster(t)
 	shareAll(t, fmt.Sprintf("{url: %q, patience: 10s}", c.URL()), func() {
 		c.Exec(t, "SCRIPT", "FLUSH")
-		c.Move(t, "db1:{acme}:")
+		c.Move(t, "db2:{acme}:")
 		c.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
 	})
 }

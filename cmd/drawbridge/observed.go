@@ -55,8 +55,6 @@ func outcomeOfWord(err error, done string) string {
 		return done
 	case errors.Is(err, replica.ErrGone):
 		return "gone"
-	case errors.Is(err, replica.ErrFull):
-		return "full"
 	default:
 		return "failed"
 	}

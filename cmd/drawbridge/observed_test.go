@@ -23,7 +23,7 @@ import (
 func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
-	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}, Patience: redistest.Patience}}
+	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}, Patience: redistest.Patience}, Link: config.Link{Listen: ":0"}}
 	var registries [2]*prometheus.Registry
 	var shared [2]sharing
 	for i := range shared {
@@ -36,7 +36,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		var over sync.WaitGroup
 		over.Go(func() { _ = s.store.Run(ctx) })
-		over.Go(func() { _ = s.mail.Run(ctx) })
+		over.Go(func() { _ = s.group.Run(ctx) })
 		t.Cleanup(func() { stop(); over.Wait() })
 		shared[i] = s
 	}
@@ -69,7 +69,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	}
 	wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,gone", func(n float64) bool { return n >= 1 })
 	wait(registries[1], "drawbridge_replica_words_received_total", "news 1", func(n float64) bool { return n == 2 })
-	wait(registries[0], "drawbridge_redis_calls_total", "mail,done", func(n float64) bool { return n > 2 })
+	wait(registries[0], "drawbridge_redis_calls_total", "replicas,done", func(n float64) bool { return n > 2 })
 	wait(registries[0], "drawbridge_redis_clock_offset_seconds", "", func(n float64) bool { return math.Abs(n) < 60 })
 	wait(registries[0], "drawbridge_redis_losses_total", "", func(n float64) bool { return n == 0 })
 	server.Exec(t, "FLUSHALL")

@@ -26,7 +26,7 @@ type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
 	blocks  *allot.Blocks     // nil: there are no others
-	mail    *replica.Mail     // what others carry word with; nil: there are no others
+	group   *replica.Group    // that others are; nil: there are no others
 	events  *session.Redis    // of sessions, set when the server is built; nil: there are no others
 	once    *once.Redis       // answers of calls with a key; nil: there are no others
 	flight  *once.Flights     // ids of calls in flight; nil: there are no others
@@ -56,12 +56,17 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return states
 	})
 	allowed := max(cfg.Replicas, 1)
-	mail := replica.NewMail(replica.MailConfig{Store: store, Seal: ring, Logger: log, Most: allowed})
-	m.Replicas(func() (int, int) { return mail.Count(), allowed })
-	m.RedisClock(mail.Ahead)
-	others := observe(mail, m)
+	group, err := replica.NewGroup(replica.GroupConfig{
+		Store: store, Seal: ring, Logger: log, Most: allowed, Listen: cfg.Link.Listen, Address: cfg.Link.Address,
+	})
+	if err != nil {
+		return sharing{}, err
+	}
+	m.Replicas(func() (int, int) { return group.Count(), allowed })
+	m.RedisClock(group.Ahead)
+	others := observe(group, m)
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: others})
-	return sharing{store: store, others: others, mail: mail, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
+	return sharing{store: store, others: others, group: group, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
 }
 
 // redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.
@@ -86,7 +91,7 @@ func (s *sharing) generation() func() (text string, known bool) {
 }
 
 // begun tells whether Redis is used and others send word, or there is none.
-func (s *sharing) begun() bool { return s.store == nil || s.store.Up() == nil && s.mail.Joined() }
+func (s *sharing) begun() bool { return s.store == nil || s.store.Up() == nil && s.group.Joined() }
 
 // judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or of which the others do not know
 // yet, is not ready, since it knows neither of sessions nor of limits. Later faults do not change that: they meet all
@@ -95,14 +100,14 @@ func (s *sharing) judge(view *admin.View) {
 	if s.store == nil {
 		return
 	}
-	if running := s.mail.Count(); running > s.allowed {
+	if running := s.group.Count(); running > s.allowed {
 		view.Warnings = append(view.Warnings, fmt.Sprintf("%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
 	}
 	err := s.store.Up()
 	view.Redis = string(s.store.State())
 	switch {
-	case err == nil && !s.mail.Joined():
-		view.Problems = append(view.Problems, "word of the other replicas does not come here yet")
+	case err == nil && !s.group.Joined():
+		view.Problems = append(view.Problems, "the other replicas cannot reach this one yet")
 	case err == nil:
 	case !s.store.Reached():
 		view.Problems = append(view.Problems, err.Error())
@@ -153,7 +158,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.mail.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.leases.Run} {
+	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.leases.Run} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

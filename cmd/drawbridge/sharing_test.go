@@ -36,7 +36,7 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { _ = s.store.Run(ctx) })
-	over.Go(func() { _ = s.mail.Run(ctx) })
+	over.Go(func() { _ = s.group.Run(ctx) })
 	t.Cleanup(func() { stop(); over.Wait() })
 	shows := func(state, problem, warning string) {
 		t.Helper()

@@ -79,7 +79,7 @@ func TestPlacesInACluster(t *testing.T) {
 	c := redistest.StartCluster(t)
 	through(t, c, func() {
 		c.Exec(t, "SCRIPT", "FLUSH")
-		c.Move(t, "db1:{acme}:")
+		c.Move(t, "db2:{acme}:")
 		c.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
 	})
 }

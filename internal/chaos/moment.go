@@ -35,8 +35,8 @@ type kind struct {
 
 // countScript tells of each kind of keys how many there are, and how many bytes they take.
 const countScript = `local n, b, out = {}, {}, {}
-for _, key in ipairs(redis.call('KEYS', 'db1:*')) do
-  local kind = string.match(key, '^db1:{[^}]*}:(%a+)') or string.match(key, '^db1:(%a+)')
+for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
+  local kind = string.match(key, '^db2:{[^}]*}:(%a+)') or string.match(key, '^db2:(%a+)')
   n[kind] = (n[kind] or 0) + 1
   b[kind] = (b[kind] or 0) + redis.call('MEMORY', 'USAGE', key)
 end
@@ -48,8 +48,8 @@ return out`
 // end later than that.
 const removeScript = `local life, wrong, out = {}, {}, {}
 for i = 1, #ARGV, 2 do life[ARGV[i]] = tonumber(ARGV[i + 1]) end
-for _, key in ipairs(redis.call('KEYS', 'db1:*')) do
-  local kind = string.match(key, '^db1:{[^}]*}:(%a+)') or string.match(key, '^db1:(%a+)')
+for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
+  local kind = string.match(key, '^db2:{[^}]*}:(%a+)') or string.match(key, '^db2:(%a+)')
   local left = redis.call('PTTL', key)
   local why
   if left == -1 then why = ' never ends'

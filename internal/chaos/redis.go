@@ -202,12 +202,12 @@ func flushed() *fault {
 
 // Scripts that spoil what the gateway keeps.
 const (
-	wrongTypes = `for _, k in ipairs(redis.call('KEYS', 'db1:*')) do
+	wrongTypes = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
   local t = redis.call('TYPE', k).ok
   redis.call('DEL', k)
   if t == 'string' then redis.call('RPUSH', k, 'junk') else redis.call('SET', k, 'junk') end
 end return 'OK'`
-	junk = `for _, k in ipairs(redis.call('KEYS', 'db1:*')) do
+	junk = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
   local t = redis.call('TYPE', k).ok
   if t == 'string' then redis.call('SET', k, 'junk', 'KEEPTTL')
   elseif t == 'hash' then for _, f in ipairs(redis.call('HKEYS', k)) do redis.call('HSET', k, f, 'junk') end

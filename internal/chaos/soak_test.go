@@ -96,9 +96,9 @@ func TestKeysThatNeverEndAreNotTakenOut(t *testing.T) {
 	store := redistest.StartOne(t)
 	const day = "86400"
 	good := [][]string{
-		{"db1:{red}:session:a", "90000"}, {"db1:{blue}:session:b", "60"}, {"db1:{red}:once:c", "600"}, {"db1:{red}:used:d", "660"},
+		{"db2:{red}:session:a", "90000"}, {"db2:{blue}:session:b", "60"}, {"db2:{red}:once:c", "600"}, {"db2:{red}:used:d", "660"},
 	}
-	others := [][]string{{"db1:generation", day}, {"db1:pulse:e", day}, {"db1:mail:{f}", "10"}, {"db1:{red}:stream:g:a", "30"}, {"else", day}}
+	others := [][]string{{"db2:generation", day}, {"db2:pulse:e", day}, {"db2:mail:{f}", "10"}, {"db2:{red}:stream:g:a", "30"}, {"else", day}}
 	for _, key := range append(good, others...) {
 		store.Exec(t, "SET", key[0], "v", "EX", key[1])
 	}
@@ -108,15 +108,15 @@ func TestKeysThatNeverEndAreNotTakenOut(t *testing.T) {
 	if got := store.Exec(t, "DBSIZE"); got != fmt.Sprint(len(others)) {
 		t.Errorf("got %s keys left, want the %d that are none of the kinds", got, len(others))
 	}
-	for _, key := range []string{"db1:{red}:session:a", "db1:{blue}:session:b", "db1:{red}:stream:h:b", "db1:pulse:i"} {
+	for _, key := range []string{"db2:{red}:session:a", "db2:{blue}:session:b", "db2:{red}:stream:h:b", "db2:pulse:i"} {
 		store.Exec(t, "SET", key, "v")
 	}
-	store.Exec(t, "SET", "db1:{red}:once:c", "v", "EX", "700")
+	store.Exec(t, "SET", "db2:{red}:once:c", "v", "EX", "700")
 	want := "once lives too long: 1 keys\npulse never ends: 1 keys\nsession never ends: 2 keys\nstream never ends: 1 keys"
 	if got := store.Exec(t, removal()...); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := store.Exec(t, "EXISTS", "db1:{red}:session:a", "db1:{blue}:session:b", "db1:{red}:once:c"); got != "3" {
+	if got := store.Exec(t, "EXISTS", "db2:{red}:session:a", "db2:{blue}:session:b", "db2:{red}:once:c"); got != "3" {
 		t.Errorf("got %s keys left of three that do not end in time", got)
 	}
 }

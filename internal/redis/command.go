@@ -286,30 +286,3 @@ func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys
 	}
 	return p.lua.Exec(ctx, client, keys, args)
 }
-
-// ReadStream waits until a stream has entries after the one with that id, and returns them, at most count. It returns
-// none if nothing comes within about a second. It waits on a connection of its own.
-func (s *Store) ReadStream(ctx context.Context, key, after string, count int) ([]Entry, error) {
-	kind := kindOf(key)
-	if err := s.admit(kind); err != nil {
-		return nil, err
-	}
-	var found []rueidis.XRangeEntry // of the goroutine, until that is over
-	_, err := s.ask(ctx, kind, streamWait+s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
-		read := client.B().Arbitrary("XREAD").Args("COUNT", strconv.Itoa(count), "BLOCK", millis(streamWait), "STREAMS").Keys(key).Args(after).Blocking()
-		streams, err := client.Do(ctx, read).AsXRead()
-		if rueidis.IsRedisNil(err) {
-			return nil
-		}
-		found = streams[key]
-		return err
-	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	entries := make([]Entry, len(found))
-	for i, e := range found {
-		entries[i] = Entry{e.ID, e.FieldValues}
-	}
-	return entries, nil
-}

@@ -74,10 +74,6 @@ func (s *Store) look(ctx context.Context) error {
 	for _, key := range s.memory.pulseKeys {
 		commands = append(commands, Command{Name: "SET", Key: key, Args: []string{millis(pulse), "PX", millis(pulseTTL), "GET"}})
 	}
-	kept := s.kept.Load()
-	if kept != nil {
-		commands = append(commands, Command{Name: "PEXPIRE", Key: kept.key, Args: []string{millis(kept.life)}})
-	}
 	answers, err := s.each(ctx, commands)
 	if answers == nil {
 		return err
@@ -87,12 +83,7 @@ func (s *Store) look(ctx context.Context) error {
 			return a.err
 		}
 	}
-	pulses := answers[1 : 1+len(s.memory.pulseKeys)]
-	if kept != nil {
-		if n, err := answers[1+len(pulses)].Int(); err == nil && n == 0 {
-			kept.gone()
-		}
-	}
+	pulses := answers[1:]
 	for i, a := range pulses {
 		if found, err := a.text(); s.memory.forgotten(found, err) {
 			s.memory.lost = true
@@ -121,22 +112,6 @@ func (s *Store) look(ctx context.Context) error {
 	s.memory.lost, s.memory.last = false, pulse
 	s.enter(ctx, text)
 	return nil
-}
-
-// kept is a key whose life is renewed.
-type kept struct {
-	key  string
-	life time.Duration
-	gone func()
-}
-
-// Keep has Run renew the life of a key about once a second, in the trip in which it looks whether the server is well, until
-// stop is called. It calls gone when the key is not there, on its own goroutine, so gone must return at once. There is one
-// such key at a time.
-func (s *Store) Keep(key string, life time.Duration, gone func()) (stop func()) {
-	k := &kept{key, life, gone}
-	s.kept.Store(k)
-	return func() { s.kept.CompareAndSwap(k, nil) }
 }
 
 // text returns what the server has answered with; "" if that is nothing, or an error.

@@ -54,10 +54,10 @@ func TestGenerationChangesWhenDataIsLost(t *testing.T) {
 	for i, lose := range []func(){
 		func() { server.Exec(t, "FLUSHALL") },
 		func() { server.Stop(); server.Begin(t) },
-		func() { server.Exec(t, "SET", "db1:generation", "junk") },
-		func() { server.Exec(t, "SET", "db1:generation", strings.Repeat("\r\xff", 16)) },
+		func() { server.Exec(t, "SET", "db2:generation", "junk") },
+		func() { server.Exec(t, "SET", "db2:generation", strings.Repeat("\r\xff", 16)) },
 		func() { // in one step: between two, a replica may write another
-			server.Exec(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'junk')", "1", "db1:generation")
+			server.Exec(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'junk')", "1", "db2:generation")
 		},
 	} {
 		lose()
@@ -90,7 +90,7 @@ func TestGenerationOutlivesFaults(t *testing.T) {
 			t.Errorf("got generation %q, want %q; told %d times", got, first, told.Load())
 		}
 	}
-	if ttl := server.Exec(t, "PTTL", "db1:generation"); len(ttl) != len("2592000000") {
+	if ttl := server.Exec(t, "PTTL", "db2:generation"); len(ttl) != len("2592000000") {
 		t.Errorf("the generation lives for %s ms", ttl)
 	}
 }
@@ -126,7 +126,7 @@ func TestFailoverKeepsGeneration(t *testing.T) {
 	a, b, told := pair(t, w.Sentinel.Config())
 	first := agreed(t, a, b, "")
 	redistest.Wait(t, func() error {
-		if got := w.Replica.Exec(t, "GET", "db1:generation"); got != first {
+		if got := w.Replica.Exec(t, "GET", "db2:generation"); got != first {
 			return fmt.Errorf("the replica has %q", got)
 		}
 		return nil

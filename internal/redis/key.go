@@ -1,16 +1,10 @@
 package redis
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // version stands at the beginning of every key, and changes with the form of what is kept under any of them, so that two
 // versions of the gateway never read each other's values by mistake.
-const version = "db1:"
-
-// streamWait is how long ReadStream waits for something to come.
-const streamWait = time.Second
+const version = "db2:"
 
 // Key returns a key of what is kept for a tenant. All keys of a tenant are on the same node of a cluster, so one script
 // may use several of them; so are those of no tenant, "". A tenant has no braces in its name. The parts must be free of
@@ -22,7 +16,7 @@ func Key(tenant string, parts ...string) string {
 	return version + "{" + tenant + "}:" + strings.Join(parts, ":")
 }
 
-// kindOf returns what a key is for: the part of it that our code chose, such as session or mail. It is no client's choice, so
+// kindOf returns what a key is for: the part of it that our code chose, such as session or rate. It is no client's choice, so
 // it may be a label of a metric.
 func kindOf(key string) string {
 	rest := strings.TrimPrefix(key, version)

@@ -96,12 +96,24 @@ func (s *Store) connect(ctx, life context.Context, address string, secure *tls.C
 	if err != nil {
 		return nil, err
 	}
+	if host, _, err := net.SplitHostPort(plain.LocalAddr().String()); err == nil {
+		s.localHost.Store(&host)
+	}
 	c := &connection{Conn: plain, broken: s.broken}
 	c.forget = context.AfterFunc(life, func() {
 		c.closed.Store(true)
 		_ = plain.Close()
 	})
 	return c, nil
+}
+
+// LocalHost returns the address that this process has on its newest connection to the server, without a port: others that
+// use the server can reach it there. The error is ErrDown until there was a connection.
+func (s *Store) LocalHost() (string, error) {
+	if host := s.localHost.Load(); host != nil {
+		return *host, nil
+	}
+	return "", ErrDown
 }
 
 // connection tells when the other side ends it. Whoever is behind the next connection may have forgotten everything, so

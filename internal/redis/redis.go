@@ -79,7 +79,7 @@ type Store struct {
 	generation atomic.Pointer[string] // nil: not known yet
 	wake       chan struct{}          // tells Run that the breaker has opened
 	turns      sync.Pool              // of *turn
-	kept       atomic.Pointer[kept]   // see Keep; nil: nothing
+	localHost  atomic.Pointer[string] // see LocalHost; nil: there was no connection yet
 	large      chan struct{}          // holds a value while a large call is made
 
 	// Set before Run.

@@ -8,36 +8,62 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// Who lives. Each replica writes the time of the server beside its id, in one sorted set, each second and whenever it asks who
-// is there. Who has not done so for life counts as dead. One that ends takes itself off:
+// Who lives. Each replica writes the time of the server beside its id, in one sorted set, each second and whenever it asks
+// who is there, and in a hash how it is reached, sealed. Who has not done so for life counts as dead. One that ends takes
+// itself off:
 //
-//	beat, Tell ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count
+//	beat, Tell ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
 //	Run ──▶ leave ──▶ look, which says from then on that this one has left
 
+// member is another replica that lives.
+type member struct {
+	peer link.Peer
+	end  context.CancelFunc // of peer.Life
+}
+
 // IsThere implements Others.
-func (m *Mail) IsThere(id ID) bool { return id == m.id || (*m.alive.Load())[id] }
+func (g *Group) IsThere(id ID) bool { return id == g.id || (*g.members.Load())[id] != nil }
 
 // IsNewerThere implements Others.
-func (m *Mail) IsNewerThere() bool { return m.newer.Load() }
+func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 
 // Count returns how many replicas live as far as is known here, this one included.
-func (m *Mail) Count() int {
-	alive := *m.alive.Load()
-	if alive[m.id] {
-		return len(alive)
+func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
+
+// Peer implements link.Directory.
+func (g *Group) Peer(id string) (link.Peer, bool) {
+	m := (*g.members.Load())[ID(id)]
+	if m == nil {
+		return link.Peer{}, false
 	}
-	return len(alive) + 1
+	return m.peer, true
+}
+
+// Named implements link.Directory. It looks once more for a certificate that is not known: its replica may have begun since
+// the last beat.
+func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bool) {
+	for again := false; ; again = true {
+		for id, m := range *g.members.Load() {
+			if m.peer.Digest == digest {
+				return string(id), true
+			}
+		}
+		if again || g.look(ctx) != nil {
+			return "", false
+		}
+	}
 }
 
 // beat says that this replica lives, until ctx ends.
-func (m *Mail) beat(ctx context.Context) {
+func (g *Group) beat(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		_ = m.look(ctx) // the next one comes
+		_ = g.look(ctx) // the next one comes
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -46,75 +72,117 @@ func (m *Mail) beat(ctx context.Context) {
 	}
 }
 
-// beating is a script that says that a replica lives or, with 1 as ARGV[5], that it has left. It returns what the clock of the
-// server shows, in milliseconds, 1 if the replica was known before, or 0, and all replicas that live by that clock. A beat
-// that lies in the future was written by somebody else, or before the clock was set. Beside the ids the set has ARGV[4], the
-// Formats of each version that lives, and for as long as a beat counts who has left: a beat whose sender no longer waits for
-// the answer may come later than the word that it has left, and would have others take for alive who has ended.
+// beating is a script that says that a replica lives or, with 1 as ARGV[5], that it has left. KEYS[1] is the set of those who
+// live, and KEYS[2] the hash of how each is reached, of which ARGV[6] is this one's, or "" while nobody can reach it: then it
+// does not live yet. It returns what the clock of the server shows, in milliseconds, 1 if the replica was known before, or 0,
+// and both the set and the hash. A beat that lies in the future was written by somebody else, or before the clock was set.
+// Beside the ids the set has ARGV[4], the Formats of each version that lives, and for as long as a beat counts who has left:
+// a beat whose sender no longer waits for the answer may come later than the word that it has left, and would have others
+// take for alive who has ended.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
+if redis.call('TYPE', KEYS[2]).ok ~= 'hash' then redis.call('DEL', KEYS[2]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])) do redis.call('HDEL', KEYS[2], id) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0
 local left = 'left ' .. ARGV[1]
 if ARGV[5] == '1' then
   redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
   redis.call('ZADD', KEYS[1], now, left)
-elseif not redis.call('ZSCORE', KEYS[1], left) then
+elseif ARGV[6] ~= '' and not redis.call('ZSCORE', KEYS[1], left) then
   redis.call('ZADD', KEYS[1], now, ARGV[1], now, ARGV[4])
+  redis.call('HSET', KEYS[2], ARGV[1], ARGV[6])
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local all = redis.call('ZRANGE', KEYS[1], 0, ARGV[3])
-table.insert(all, 1, string.format('%.0f', now))
-table.insert(all, 2, known)
-return all`)
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3]), redis.call('HGETALL', KEYS[2])}`)
 
 // look says that this replica lives, or has left, and learns who else lives. After an error nobody is forgotten, because
 // nothing is known. If the others did not know that this one lives, because it stood still for too long or somebody removed
-// it, they have told it nothing meanwhile, and no call fails for that: so it is noted here.
-func (m *Mail) look(ctx context.Context) error {
-	asked := time.Now()
-	reply, err := beating.Run(ctx, m.config.Store, []string{redis.CommonKey("replicas")}, m.says())
+// it, they have told it nothing meanwhile, and no call fails for that: so OnReturn is told.
+func (g *Group) look(ctx context.Context) error {
+	g.looking.Lock() // so that what is noted is not older than what was
+	defer g.looking.Unlock()
+	asked, reachable := time.Now(), g.address.Load() != nil
+	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey, linksKey}, g.says())
 	if err != nil {
 		return err
 	}
 	found, err := reply.List()
 	if err == nil {
-		found, err = m.set(found, asked, time.Now())
+		found, err = g.set(found, asked, time.Now())
 	}
-	known, ids, err := living(found, err)
+	said, err := readLiving(found, err)
 	if err != nil {
-		m.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
+		g.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
 		return err
 	}
-	if !known {
-		m.missed.Store(true)
+	g.note(ctx, said)
+	if reachable && !said.known && !g.left.Load() {
+		g.returned(ctx)
 	}
-	m.note(ctx, ids)
 	return nil
 }
 
+// returned tells whoever wants to know that others know this replica from now on, and did not before.
+func (g *Group) returned(ctx context.Context) {
+	if !g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
+		g.config.Logger.WarnContext(ctx, "other replicas took this one for gone; it looks again at what it holds")
+	}
+	for _, f := range g.returns {
+		f()
+	}
+}
+
+// Where it stands who lives, and how they are reached. A script needs both, so they are on one node of a cluster.
+var (
+	livingKey = redis.CommonKey("{all}", "replicas")
+	linksKey  = redis.CommonKey("{all}", "links")
+)
+
+// linkPurpose binds how a replica is reached to its id.
+func linkPurpose(id ID) string { return "link 1\x00" + string(id) }
+
 // says returns the arguments of beating.
-func (m *Mail) says() []string {
-	left := "0"
-	if m.left.Load() {
+func (g *Group) says() []string {
+	left, sealed := "0", ""
+	if g.left.Load() {
 		left = "1"
 	}
-	return []string{string(m.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left}
+	if address := g.address.Load(); address != nil {
+		digest := g.identity.Digest()
+		sealed = string(g.config.Seal.SealBytes(linkPurpose(g.id), append(digest[:], *address...)))
+	}
+	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed}
+}
+
+// peer returns how a replica is reached, which it has sealed.
+func (g *Group) peer(id ID, sealed string) (p link.Peer, ok bool) {
+	plain, err := g.config.Seal.OpenBytes(linkPurpose(id), []byte(sealed))
+	if err != nil || len(plain) <= len(p.Digest) {
+		return link.Peer{}, false
+	}
+	p.ID, p.Address = string(id), string(plain[copy(p.Digest[:], plain):])
+	return p, true
 }
 
 // leave removes what shows that this replica lives, so that others need not wait until that has lapsed. Whoever looks from
 // now on, such as a handler that tells others something, says that this replica has left, too.
-func (m *Mail) leave(ctx context.Context) {
-	m.left.Store(true)
-	err := m.look(ctx)
-	if err == nil {
-		_, err = m.config.Store.Do(ctx, redis.Command{Name: "DEL", Key: mailbox(m.id), Args: []string{room(m.id)}})
+func (g *Group) leave(ctx context.Context) {
+	g.left.Store(true)
+	if err := g.look(ctx); err != nil {
+		g.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended", slog.Any("error", err))
 	}
-	if err != nil {
-		m.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended", slog.Any("error", err))
+}
+
+// forget ends whatever waits for others.
+func (g *Group) forget() {
+	for _, m := range *g.members.Swap(&map[ID]*member{}) {
+		m.end()
 	}
 }
 
@@ -123,46 +191,90 @@ const formatsMark = "formats "
 
 func formats(n int) string { return formatsMark + strconv.Itoa(n) }
 
-// note takes what the set of those who live has: ids, and the Formats of their versions. What it does not know is of a later
-// version, or of somebody else.
-func (m *Mail) note(ctx context.Context, members []redis.Reply) {
-	alive, newer, older := make(map[ID]bool, len(members)), false, false
-	for _, one := range members {
-		text, err := one.Text()
-		if number, found := strings.CutPrefix(text, formatsMark); err == nil && found {
+// note takes what Redis knows of those who live: ids with how they are reached, and the Formats of their versions. What it
+// does not know is of a later version, or of somebody else. A replica has one address and one certificate, so what is known
+// of one that lives stays.
+func (g *Group) note(ctx context.Context, said living) {
+	before := *g.members.Load()
+	members, newer, older := make(map[ID]*member, len(said.members)), false, false
+	for _, text := range said.members {
+		if number, found := strings.CutPrefix(text, formatsMark); found {
 			n, err := strconv.Atoi(number)
 			newer, older = newer || err == nil && n > Formats, older || err == nil && n < Formats
-		} else if err == nil && len(text) == len(m.id) {
-			alive[ID(text)] = true
+			continue
+		}
+		id := ID(text)
+		if id == g.id || len(id) != len(g.id) {
+			continue
+		}
+		m := before[id]
+		if peer, ok := g.peer(id, said.links[text]); m == nil && ok {
+			m = &member{peer: peer}
+			m.peer.Life, m.end = context.WithCancel(context.Background()) // until it is gone
+		}
+		if m != nil {
+			members[id] = m
 		}
 	}
-	m.alive.Store(&alive)
-	m.newer.Store(newer)
-	m.older.Store(older)
-	m.watch(ctx, len(alive))
+	g.members.Store(&members)
+	g.newer.Store(newer)
+	g.older.Store(older)
+	for id, m := range before {
+		if members[id] == nil {
+			m.end()
+		}
+	}
+	g.watch(ctx, g.Count())
 }
 
 // watch says in the log when more replicas live than the config allows, and when they do no more. While Redis is away each
 // grants its part of every limit, and together these parts are more than the whole then.
-func (m *Mail) watch(ctx context.Context, alive int) {
-	if crowded := m.config.Most > 0 && alive > m.config.Most; crowded != m.crowded.Swap(crowded) {
+func (g *Group) watch(ctx context.Context, alive int) {
+	if crowded := g.config.Most > 0 && alive > g.config.Most; crowded != g.crowded.Swap(crowded) {
 		if !crowded {
-			m.config.Logger.InfoContext(ctx, "no more replicas run than the config says", slog.Int("running", alive), slog.Int("replicas", m.config.Most))
+			g.config.Logger.InfoContext(ctx, "no more replicas run than the config says", slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 			return
 		}
-		m.config.Logger.WarnContext(ctx, "more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
-			slog.Int("running", alive), slog.Int("replicas", m.config.Most))
+		g.config.Logger.WarnContext(ctx, "more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
+			slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 	}
 }
 
-// living reads what is left of the answer of beating, unless there is an error.
-func living(found []redis.Reply, err error) (known bool, ids []redis.Reply, _ error) {
-	switch {
-	case err != nil:
-		return false, nil, err
-	case len(found) == 0:
-		return false, nil, errors.New("it does not say whether this replica was known")
-	}
-	n, err := found[0].Int()
-	return n == 1, found[1:], err
+// living is what Redis says of who lives.
+type living struct {
+	known   bool              // this replica was among them
+	members []string          // ids and more, see beating
+	links   map[string]string // by id, sealed
 }
+
+// readLiving reads what is left of the answer of beating, unless there is an error.
+func readLiving(found []redis.Reply, err error) (said living, _ error) {
+	if err != nil {
+		return said, err
+	}
+	if len(found) < 3 {
+		return said, errors.New("it has fewer parts")
+	}
+	known, err1 := found[0].Int()
+	members, err2 := found[1].List()
+	links, err3 := found[2].Map()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return said, err
+	}
+	said.known, said.links = known == 1, make(map[string]string, len(links))
+	for _, m := range members {
+		text, err := m.Text()
+		if err != nil {
+			return said, err
+		}
+		said.members = append(said.members, text)
+	}
+	for id, sealed := range links {
+		if said.links[id], err = sealed.Text(); err != nil {
+			return said, err
+		}
+	}
+	return said, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,16 +1,16 @@
-// Package replica answers: which other processes serve the same tenants, and how does word reach them? A client may send
-// any request to any replica, but some things are where they began: a call that runs, an event stream that is open, a
-// question that waits for its answer. Word brings to that replica what came to another. This package carries word and knows
-// who is there; it deliberately does not know what the word says, and requests of tools are not passed on by it unless they
-// belong to something that already runs elsewhere.
+// Package replica answers: which other processes serve the same tenants, and how are they reached? A client may send any
+// request to any replica, but some things are where they began: a call that runs, an event stream that is open, a question
+// that waits for its answer. Word brings to that replica what came to another. This package knows who is there, and hands
+// word to package link, which carries it; it deliberately does not know what the word says.
 //
-//	one replica ── Send(to) ──▶ mailbox of that replica ──▶ its handler of that kind
-//	            ── Tell ──────▶ mailboxes of all others, and waits until each has handled it
+//	one replica ── Send(to) ──▶ the handler of that kind at that replica
+//	            ── Tell ──────▶ those of all others, and waits until each has handled it
 //
-// Word is delivered at most once, and in order from one sender. What matters more is said by an error: whoever sends knows
-// whether the mailbox took it. Word carries no right: who receives a request of a client judges it by its own config.
+// Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes while that is away. An error of
+// Send says that the word was not handled, as far as is known. Word carries no right: who receives a request of a client
+// judges it by its own config.
 //
-// Alone is the gateway with one replica. Mail is a mailbox in Redis.
+// Alone is the gateway with one replica. Group is one of several.
 package replica
 
 import (
@@ -42,26 +42,20 @@ type Word struct {
 	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
 	Tenant string // whose it is; word of a tenant never counts as that of another
 	Data   []byte // shared: do not modify
-	// Age is how long ago the word was sent, set by who delivers it. Zero: just now, or nobody knows.
-	Age time.Duration
 }
 
 // ErrGone says that there is no such replica, or no longer.
 var ErrGone = errors.New("that replica is not there")
 
-// ErrFull says that too much word waits there, of that tenant or of all. The word was not sent.
-var ErrFull = errors.New("too much word waits for that replica")
-
-// Handler takes word of one kind. It is called for one word after the other and must return at once: what takes longer
-// goes on in a goroutine, of which the handler bounds the number.
+// Handler takes word of one kind. It may be called for several at once; whoever has sent the word waits until it returns.
 type Handler func(ctx context.Context, from ID, w Word)
 
 // Others are the other replicas. Implementations are safe for concurrent use.
 type Others interface {
 	// Self is the id of this process.
 	Self() ID
-	// Send gives word to one replica. ErrGone says that it is not there; any other error that it is not known whether it
-	// will have it. Word to Self is handled like that to others.
+	// Send gives word to one replica, and returns when that has handled it. ErrGone says that it is not there, or was not
+	// reached; any other error that it is not known whether it has it.
 	Send(ctx context.Context, to ID, w Word) error
 	// Tell gives word to all other replicas, and returns when each that lives has handled it. An error says that one of
 	// them has not within the time that the implementation allows; it may have it later.
@@ -72,13 +66,13 @@ type Others interface {
 	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what this one cannot read may be good,
 	// and a client must not throw it away.
 	IsNewerThere() bool
-	// Now is the time by a clock that all replicas share, as far as it is known here: claims of several are ordered by it,
+	// Now is the time by a clock that all replicas share, as far as it is known here: what several say is ordered by it,
 	// also where the clock of one machine is wrong. It waits for nothing.
 	Now() time.Time
 	// Handle sets who takes word of a kind. It is called before Run.
 	Handle(kind string, h Handler)
-	// OnReturn calls f whenever word may have been lost meanwhile, because the mailbox could not be read, and once when
-	// it is first read. f must return at once. It is called before Run.
+	// OnReturn calls f whenever others may have taken this replica for gone, and have told it nothing meanwhile, and once
+	// when it is first known to them. f must return at once. It is called before Run.
 	OnReturn(f func())
 }
 

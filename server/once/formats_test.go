@@ -20,7 +20,7 @@ func TestKeptAnswersAreRead(t *testing.T) {
 	if !ok || got.state != want.state || !got.at.Equal(want.at) || got.body != want.body || got.home != want.home || got.answer.Status != 200 || string(got.answer.Message) != "{}" {
 		t.Errorf("got %+v, %v, want %+v", got, ok, want)
 	}
-	if got := keyOf(r); got != "db1:{acme}:once:0100000000000000000000000000000000000000000000000000000000000000" {
+	if got := keyOf(r); got != "db2:{acme}:once:0100000000000000000000000000000000000000000000000000000000000000" {
 		t.Errorf("it is looked for under %s", got)
 	}
 }

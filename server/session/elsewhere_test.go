@@ -48,7 +48,7 @@ func (r *resident) trips(t *testing.T) (n int) {
 	return n
 }
 
-const streamKey = "db1:{acme}:stream:p1:s"
+const streamKey = "db2:{acme}:stream:p1:s"
 
 func TestAStreamIsReadElsewhere(t *testing.T) {
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestTheEndIsEverywhere(t *testing.T) {
 		}
 	}
 	eventually(t, "nothing of the session is left but the mark of its end", func() bool {
-		keys, _ := a.does(t, "KEYS", "db1:{acme}:*").List()
+		keys, _ := a.does(t, "KEYS", "db2:{acme}:*").List()
 		return len(keys) == 1
 	})
 }
@@ -267,7 +267,7 @@ func TestAllKeysGoByThemselves(t *testing.T) {
 	if err := errors.Join(b.Keep(t.Context(), of("s"), "level", "info"), b.End(t.Context(), of("other"))); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := a.does(t, "KEYS", "db1:{acme}:*").List()
+	keys, err := a.does(t, "KEYS", "db2:{acme}:*").List()
 	if err != nil || len(keys) < 6 {
 		t.Fatalf("got %d keys, %v", len(keys), err)
 	}
@@ -306,7 +306,7 @@ func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 	}
 	want(t, b, "s", "p1", id, "b", true)
 	eventually(t, "the stream that nobody reads is gone", func() bool {
-		n, _ := a.does(t, "EXISTS", "db1:{acme}:stream:p2:s").Int()
+		n, _ := a.does(t, "EXISTS", "db2:{acme}:stream:p2:s").Int()
 		return n == 0
 	})
 }
@@ -348,7 +348,7 @@ func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
 				}
 			}
 			want(t, b, in, "p1", first, "x x x", true)
-			forge(t, "db1:{acme}:stream:p1:"+in, "db1:{acme}:stream:p1:"+in+"2")
+			forge(t, "db2:{acme}:stream:p1:"+in, "db2:{acme}:stream:p1:"+in+"2")
 			want(t, b, in, "p1", first, unknown, false)
 		})
 	}
@@ -358,11 +358,11 @@ func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
 	if err := a.Keep(t.Context(), of("s"), "level", "info"); err != nil {
 		t.Fatal(err)
 	}
-	a.does(t, "HSET", "db1:{acme}:session:s", "level", "forged")
+	a.does(t, "HSET", "db2:{acme}:session:s", "level", "forged")
 	if facts, err := b.Facts(t.Context(), of("s")); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("a forged fact: got %v, %v; want ErrUnknown", facts, err)
 	}
-	a.does(t, "HSET", "db1:{acme}:session:u", "", "forged")
+	a.does(t, "HSET", "db2:{acme}:session:u", "", "forged")
 	begin(t, a, "v", "p1", true)
 	if _, err := a.Append(t.Context(), of("u"), "p1", nil, true); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("a forged end: got %v, want ErrUnknown", err)

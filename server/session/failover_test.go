@@ -127,7 +127,7 @@ func TestStreamsThroughAFailover(t *testing.T) {
 	a, b := h.join(t), h.join(t)
 	settle(t, a)
 	redistest.Wait(t, func() error {
-		if w.Replica.Exec(t, "EXISTS", "db1:{acme}:session:kept", "db1:{acme}:session:over") != "2" {
+		if w.Replica.Exec(t, "EXISTS", "db2:{acme}:session:kept", "db2:{acme}:session:over") != "2" {
 			return errors.New("the replica has no copy")
 		}
 		return nil
@@ -146,7 +146,7 @@ func TestAMovedSlotLostStreams(t *testing.T) {
 	settle(t, a)
 	if lost := through(t, a, b, func() {
 		c.Exec(t, "SCRIPT", "FLUSH")
-		c.Move(t, "db1:{acme}:")
+		c.Move(t, "db2:{acme}:")
 	}); lost != 0 {
 		t.Errorf("%d streams cannot be resumed, want none", lost)
 	}

@@ -30,9 +30,9 @@ func keptLog(t *testing.T) (l *Redis, member *replicatest.Member, in Key, put fu
 	fact := sealtest.Kept(t, "fact-1", ring.SealBytes(factPurpose(in, "level"), []byte("error")))
 	head := sealtest.Kept(t, "head-1", ring.SealBytes(p.headPurpose(base), nil))
 	event := sealtest.Kept(t, "event-1", ring.SealBytes(p.eventPurpose(entryID(base+1, false)), []byte(`{"kept":true}`)))
-	put("HSET", "db1:{acme}:session:"+in.Name, "level", string(fact))
-	put("XADD", "db1:{acme}:stream:p1r0:"+in.Name, "1764000000000-0", "d", string(head))
-	put("XADD", "db1:{acme}:stream:p1r0:"+in.Name, "1764000000001-0", "d", string(event))
+	put("HSET", "db2:{acme}:session:"+in.Name, "level", string(fact))
+	put("XADD", "db2:{acme}:stream:p1r0:"+in.Name, "1764000000000-0", "d", string(head))
+	put("XADD", "db2:{acme}:stream:p1r0:"+in.Name, "1764000000001-0", "d", string(event))
 	return l, member, in, put
 }
 
@@ -47,12 +47,12 @@ func TestKeptSessionsAreRead(t *testing.T) {
 	if err != nil || len(events) != 1 || string(events[0].Data) != `{"kept":true}` {
 		t.Errorf("events: got %v, %v", events, err)
 	}
-	put("HSET", "db1:{acme}:session:"+in.Name, "later", string(l.config.Seal.SealBytes(factPurpose(in, "later"), []byte("x"))))
+	put("HSET", "db2:{acme}:session:"+in.Name, "later", string(l.config.Seal.SealBytes(factPurpose(in, "later"), []byte("x"))))
 	if facts, err := l.Facts(t.Context(), in); err != nil || facts["level"] != "error" {
 		t.Errorf("with a fact that this version does not know: got %v, %v", facts, err)
 	}
 	mark := sealtest.Kept(t, "end-1", l.config.Seal.SealBytes(factPurpose(in, ""), nil))
-	put("HSET", "db1:{acme}:session:"+in.Name, "", string(mark))
+	put("HSET", "db2:{acme}:session:"+in.Name, "", string(mark))
 	if facts, err := l.Facts(t.Context(), in); !errors.Is(err, ErrUnknown) {
 		t.Errorf("after its end: got %v, %v", facts, err)
 	}
@@ -64,7 +64,7 @@ func TestAFactOfALaterVersionEndedTheSession(t *testing.T) {
 	t.Parallel()
 	l, member, in, put := keptLog(t)
 	purpose := strings.Replace(factPurpose(in, "level"), "fact 1", "fact 2", 1)
-	put("HSET", "db1:{acme}:session:"+in.Name, "level", string(l.config.Seal.SealBytes(purpose, []byte("x"))))
+	put("HSET", "db2:{acme}:session:"+in.Name, "level", string(l.config.Seal.SealBytes(purpose, []byte("x"))))
 	member.Outdate(true)
 	if facts, err := l.Facts(t.Context(), in); err == nil || errors.Is(err, ErrUnknown) {
 		t.Errorf("while a later version runs: got %v, %v, want an error that says nothing of an end", facts, err)

@@ -14,7 +14,7 @@ func TestKeysOfAnotherTypeGaveSomething(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)
-	for _, key := range []string{"db1:{acme}:session:s", streamKey, "db1:{acme}:readers:p1:s"} {
+	for _, key := range []string{"db2:{acme}:session:s", streamKey, "db2:{acme}:readers:p1:s"} {
 		for _, spoil := range [][]string{{"SET", key, "junk"}, {"LPUSH", key, "junk"}, {"SADD", key, "junk"}, {"HSET", key, "d", "junk"}, {"XADD", key, "*", "d", "junk"}, {"ZADD", key, "1", "junk"}} {
 			h.server.Exec(t, "FLUSHALL")
 			h.server.Exec(t, spoil...)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
@@ -23,10 +25,8 @@ type Member struct {
 	returns  []func()
 
 	mu      sync.Mutex    // guards the fields below
-	newer   bool          // see Outdate
-	ahead   time.Duration // see SetClock
-	queue   []func()      // what is to be handled, in order
-	running bool          // somebody works through it
+	newer bool          // see Outdate
+	ahead time.Duration // see SetClock
 }
 
 var _ replica.Others = (*Member)(nil)
@@ -109,15 +109,14 @@ func (m *Member) Outdate(newer bool) {
 }
 
 // Send implements replica.Others.
-func (m *Member) Send(_ context.Context, to replica.ID, w replica.Word) error {
+func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Word) error {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
 	m.hub.mu.Unlock()
 	if receiver == nil {
 		return replica.ErrGone
 	}
-	receiver.put(m.id, w, nil)
-	return nil
+	return receiver.take(ctx, m.id, w)
 }
 
 // Tell implements replica.Others.
@@ -130,52 +129,26 @@ func (m *Member) Tell(ctx context.Context, w replica.Word) error {
 		}
 	}
 	m.hub.mu.Unlock()
-	heard := make(chan struct{}, len(receivers))
+	var told errgroup.Group
 	for _, one := range receivers {
-		one.put(m.id, w, heard)
+		told.Go(func() error { return one.take(ctx, m.id, w) })
 	}
-	for range receivers {
-		select {
-		case <-heard:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return told.Wait()
 }
 
-// put has word handled after what came before it. A nil heard: nobody waits for that.
-func (m *Member) put(from replica.ID, w replica.Word, heard chan<- struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sent := time.Now()
-	m.queue = append(m.queue, func() {
-		w.Age = time.Since(sent)
+// take has word handled, and returns when it was or ctx ends.
+func (m *Member) take(ctx context.Context, from replica.ID, w replica.Word) error {
+	handled := make(chan struct{})
+	go func() {
+		defer close(handled)
 		if h := m.handlers[w.Kind]; h != nil {
-			h(context.Background(), from, w)
+			h(context.WithoutCancel(ctx), from, w)
 		}
-		if heard != nil {
-			heard <- struct{}{}
-		}
-	})
-	if !m.running {
-		m.running = true
-		go m.work()
-	}
-}
-
-// work handles what is in the queue until nothing is.
-func (m *Member) work() {
-	for {
-		m.mu.Lock()
-		if len(m.queue) == 0 {
-			m.running = false
-			m.mu.Unlock()
-			return
-		}
-		next := m.queue[0]
-		m.queue = m.queue[1:]
-		m.mu.Unlock()
-		next()
+	}()
+	select {
+	case <-handled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

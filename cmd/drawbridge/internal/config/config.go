@@ -73,6 +73,7 @@ type Config struct {
 
 	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
 	Redis     Redis        // redis
+	Link      Link         // link
 	Sessions  Sessions     // sessions
 	Audit     audit.Config // audit: File, Always and Drop alone; the functions are for whoever opens the log
 	LogLevel  slog.Level   // log.level
@@ -126,6 +127,7 @@ type Limits struct {
 func Default() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
+		Link:      Link{Listen: ":0"},
 		Operator:  "127.0.0.1:9090",
 		LegacySSE: true,
 		LogLevel:  slog.LevelInfo,

@@ -77,6 +77,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		r.later = append(r.later, func() { r.checkKeySetsDir(cfg, n) })
 	}
 	known["redis"] = func(n *node) { r.redis(cfg, n) }
+	known["link"] = func(n *node) { r.link(cfg, n) }
 	known["acknowledge"] = r.acknowledge
 	// The included files were joined before any key is read, see includes.
 	known["include"] = func(*node) {}

@@ -1,0 +1,191 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+const (
+	beat     = time.Second     // how often a replica says that it lives
+	life     = 5 * time.Second // after the last beat
+	patience = 2 * time.Second // of Tell
+	most     = 1000            // replicas that are known at most
+	grace    = time.Second     // for word that is being handled when this replica ends
+)
+
+// GroupConfig is what a Group needs. Every field but Most and Address is required.
+type GroupConfig struct {
+	Store  *redis.Store
+	Seal   *seal.Ring
+	Logger *slog.Logger
+	Most   int // replicas that the config allows; zero: nobody is told if there are more
+	// Listen is where others reach this replica: host and port. Without a host it is the address of the connection to Redis,
+	// which is in a network that all replicas are in. With the port 0 it is a free one.
+	Listen string
+	// Address is what others are told in place of the address that is listened on, where that is another one for them; "":
+	// it is not. Without a port it is that of the listener.
+	Address string
+}
+
+// Group is Others over Redis, which says who lives, and a link, which carries what they say. It is safe for concurrent use.
+type Group struct {
+	config   GroupConfig
+	id       ID
+	identity *link.Identity
+	link     *link.Link
+	returns  []func()
+	members  atomic.Pointer[map[ID]*member] // that live, without this replica
+	address  atomic.Pointer[string]         // of the listener, as others are told; nil: nobody listens yet
+	older    atomic.Bool                    // a replica with lower Formats lives
+	newer    atomic.Bool                    // a replica with higher Formats lives
+	crowded  atomic.Bool                    // more replicas live than the config allows
+	joined   atomic.Int64                   // when others knew this replica first, in nanoseconds since 1970; zero: they do not yet
+	left     atomic.Bool                    // this replica has said that it ends, and never says again that it lives
+	clock    atomic.Pointer[clock]
+
+	looking sync.Mutex // held while it is noted who lives
+}
+
+var _ Others = (*Group)(nil)
+
+// NewGroup returns a Group with a new id and a new certificate. Run makes it live.
+func NewGroup(cfg GroupConfig) (*Group, error) {
+	identity, err := link.NewIdentity()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{config: cfg, id: NewID(), identity: identity}
+	g.members.Store(&map[ID]*member{})
+	g.link = link.New(link.Config{Self: string(g.id), Identity: identity, Directory: g, Logger: cfg.Logger})
+	return g, nil
+}
+
+// Self implements Others.
+func (g *Group) Self() ID { return g.id }
+
+// Handle implements Others.
+func (g *Group) Handle(kind string, h Handler) {
+	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) error {
+		h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data}) // what it begins goes on
+		return nil
+	})
+}
+
+// ServeClients sets who answers the requests of clients that others forward. It is called before Run.
+func (g *Group) ServeClients(h http.Handler) { g.link.ServeClients(h) }
+
+// OnReturn implements Others.
+func (g *Group) OnReturn(f func()) { g.returns = append(g.returns, f) }
+
+// Joined tells whether others know how to reach this replica. Until then it must serve nobody: what is told to all others
+// would be told to all but this one. Where replicas with lower Formats live, it also waits until they know of this one, or
+// they would take for forged what it gives to clients.
+func (g *Group) Joined() bool {
+	joined := g.joined.Load()
+	return joined != 0 && (!g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
+}
+
+// Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the server can be reached: the store must
+// serve until Run has returned.
+func (g *Group) Run(ctx context.Context) error {
+	var serving sync.WaitGroup
+	serving.Go(func() { g.serve(ctx) })
+	g.beat(ctx)
+	g.leave(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
+	serving.Wait()
+	g.forget()
+	return nil
+}
+
+// serve listens for others until ctx ends. Whatever hinders it is tried again: the address is that of the connection to
+// Redis, which may not be there yet, and may be that of another network later.
+func (g *Group) serve(ctx context.Context) {
+	for said := ""; ctx.Err() == nil; {
+		err := g.listen(ctx)
+		if err != nil && err.Error() != said && !errors.Is(err, redis.ErrDown) && ctx.Err() == nil {
+			said = err.Error()
+			g.config.Logger.ErrorContext(ctx, "other replicas cannot reach this one", slog.Any("error", err))
+		}
+		select {
+		case <-time.After(beat / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// listen listens for others until ctx ends, or that fails.
+func (g *Group) listen(ctx context.Context) error {
+	host, port, err := net.SplitHostPort(g.config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for other replicas: %w", err)
+	}
+	told := host
+	if told == "" || net.ParseIP(told).IsUnspecified() {
+		if told, err = g.config.Store.LocalHost(); err != nil {
+			return err
+		}
+	}
+	if host == "" {
+		host = told
+	}
+	var one net.ListenConfig
+	listener, err := one.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return fmt.Errorf("listen for other replicas: %w", err)
+	}
+	_, port, _ = net.SplitHostPort(listener.Addr().String()) // a listener has a port
+	address := net.JoinHostPort(told, port)
+	if named := g.config.Address; named != "" {
+		address = named
+		if _, _, err := net.SplitHostPort(named); err != nil {
+			address = net.JoinHostPort(named, port)
+		}
+	}
+	g.address.Store(&address)
+	g.config.Logger.InfoContext(ctx, "listening for other replicas", slog.String("address", address))
+	return g.link.Serve(ctx, listener, grace)
+}
+
+// Send implements Others.
+func (g *Group) Send(ctx context.Context, to ID, w Word) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	err := g.link.Send(ctx, string(to), link.Message{Kind: w.Kind, Tenant: w.Tenant, Data: w.Data})
+	if errors.Is(err, link.ErrGone) {
+		return errors.Join(ErrGone, err)
+	}
+	return err
+}
+
+// Tell implements Others. It asks who is there first: a replica that has begun since the last beat may serve already.
+func (g *Group) Tell(ctx context.Context, w Word) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if err := g.look(ctx); err != nil {
+		return err
+	}
+	var told errgroup.Group
+	for id := range *g.members.Load() {
+		told.Go(func() error {
+			err := g.Send(ctx, id, w)
+			if err != nil && g.look(context.WithoutCancel(ctx)) == nil && !g.IsThere(id) {
+				return nil // it has ended, and does not have to hear it
+			}
+			return err
+		})
+	}
+	return told.Wait()
+}

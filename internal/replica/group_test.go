@@ -1,0 +1,323 @@
+package replica_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// newGroup returns a group that logs into log; nil: nowhere.
+func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log, most int) *replica.Group {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	if log != nil {
+		logger = slog.New(slog.NewTextHandler(log, nil))
+	}
+	g, err := replica.NewGroup(replica.GroupConfig{Store: server.Store(t), Seal: ring, Logger: logger, Most: most, Listen: ":0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// join runs a group until the test ends, or stop is called, and returns when others know it. heard gets what comes, and
+// returned is called by OnReturn.
+func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word), returned ...func()) (g *replica.Group, stop func()) {
+	t.Helper()
+	g = newGroup(t, server, ring, nil, 0)
+	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) { heard(from, w) })
+	known := make(chan struct{}, 1)
+	for _, f := range append(returned, func() { known <- struct{}{} }) {
+		g.OnReturn(f)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	stop = func() { cancel(); over.Wait() }
+	t.Cleanup(stop)
+	<-known
+	go func() {
+		for {
+			select {
+			case <-known:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return g, stop
+}
+
+func ignore(replica.ID, replica.Word) {}
+
+// knows waits until one replica knows the other.
+func knows(t *testing.T, g *replica.Group, other replica.ID) {
+	t.Helper()
+	redistest.Wait(t, func() error {
+		if !g.IsThere(other) {
+			return errors.New("the replicas do not know each other")
+		}
+		return nil
+	})
+}
+
+func TestWordComesInOrder(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	const words = 1000
+	var got []string
+	var sender replica.ID
+	a, _ := join(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
+	b, _ := join(t, server, ring, func(from replica.ID, w replica.Word) {
+		if from != sender || w.Tenant != "acme" {
+			t.Errorf("got word from %s for %s", from, w.Tenant)
+		}
+		got = append(got, string(w.Data))
+	})
+	sender = a.Self()
+	knows(t, a, b.Self())
+	for i := range words {
+		if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte(strconv.Itoa(i))}); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != i+1 || got[i] != strconv.Itoa(i) { // it was handled before Send returned
+			t.Fatalf("word %d: got %v", i, got)
+		}
+	}
+	if err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+		t.Errorf("to nobody: got %v", err)
+	}
+}
+
+// TestWordComesWithoutRedis stops the server: what replicas know of each other holds.
+func TestWordComesWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var heard atomic.Int64
+	a, _ := join(t, server, ring, ignore)
+	b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Add(1) })
+	knows(t, a, b.Self())
+	server.Stop()
+	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil || heard.Load() != 1 {
+		t.Errorf("got %v, heard %d times", err, heard.Load())
+	}
+}
+
+// TestReplicaThatJustJoinedWasNotTold: others learnt of a replica with their next beat, and it served in between.
+func TestReplicaThatJustJoinedWasNotTold(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a, _ := join(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
+	for range 5 {
+		var heard atomic.Bool
+		b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Store(true) })
+		if !b.Joined() {
+			t.Fatal("others do not know of a replica that was told so")
+		}
+		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+		if !heard.Load() {
+			t.Fatal("the others were told, and the replica that joined last was not")
+		}
+	}
+}
+
+func TestTellReachesAllBeforeItReturns(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var heard atomic.Int64
+	count := func(replica.ID, replica.Word) { heard.Add(1) }
+	a, _ := join(t, server, ring, count)
+	join(t, server, ring, count)
+	join(t, server, ring, count)
+	for i := int64(1); i <= 20; i++ {
+		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		if heard.Load() != 2*i {
+			t.Errorf("after %d: heard %d times, want %d", i, heard.Load(), 2*i)
+		}
+	}
+}
+
+// TestReplicaThatHasEndedIsNotThere, and whoever tells all others does not wait for it.
+func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a, _ := join(t, server, ring, ignore)
+	b, stop := join(t, server, ring, ignore)
+	knows(t, a, b.Self())
+	peer, _ := a.Peer(string(b.Self()))
+	stop()
+	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+		t.Errorf("after it has stopped: %v", err)
+	}
+	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+		t.Errorf("to it: got %v, want that it is gone", err)
+	}
+	if left := server.Exec(t, "HLEN", "db2:{all}:links"); left != "1" {
+		t.Errorf("redis has the addresses of %s replicas, want one", left)
+	}
+	if peer.Life.Err() == nil {
+		t.Error("who waits for it waits on")
+	}
+}
+
+// TestTellWaitedForAReplicaThatHadEnded has a replica end while it handles word: whoever told it took that for an error, and
+// a DELETE of a session was 503.
+func TestTellWaitedForAReplicaThatHadEnded(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a, _ := join(t, server, ring, ignore)
+	stopping, stopped := make(chan struct{}), make(chan struct{})
+	_, stop := join(t, server, ring, func(replica.ID, replica.Word) { close(stopping); <-stopped })
+	defer close(stopped)
+	go func() { <-stopping; stop() }()
+	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
+		t.Errorf("got %v, want nothing, since nobody is left to hear it", err)
+	}
+}
+
+// TestPlacesThatWereLostAreMadeAgain loses, or spoils, what Redis has of replicas. They go on, and are told that others may not
+// have known them.
+func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var returns atomic.Int64
+	a, _ := join(t, server, ring, ignore)
+	b, _ := join(t, server, ring, ignore, func() { returns.Add(1) })
+	for name, lose := range map[string]func(){
+		"all":              func() { server.Exec(t, "FLUSHALL") },
+		"one":              func() { server.Exec(t, "ZREM", "db2:{all}:replicas", string(b.Self())) },
+		"of another type":  func() { server.Exec(t, "DEL", "db2:{all}:replicas"); server.Exec(t, "SET", "db2:{all}:replicas", "junk") },
+		"after a restart":  func() { server.Stop(); server.Begin(t) },
+		"links, of a type": func() { server.Exec(t, "FLUSHALL"); server.Exec(t, "SET", "db2:{all}:links", "junk") },
+	} {
+		before := returns.Load()
+		lose()
+		redistest.Wait(t, func() error {
+			if returns.Load() == before {
+				return errors.New(name + ": it has not noticed that others did not know of it")
+			}
+			return nil
+		})
+		knows(t, a, b.Self())
+		redistest.Wait(t, func() error { return a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}) })
+	}
+}
+
+// TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and another address for one that is.
+func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	b, _ := join(t, server, ring, ignore)
+	now := strings.ReplaceAll(server.Exec(t, "EVAL", "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
+	forged, stolen := replica.NewID(), replica.NewID()
+	sealed := server.Exec(t, "HGET", "db2:{all}:links", string(b.Self()))
+	server.Exec(t, "ZADD", "db2:{all}:replicas", now, string(forged), now, string(stolen))
+	server.Exec(t, "HSET", "db2:{all}:links", string(forged), "127.0.0.1:1", string(stolen), sealed)
+	a, _ := join(t, server, ring, ignore)
+	knows(t, a, b.Self())
+	if a.IsThere(forged) || a.IsThere(stolen) || a.Count() != 2 {
+		t.Errorf("of %d replicas that are known, some are forged", a.Count())
+	}
+}
+
+// TestALaterVersionIsNoticed lets a replica of a later version live beside this one for a while, in whose entries there is
+// something that this one does not know.
+func TestALaterVersionIsNoticed(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	m, _ := join(t, server, ring, ignore)
+	if m.IsNewerThere() {
+		t.Error("a later version is said to run, and this one is alone")
+	}
+	later := fmt.Sprintf("formats %d", replica.Formats+1)
+	now := strings.ReplaceAll(server.Exec(t, "EVAL", "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
+	server.Exec(t, "ZADD", "db2:{all}:replicas", now, later, now, "something else", now, "formats many")
+	redistest.Wait(t, func() error {
+		if !m.IsNewerThere() || m.Count() != 1 {
+			return fmt.Errorf("newer: %v, %d in all", m.IsNewerThere(), m.Count())
+		}
+		return nil
+	})
+	redistest.Wait(t, func() error { // nobody renews it
+		if m.IsNewerThere() {
+			return errors.New("what has gone is still there")
+		}
+		return nil
+	})
+}
+
+// TestWordOfAKindThatIsNotKnown is told by a later version. Who told it must not believe that it was heeded.
+func TestWordOfAKindThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	a, _ := join(t, server, ring, ignore)
+	join(t, server, ring, ignore)
+	if err := a.Tell(t.Context(), replica.Word{Kind: "news 2", Tenant: "acme"}); err == nil {
+		t.Error("word that nobody understands counts as heeded")
+	}
+}
+
+// log is where a replica logs to.
+type log struct {
+	mu   sync.Mutex // guards the field below
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// TestMoreReplicasRanThanTheConfigSaid: nobody was told of it, and without Redis limits were exceeded.
+func TestMoreReplicasRanThanTheConfigSaid(t *testing.T) {
+	t.Parallel()
+	server, ring, lines := redistest.Start(t), seal.RandomRing(), &log{}
+	first := newGroup(t, server, ring, lines, 2)
+	var over sync.WaitGroup
+	ctx, end := context.WithCancel(context.Background())
+	over.Go(func() { _ = first.Run(ctx) })
+	defer over.Wait()
+	defer end()
+	said := func(warnings, ends int) {
+		t.Helper()
+		redistest.Wait(t, func() error {
+			if lines.count("more replicas run than the config says; raise replicas") != warnings || lines.count("no more replicas run than the config says") != ends {
+				return fmt.Errorf("%d warnings, and %d that it is over", lines.count("; raise replicas"), lines.count("no more replicas run"))
+			}
+			return nil
+		})
+	}
+	second, _ := join(t, server, ring, ignore)
+	knows(t, first, second.Self())
+	said(0, 0)
+	_, stop := join(t, server, ring, ignore)
+	said(1, 0)
+	stop()
+	said(1, 1)
+}

@@ -72,7 +72,7 @@ func record(m *metrics.Metrics) {
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
-	m.Replicas(func() (running, allowed int) { return 3, 2 })
+	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
 	m.ReplicaPlaces(func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
 	m.LeasedTokens(func() int { return 25 })
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })

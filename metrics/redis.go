@@ -12,8 +12,8 @@ import (
 // how many replicas there are.
 type shared struct {
 	state, replicas *prometheus.Desc
-	read            atomic.Pointer[func() map[string]bool]        // nil: there are no other replicas
-	count           atomic.Pointer[func() (running, allowed int)] // nil: likewise
+	read            atomic.Pointer[func() map[string]bool] // nil: there are no other replicas
+	count           atomic.Pointer[func() Running]         // nil: likewise
 }
 
 var _ prometheus.Collector = (*shared)(nil)
@@ -39,9 +39,10 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	if count := s.count.Load(); count != nil {
-		running, allowed := (*count)()
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(running), "running")
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(allowed), "allowed")
+		now := (*count)()
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Running), "running")
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Reached), "reached")
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Allowed), "allowed")
 	}
 }
 
@@ -51,7 +52,7 @@ func (m *Metrics) redis(f promauto.Factory) {
 	m.redisState = newShared(prometheus.Opts{
 		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
 	}, prometheus.Opts{
-		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
+		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, how many others it reaches, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
 	})
 	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
@@ -69,9 +70,16 @@ func (m *Metrics) redis(f promauto.Factory) {
 // metrics are read. Until it is set, there are no such series.
 func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.Store(&read) }
 
-// Replicas sets the function that returns how many replicas run, and how many the config allows. It is called whenever metrics
-// are read. Until it is set, there are no such series.
-func (m *Metrics) Replicas(count func() (running, allowed int)) { m.redisState.count.Store(&count) }
+// Running is how many replicas there are.
+type Running struct {
+	Running int // this one included
+	Reached int // others that this one reaches
+	Allowed int // by the config
+}
+
+// Replicas sets the function that returns how many replicas there are. It is called whenever metrics are read. Until it is
+// set, there are no such series.
+func (m *Metrics) Replicas(count func() Running) { m.redisState.count.Store(&count) }
 
 // RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was for, and is one of few that are named
 // in code. Took is negative for one whose time says nothing.

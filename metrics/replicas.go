@@ -35,13 +35,13 @@ func newReplicas(f promauto.Factory) *replicas {
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_sent_total",
-			Help: "Word for other replicas by kind and outcome: sent, told (to all, who have handled it), gone (there is no such replica), full (too much waits there) or failed.",
+			Help: "Word for other replicas by kind and outcome: sent, told (to all, who have handled it), gone (it cannot be reached) or failed.",
 		}, []string{"kind", "outcome"}),
 		received: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_received_total", Help: "Word of other replicas that was handled, by kind.",
 		}, []string{"kind"}),
 		missed: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_missed_total", Help: "Times that word of other replicas may have been lost, so that this one looked again at all that it holds.",
+			Name: "drawbridge_replica_words_missed_total", Help: "Times that others may have taken this replica for gone, so that it looked again at all that it holds.",
 		}),
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
@@ -81,10 +81,8 @@ func (m *Metrics) RedisLost() { m.replicas.losses.Inc() }
 // SessionAdopted counts a session that another replica opened, or that this one had let go of.
 func (m *Metrics) SessionAdopted() { m.replicas.adopted.Inc() }
 
-// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists. The series of word
-// that found no room begins at zero with the first word of its kind: what begins at one does not increase, and no alert sees it.
+// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists.
 func (m *Metrics) WordSent(kind, outcome string) {
-	m.replicas.sent.WithLabelValues(kind, "full")
 	m.replicas.sent.WithLabelValues(kind, outcome).Inc()
 }
 

@@ -54,6 +54,9 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 
 // charge takes what a body of that size costs. Who has no room for it gets the refusal late.
 func (s *Server) charge(x *exchange, size int64) *refusal {
+	if x.forwarded {
+		return nil // the first replica has taken it
+	}
 	if err := s.admission.ChargeSize(x.context(), x.caller, size); err != nil {
 		s.linger(x, err)
 		told := toldOf(err)

@@ -3,11 +3,13 @@ package server_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -123,6 +125,14 @@ func (o *sharedWord) Tell(ctx context.Context, w replica.Word) error {
 		return errStoreDown
 	}
 	return o.Member.Tell(ctx, w)
+}
+
+func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	o.trips.Add(1)
+	if o.cut.Load() {
+		return nil, replica.ErrGone
+	}
+	return o.Member.Forward(ctx, to, r)
 }
 
 func (w *world) word() *sharedWord { return w.config.Others.(*sharedWord) }

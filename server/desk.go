@@ -7,6 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -30,11 +31,12 @@ type admission interface {
 	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
 }
 
-// handling answers requests, knows which headers of a request must repeat its arguments, and judges who asks for the
-// answer of an earlier one.
+// handling answers requests, knows which headers of a request must repeat its arguments and which replica alone can go on
+// with it, and judges who asks for the answer of an earlier one.
 type handling interface {
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
 	Repeat(ctx context.Context, c gateway.Caller, r *gateway.Request) error
+	Home(c gateway.Caller, method string, params mcp.Object) replica.ID
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
 }
 

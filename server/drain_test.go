@@ -338,7 +338,9 @@ func TestAStopDidNotWaitForCallsOfOtherReplicas(t *testing.T) {
 	if n := tw.a.gateway.Ongoing(); n == 0 {
 		t.Error("no call goes on while one runs")
 	}
-	tw.a.gateway.Stop(t.Context())
+	over, end := context.WithCancel(t.Context())
+	end()
+	tw.a.Wait(over)
 	if answer := <-got; answer.Object("error").Object("data").Text("code") != "DB-STOPPED" {
 		t.Errorf("got %s, want DB-STOPPED", answer.JSON())
 	}

@@ -44,6 +44,14 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		return
 	}
 	x.era = eraOf(r.Header, x.meta)
+	switch to, refused := s.elsewhere(x, m); {
+	case refused != nil:
+		x.refuse(m.ID, refused)
+		return
+	case to != "":
+		s.forward(x, r, to, m, raw)
+		return
+	}
 	if x.era == mcp.Modern {
 		x.keyed = keyedBy(r, m, raw)
 		s.modern(x, r, m)

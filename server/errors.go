@@ -89,6 +89,7 @@ var (
 	errGone          = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
 	errStopped       = mcp.Stable(mcp.CodeInternal, "DB-STOPPED", "The gateway stopped before the call had ended; the call may have taken effect")
 	errHomeGone      = mcp.Stable(mcp.CodeInternal, "DB-REPLICA-GONE", "The replica that ran the call is gone; the call may have taken effect")
+	errForwardLost   = mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST", "The replica that keeps this has not answered; the request may have taken effect")
 	errBegun         = mcp.Stable(mcp.CodeInternal, "DB-AUDIT", "The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
 	errUnkept        = mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY", "The call was made, and its answer is larger than the memory that is left to keep it for you: ask for less at once")
 	errNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")

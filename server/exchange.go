@@ -21,6 +21,7 @@ type exchange struct {
 	http.ResponseWriter
 	control http.ResponseController
 	server  *Server
+	request *http.Request // as it came
 
 	id        string    // of this request, for records
 	named     [1]string // the id, as the value of its header
@@ -38,6 +39,7 @@ type exchange struct {
 	telling   telling        // how the log tells of it
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
+	forwarded bool           // another replica has sent it here, and has taken what every request costs
 	tenant    string         // that the path names, "" when it names none; set by authenticated
 	held      held           // while it is in work
 

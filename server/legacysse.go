@@ -71,6 +71,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	home, elsewhere := s.sessions.home(id, x.caller)
+	elsewhere = elsewhere && !x.forwarded
 	var l *live
 	if !elsewhere {
 		l, refused = s.sessions.find(x.context(), purposeSSE, id, x.caller)
@@ -91,12 +92,12 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	m := x.decode(raw)
 	switch {
 	case m == nil:
+	case elsewhere && s.config.Others.IsThere(home):
+		s.forward(x, r, home, m, raw)
 	case elsewhere:
-		s.passing.pass(x, r, home, id, m, raw)
+		x.refuse(m.ID, s.missing(x.context()))
 	case !m.IsRequest():
 		x.acknowledge(s.notified(x.context(), l, m))
-	case s.sessions.shared && l.copies.has(m.ID, raw):
-		x.writeStatus(http.StatusAccepted)
 	default:
 		if refused := s.takeRequest(x, l, m); refused != nil {
 			x.refuse(m.ID, refused)
@@ -165,7 +166,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 		case mcp.MethodPing:
 			a = answer{id: m.ID}
 		default:
-			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, token: x.token, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
+			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
 		}
 	})
 	l.answered(j)

@@ -34,7 +34,6 @@ type live struct {
 	shared bool // it lives on all replicas
 
 	abroad *abroad // what is known here of what others know; nil if it is not shared
-	copies copies  // of requests that came by way of other replicas
 
 	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
 	suffix       string     // of the names of its streams, see homeMark; "" if it is not shared

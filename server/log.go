@@ -62,7 +62,9 @@ func (s *Server) logRequest(x *exchange, r *http.Request) {
 		return // logStream does it when the stream ends
 	}
 	now := time.Now()
-	s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
+	if !x.forwarded { // it is counted where the client is
+		s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
+	}
 	if s.logsApart(x) {
 		s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)
 	}

@@ -54,14 +54,16 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 		ResponseWriter: w,
 		control:        *http.NewResponseController(w),
 		server:         s,
+		request:        r,
 		id:             s.ids.next(),
 		started:        time.Now(),
 		settings:       s.config.Settings(),
 		outcome:        outcomeOK,
 	}
-	x.named[0] = x.id
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
 	x.remote = x.settings.remoteOf(r)
+	x.originOf(r)
+	x.named[0] = x.id
 	return x
 }
 
@@ -96,9 +98,12 @@ func (x *exchange) cutShort(id mcp.ID) {
 
 // bounded takes one of the places for requests in work, and bounds how large the body may be and how long it may take.
 func (s *Server) bounded(x *exchange, r *http.Request) bool {
-	x.held.place = true
+	x.held.place = &s.working
+	if x.forwarded {
+		x.held.place = &s.visiting
+	}
 	switch {
-	case s.working.Add(1) > int64(s.config.MaxCalls):
+	case x.held.place.Add(1) > int64(s.config.MaxCalls):
 		x.turnAway(errOverload)
 	case s.jobs.closed():
 		x.turnAway(errDraining)
@@ -212,11 +217,17 @@ func (x *exchange) record(outcome, reason string) {
 	x.server.records.Refuse(x.outliving(), line)
 }
 
-// admitted finds the tenant of the caller and takes one request token from it, before the body is read. If the path
+// admitted finds the tenant of the caller and takes one request token from it, before the body is read; of a request that
+// another replica has forwarded, that one has taken it. If the path
 // names a tenant, it must be the one of the token: the path never chooses a tenant.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
-	if x.caller, err = s.admission.Admit(x.context(), x.principal, 1); err != nil {
+	if x.forwarded {
+		x.caller, err = s.admission.Resolve(x.principal)
+	} else {
+		x.caller, err = s.admission.Admit(x.context(), x.principal, 1)
+	}
+	if err != nil {
 		s.linger(x, err)
 		x.refuseAdmission(err)
 		return false

@@ -70,7 +70,7 @@ func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
 	client, _ := x.meta.Value(mcp.MetaClientInfo).Member("name").Text()
 	return gateway.Request{
-		ID: x.id, Token: x.token, Method: m.Method, Params: m.Params,
+		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
 		LogLevel:     level,

@@ -18,8 +18,6 @@ func (s *Server) hear() {
 	others.Handle(kindEnded, s.hearEnd)
 	others.Handle(kindCancel, s.hearCancel)
 	others.Handle(kindLevel, s.hearLevel)
-	others.Handle(kindAnswer, s.hearAnswer)
-	others.Handle(kindTaken, s.hearTaken)
 	if s.config.Shared {
 		others.OnReturn(s.sessions.doubt)
 	}

@@ -56,7 +56,7 @@ func (p *reply) begin(x *exchange, l *live, answers mcp.ID) {
 // line returns the way to the client for what happens during the request. The first message on it makes the answer an
 // event stream.
 func (p *reply) line() line {
-	return line{passage: p, token: p.x.token, carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held()}
+	return line{passage: p, carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {

@@ -44,7 +44,6 @@ type passage interface {
 type line struct {
 	passage
 
-	token            string // with which the request came
 	carriesQuestions bool
 	body             int64        // bytes of the body in which the request came
 	room             *share.Claim // holds the answer; nil: nothing is counted
@@ -53,7 +52,7 @@ type line struct {
 
 // of returns the line for one request of a batch.
 func (w *line) of(j *job) *line {
-	return &line{passage: w.passage, token: w.token, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.answer}
+	return &line{passage: w.passage, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.answer}
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
@@ -76,7 +75,7 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 //	                    door ◀───── result ─────── desk
 //	client ◀──result─── door
 //
-// The answers may arrive at another replica, which passes them on: see answered.go.
+// The answers may arrive at another replica, which forwards them.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
 	server   *Server
@@ -96,7 +95,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	}
 	rt := &way.rounds
 	*rt = roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
-		ID: id, Token: way.token, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
+		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 		Room: way.room, Form: forms[l.speaks()],
 	}}

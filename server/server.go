@@ -107,11 +107,13 @@ type Server struct {
 	sessions  *sessions
 	jobs      *jobs
 	waiting   *waiting
-	answers   *answering
-	onWay     *share.Budget // bytes of what clients sent that are on their way to other replicas
 	strangers *strangers
 	once      once.Store    // answers of calls with a key
 	repeats   *share.Budget // places of requests that wait for what runs under their key
+
+	forwarding *share.Budget             // places of requests that other replicas answer
+	visiting   atomic.Int64              // requests in work that other replicas have forwarded
+	returned   atomic.Pointer[time.Time] // when others may have taken this replica for gone last; nil: never
 
 	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
 
@@ -125,7 +127,6 @@ type Server struct {
 
 	open    *openStreams
 	flows   *flows
-	passing *passing
 	returns atomic.Int64 // how often word may have been lost since tellAgain was done last
 	errands errands
 
@@ -170,24 +171,24 @@ func newServer(cfg Config, d desk) *Server {
 		sessions: newSessions(&cfg, instance, g),
 		jobs:     newJobs(),
 		waiting:  newWaiting(cfg.Memory),
-		answers:  newAnswering(),
-		onWay:    share.New(max(maxOnWay, onWayBodies*cfg.MaxBody)),
 
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 
-		repeats:   share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
-		strangers: newStrangers(),
-		streams:   share.New(int64(cfg.MaxStreams)),
-		open:      newOpenStreams(),
-		again:     make(chan struct{}, 1),
-		draining:  make(chan struct{}),
+		forwarding: share.New(int64(cfg.MaxCalls)),
+		repeats:    share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
+		strangers:  newStrangers(),
+		streams:    share.New(int64(cfg.MaxStreams)),
+		open:       newOpenStreams(),
+		again:      make(chan struct{}, 1),
+		draining:   make(chan struct{}),
 	}
 	if s.once = cfg.Once; s.once == nil {
 		s.once = once.NewMemory(cfg.Memory)
 	}
 	s.flows = newFlows(s)
 	s.hear()
-	s.passing = newPassing(s)
+	cfg.Others.OnReturn(func() { now := time.Now(); s.returned.Store(&now) })
+	cfg.Others.ServeClients(s.forwarded())
 	s.handleTelling()
 	s.sessions.roster.self = cfg.Others.Self()
 	s.errands.guard = g
@@ -330,7 +331,7 @@ func (s *Server) Wait(ctx context.Context) int {
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.working.Load() > 0 || s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
+	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():

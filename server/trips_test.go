@@ -140,7 +140,7 @@ func TestTripsOfEachKind(t *testing.T) {
 	for round := range 20 {
 		before := returns.Load()
 		wrong := wrongTrips(t, server, w, m, base, round)
-		if returns.Load() == before {
+		if returns.Load() == before && (round > 0 || len(wrong) == 0) { // in the first they may have yet to hear of each other
 			for _, one := range wrong {
 				t.Error(one)
 			}

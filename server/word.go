@@ -7,8 +7,6 @@ import "encoding/binary"
 // kind, and comes in two rollouts, as that of a ticket does (see ticketVersion): the first knows both kinds and sends the old
 // one, the second sends the new one.
 const (
-	kindMessage = "message 1" // a message of a session over HTTP+SSE, for the replica that has its stream
-	kindVerdict = "verdict 1" // what became of it
 	kindStream  = "stream 1"  // a connection of the sender gets a stream, on which the client may be told of changes
 	kindSilent  = "silent 1"  // the sender tells the client of a session no more
 	kindAsk     = "teller 1"  // who tells the client of a session?
@@ -17,11 +15,9 @@ const (
 	kindKnown   = "known 1"   // what the client of a session was told of lists, and its subscriptions at the sender
 
 	// What live.word makes begins with wordHead, and then comes:
-	kindEnded  = "session ended 1"        // nothing
-	kindCancel = "session cancel 1"       // the id of the request
-	kindLevel  = "session level 1"        // the name of the level
-	kindAnswer = "session answer 1"       // a receipt, and the answer to a question
-	kindTaken  = "session answer taken 1" // without wordHead: a receipt, and what became of the answer
+	kindEnded  = "session ended 1"  // nothing
+	kindCancel = "session cancel 1" // the id of the request
+	kindLevel  = "session level 1"  // the name of the level
 )
 
 // packed joins the parts of a word. The lengths stand before the parts, so that none passes for another.

@@ -169,7 +169,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	w.gateway = gateway.New(gateway.Config{
 		Registry: w.registry, Limiter: w.limiter, Requests: ratelimit.NewMemory(0), Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
 		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
-		Others: w.config.Others, Verify: w.config.Verify,
+		Others: w.config.Others,
 	})
 	w.config.Gateway = w.gateway
 	w.offer(t)

@@ -114,7 +114,6 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Others:   p.sharing.others,
 		Allot:    p.sharing.places(p, cfg.Replicas),
 		Shared:   p.sharing.store,
-		Verify:   p.issuers.verify,
 		Logger:   log,
 		Memory:   p.memory,
 		Turns:    p.turns,

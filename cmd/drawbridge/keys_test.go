@@ -268,7 +268,7 @@ func TestASessionWasNotEndedAfterAReplicaHadStopped(t *testing.T) {
 	if got := a.end(session); got != http.StatusNoContent {
 		t.Errorf("DELETE: got %d, want 204", got)
 	}
-	entries := strings.Split(server.Exec(t, "ZRANGE", "db2:replicas", "0", "-1"), "\n")
+	entries := strings.Split(server.Exec(t, "ZRANGE", "db2:{all}:replicas", "0", "-1"), "\n")
 	living := slices.DeleteFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, "left ") })
 	if len(living) != 2 { // the one that runs, and its formats
 		t.Errorf("got the entries %q of who lives, want 2", living)

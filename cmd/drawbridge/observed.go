@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
@@ -32,6 +34,13 @@ func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) erro
 	err := o.Others.Send(ctx, to, w)
 	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "sent"))
 	return err
+}
+
+// Forward implements replica.Others.
+func (o *observed) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	answer, err := o.Others.Forward(ctx, to, r)
+	o.metrics.WordSent("forward", outcomeOfWord(err, "sent"))
+	return answer, err
 }
 
 // Tell implements replica.Others.

@@ -144,6 +144,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"lists.page_size":      started.PageSize == next.PageSize,
 		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
 		"redis":                reflect.DeepEqual(started.Redis, next.Redis),
+		"link":                 started.Link == next.Link,
 		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
 		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
 		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,

@@ -220,7 +220,7 @@ func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.cancelled(ctx, p.server.Wait(calls))
 	told, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	p.gateway.Stop(told)
+	p.gateway.Stop()
 	p.cancelled(ctx, p.server.Wait(told)) // also those whose clients are at other replicas
 }
 

@@ -62,7 +62,9 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	if err != nil {
 		return sharing{}, err
 	}
-	m.Replicas(func() (int, int) { return group.Count(), allowed })
+	m.Replicas(func() metrics.Running {
+		return metrics.Running{Running: group.Count(), Reached: group.Reached(), Allowed: allowed}
+	})
 	m.RedisClock(group.Ahead)
 	others := observe(group, m)
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: others})
@@ -102,6 +104,14 @@ func (s *sharing) judge(view *admin.View) {
 	}
 	if running := s.group.Count(); running > s.allowed {
 		view.Warnings = append(view.Warnings, fmt.Sprintf("%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
+	}
+	if reached, others := s.group.Reached(), s.group.Count()-1; reached < others && s.group.Joined() {
+		told := fmt.Sprintf("%d of %d other replicas cannot be reached over the link: what clients send of calls and sessions that are there is answered with 503", others-reached, others)
+		if s.group.Isolated() {
+			view.Problems = append(view.Problems, told)
+		} else {
+			view.Warnings = append(view.Warnings, told)
+		}
 	}
 	err := s.store.Up()
 	view.Redis = string(s.store.State())

@@ -28,7 +28,7 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	server := redistest.StartOne(t)
 	server.Stop()
 	registry := prometheus.NewRegistry()
-	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}}}
+	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}}, Link: config.Link{Listen: ":0"}}
 	s, err := newSharing(cfg, seal.RandomRing(), slog.New(slog.DiscardHandler), metrics.New(registry))
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func doors() []door {
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
 		{"golang.org/x/sys", []string{"registry/upstream/process", "cmd/drawbridge"}, "what the kernel does to processes, and to a listener at its end, is asked for there"},
 
-		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
+		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link", "internal/replica", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
 		{"os/exec", []string{"registry/upstream/process"}, "only the operator's config starts programs"},

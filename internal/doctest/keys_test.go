@@ -28,6 +28,7 @@ func keyPlaces() map[string]keyPlace {
 		"log":           {"Gateway", "log."},
 		"limits":        {"Gateway", "limits."},
 		"redis":         {"Gateway", "redis."},
+		"link":          {"Gateway", "link."},
 		"issuer":        {"Issuers", ""},
 		"tenant":        {"Tenants", ""},
 		"rule":          {"Tenants", "rules[]."},

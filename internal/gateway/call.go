@@ -13,7 +13,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -33,12 +32,10 @@ type call struct {
 	state   *state // of the round before
 	prepaid bool   // the call costs no token of the limits of calls
 	kept    bool   // the call still has the place that its first round took
+	lost    bool   // the replica that kept the call is not there
 
-	visits   bool       // another replica has sent the call here
-	answered bool       // home has answered, and has the call on record; set by homed
-	stays    bool       // only this process can go on with what the result asks for; set by the source
-	asking   bool       // set by conformed: the result asks for input
-	home     replica.ID // the only other replica that can go on with the call; "": it runs here. Set by resumed or resolved
+	stays  bool // only this process can go on with what the result asks for; set by the source
+	asking bool // set by conformed: the result asks for input
 
 	// Set by resolved.
 	item     *registry.Item
@@ -102,8 +99,6 @@ type Stage func(next Handler) Handler
 //     are named by the catalogue, never by what the client spelt: a name that the caller may not use has none, and
 //     costs what any call costs;
 //   - revocable follows resolved, which finds the item that the caller may lose, and wraps all that can take long;
-//   - homed follows all that judges the caller, since two replicas may have different configs and both must allow the
-//     call, and precedes all that its home does;
 //   - validated and timed wrap the use itself: an item sees only arguments that passed its checks, and only within its
 //     time;
 //   - portioned follows resolved, which finds the server, and validated, so that wrong arguments hold no place there;
@@ -113,7 +108,7 @@ type Stage func(next Handler) Handler
 //   - sanitized wraps the use: nothing that an item says leaves without being cleaned.
 func (g *Gateway) stages() []Stage {
 	return []Stage{
-		g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.homed, g.validated, g.portioned, g.timed, g.conformed, g.sanitized,
+		g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.portioned, g.timed, g.conformed, g.sanitized,
 	}
 }
 
@@ -135,13 +130,6 @@ func (g *Gateway) audited(next Handler) Handler {
 		started := time.Now()
 		result, err := g.guarded(ctx, c, next)
 		failure := explain(err)
-		if c.isRecordedElsewhere(ctx) {
-			g.config.Audit.Unbook()
-			if failure.told != nil {
-				return mcp.Object{}, failure.told
-			}
-			return result, nil
-		}
 		record := c.record(failure, started)
 		record.Arguments = g.digest(ctx, c)
 		if failure.inside {
@@ -184,9 +172,6 @@ func (g *Gateway) measured(next Handler) Handler {
 		done := g.config.Metrics.CallStarted(tenant)
 		defer done()
 		result, err := g.guarded(ctx, c, next) // or a call that panics would not be counted
-		if c.isRecordedElsewhere(ctx) {
-			return result, err
-		}
 		failure := explain(err)
 		outcome := c.kind(failure)
 		server, item := c.labels()

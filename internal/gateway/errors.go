@@ -149,11 +149,7 @@ func explain(err error) failure {
 		protocol    *registry.ProtocolError
 		hidden      *sanitize.HiddenError
 		timeout     *timeoutError
-		home        *homeError
 	)
-	if errors.As(err, &home) {
-		return failure{kind: home.kind, reason: home.reason, refusal: home.refusal, told: home.told}
-	}
 	if full, ok := errors.AsType[*registry.RoomError](err); ok {
 		return unheld(full)
 	}
@@ -196,8 +192,6 @@ func explain(err error) failure {
 		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not announce its changes")}
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
-	case errors.Is(err, errNoAccess):
-		return failure{kind: "forbidden", reason: "home", refusal: true, told: errNoAccess}
 	case errors.As(err, &told):
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.As(err, &timeout):
@@ -231,9 +225,6 @@ func explainEnd(err error) failure {
 	case errors.Is(err, errHomeLost):
 		return failure{kind: "unavailable", reason: reasonLost, told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
 			"The replica that kept this call is gone, and the call with it; it may have taken effect. A repeat with this requestState cannot succeed")}
-	case errors.Is(err, errPassed):
-		return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
-			"The answer is larger than what one replica passes on to another, "+mcp.InBytes(maxPassed)+"; ask for less at once")}
 	case errors.Is(err, context.DeadlineExceeded):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time")}
 	}

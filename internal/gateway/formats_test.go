@@ -65,31 +65,6 @@ func TestKeptStatesAndTasksAreRead(t *testing.T) {
 	}
 }
 
-// TestKeptLettersAreRead reads a letter that an earlier build has sent, and drops one of a sort that a later one may send.
-func TestKeptLettersAreRead(t *testing.T) {
-	t.Parallel()
-	want := letter{number: 7, sort: sortResult, first: true, last: true, text: []byte("{}")}
-	copy(want.errand[:], "an errand, 16 by")
-	kept := sealtest.Kept(t, "letter-1", want.encode())
-	if got, ok := decodeLetter(kept); !ok || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, ok, want)
-	}
-	want.sort = largestSort + 1
-	if got, ok := decodeLetter(want.encode()); ok {
-		t.Errorf("a sort of a later version: got %+v", got)
-	}
-	r := Request{ID: "1", Method: "tools/call", Params: object(`{"name":"x"}`), Token: "t"}
-	keptRequest := sealtest.Kept(t, "request-1", r.encode(&alice))
-	_, _, rest, ok := cutUser(keptRequest)
-	if got, isRequest := decodeRequest(rest); !ok || !isRequest || got.Method != r.Method || got.Params.Text("name") != "x" || got.Token != "t" {
-		t.Errorf("got %+v, %v, %v, want %+v", got, ok, isRequest, r)
-	}
-	more := bytes.Replace(rest, []byte(`{"id"`), []byte(`{"later":{"a":[1]},"id"`), 1)
-	if got, ok := decodeRequest(more); !ok || got.Method != r.Method {
-		t.Errorf("with a member of a later version: got %+v, %v", got, ok)
-	}
-}
-
 // TestKeptCursorsAreRead goes on with a list that an earlier build has begun, also after a cursor of a later one.
 func TestKeptCursorsAreRead(t *testing.T) {
 	t.Parallel()

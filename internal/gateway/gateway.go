@@ -36,8 +36,6 @@ type Config struct {
 	Others   replica.Others // the other replicas; nil: there are none
 	Allot    allot.Places   // how many of a tenant's places there are here; nil: all
 	Shared   *redis.Store   // what the replicas share; nil: nothing
-	// Verify checks the token of a caller whose request another replica sends here. nil: such requests are refused.
-	Verify   func(ctx context.Context, token string) (auth.Principal, error)
 	Logger   *slog.Logger
 	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	Turns    *fairqueue.Queue // at work that takes long; nil: its own
@@ -60,7 +58,6 @@ type Caller struct {
 // Request is one request in the stateless form of the protocol, whatever form the client used.
 type Request struct {
 	ID           string // of the HTTP request, for records
-	Token        string // of the caller, for another replica that must check it itself; stands in no record. "": there is none
 	Method       string
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf
@@ -101,10 +98,8 @@ type Gateway struct {
 	bulkhead      *bulkhead     // calls by server
 	used          *used         // states of what waits here, which are used here alone
 	firsts        firsts        // all other states
-	errands       errands
-	guests        guests
-	self          replica.ID // "" where there are no other replicas
-	buckets       sync.Pool  // of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
+	self          replica.ID    // "" where there are no other replicas
+	buckets       sync.Pool     // of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
 	rendered      *rendered
 	grants        grants
 	ongoing       ongoing
@@ -160,7 +155,6 @@ func New(cfg Config) *Gateway {
 
 // meetOthers makes the gateway one of several replicas, if it is.
 func (g *Gateway) meetOthers() {
-	g.guests.places, g.guests.here = share.New(maxGuests), make(map[guestKey]*guest)
 	g.firsts = g.used
 	if g.config.Shared != nil {
 		g.firsts = &usedAnywhere{store: g.config.Shared, here: newUsed()}
@@ -170,8 +164,6 @@ func (g *Gateway) meetOthers() {
 	}
 	g.self = g.config.Others.Self()
 	g.grants.compared = true
-	g.config.Others.Handle(kindErrand, g.receive)
-	g.config.Others.Handle(kindReturn, g.errands.receive)
 }
 
 // Handle answers one request of a caller. The result has a resultType, unless it is that of a call InSession, and, where the protocol wants them, the hints of
@@ -213,9 +205,8 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 }
 
 // Run tells those who wait on Changed when the catalogue changes, and reports to operators what they should know of it,
-// until ctx ends. Then it ends the calls of other replicas that run here.
+// until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.guests.close()
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPlace]bool
 	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at

@@ -100,9 +100,9 @@ func (o *ongoing) all() []*begun {
 	return slices.Collect(maps.Keys(o.uses))
 }
 
-// Ongoing returns how many calls are under way or wait here for answers, those of other replicas included. None of these
-// may have ended when the process does.
-func (g *Gateway) Ongoing() int { return max(g.ongoing.count(), g.guests.count()) }
+// Ongoing returns how many calls are under way or wait here for answers. None of these may have ended when the process
+// does.
+func (g *Gateway) Ongoing() int { return g.ongoing.count() }
 
 // count returns how many uses go on.
 func (o *ongoing) count() int {
@@ -111,21 +111,8 @@ func (o *ongoing) count() int {
 	return len(o.uses)
 }
 
-// Stop ends what the door cannot end: calls of other replicas, which it tells so, and calls that wait here for answers.
-// It takes no more calls of other replicas, and returns when they have been told, or when ctx ends: a replica that does not
-// hear notices by the silence. It is called before what reaches the other replicas is gone.
-func (g *Gateway) Stop(ctx context.Context) {
-	over := make(chan struct{})
-	go func() { // until the last of them has gone, for which Run waits, too
-		defer close(over)
-		g.guests.close()
-	}()
-	defer func() {
-		select {
-		case <-over:
-		case <-ctx.Done():
-		}
-	}()
+// Stop ends what the door cannot end: calls that wait here for answers.
+func (g *Gateway) Stop() {
 	for _, u := range g.ongoing.all() {
 		if u.parked {
 			u.end.Close()
@@ -160,8 +147,11 @@ func (g *Gateway) revocable(next Handler) Handler {
 		c.begun.principal, c.begun.item = &c.caller.Principal, c.item
 		g.ongoing.add(&c.begun)
 		defer g.ongoing.remove(&c.begun)
-		if !g.stillAllows(c) || c.visits && !g.stillAccepts(ctx, c) {
+		if !g.stillAllows(c) {
 			return mcp.Object{}, ErrRevoked
+		}
+		if c.lost {
+			return mcp.Object{}, errHomeLost
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }
 		result, err := next(ctx, c)
@@ -189,13 +179,6 @@ func (g *Gateway) stillAllows(c *call) bool {
 	}
 	now, err := g.Resolve(c.caller.Principal)
 	return err == nil && now.mayUse(c.item)
-}
-
-// stillAccepts tells whether the token of a guest is still accepted, for the same reason: keys and issuers may have been
-// replaced. For other calls the door finds that out.
-func (g *Gateway) stillAccepts(ctx context.Context, c *call) bool {
-	who, err := g.verify(ctx, c.request.Token)
-	return err == nil && who.Owner() == c.caller.Principal.Owner()
 }
 
 // hold keeps the place of the call and lets Judge end what the source keeps open, until release is called. If the call

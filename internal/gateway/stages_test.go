@@ -79,19 +79,6 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"homed": func(t *testing.T, s *story) error {
-		c := newCall(s.caller(t, alice), ask(s.method, s.params), s.methods[s.method])
-		waiting := &state{owner: c.owner(), request: c.digest(), expires: time.Now().Add(time.Minute), server: "lib", home: "0123456789abcdef"}
-		sealed, err := s.config.Seal.SealLong(purposeHome, waiting.encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = s.run(t, strings.Replace(s.params, "{", `{"requestState":"`+sealed+`",`, 1)) // however it ends
-		if len(s.uses) > 0 {
-			return errors.New("a call that waits elsewhere runs here")
-		}
-		return nil
-	},
 	"validated": func(t *testing.T, s *story) error {
 		if s.wrong == "" {
 			return errors.New("nothing can be wrong")

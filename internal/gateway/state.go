@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 const (
@@ -61,9 +63,6 @@ const (
 // once more, it seals the state of this round. A request with an invalid state costs what a call costs.
 func (g *Gateway) resumed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		if c.method.free && g.self != "" {
-			c.kept = g.isTaskElsewhere(c)
-		}
 		if sealed := c.params.Value("requestState"); sealed != nil {
 			if err := g.resume(ctx, c, sealed); err != nil {
 				refused := g.limited(func(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, err })
@@ -80,8 +79,6 @@ func (g *Gateway) resumed(next Handler) Handler {
 
 // resume makes c the next round of the call that the sealed state belongs to. Only the first use of a state is free of
 // charge, or a client could repeat one forever.
-//
-// Where the call waits at another replica, that one does all this, and limits the call. Here it takes nothing.
 func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error {
 	token, ok := sealed.Text()
 	if !ok {
@@ -101,13 +98,7 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 		return &stateError{stateExpired}
 	}
 	c.state = s
-	if g.isElsewhere(s.home) {
-		if c.visits {
-			return &stateError{stateMismatch}
-		}
-		c.home, c.prepaid, c.kept = s.home, true, true
-		return nil
-	}
+	c.lost = g.isElsewhere(s.home) // the door would have forwarded it if that replica were there
 	if g.isFirst(ctx, c, s, now) {
 		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
 	}
@@ -117,6 +108,47 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	}
 	return nil
 }
+
+// Home returns the replica that alone can go on with what a request names: a call that waits there for answers, or a task
+// that lives there. It is "" where any can, where the request names nothing of the kind, and where the caller may not use
+// the item by the config of this replica: two replicas may have different configs, and both must allow it.
+func (g *Gateway) Home(caller Caller, method string, params mcp.Object) replica.ID {
+	if sealed, ok := params.Value("requestState").Text(); ok {
+		m := g.methods[method]
+		s, ok := g.openState(sealed)
+		if m == nil || !ok || !g.isElsewhere(s.home) {
+			return ""
+		}
+		err := m.find(g, newCall(caller, &Request{Method: method, Params: params}, m))
+		if _, down := errors.AsType[*registry.DownError](err); err != nil && !down {
+			return ""
+		}
+		return s.home
+	}
+	if !mcp.MethodOf(method).OfTasks() {
+		return ""
+	}
+	t, err := g.openTask(params.Text("taskId"))
+	if err != nil || !g.isElsewhere(t.home) {
+		return ""
+	}
+	if found := g.grantOf(caller).tool(t.tool); found == nil || found.Server != t.server {
+		return ""
+	}
+	return t.home
+}
+
+// isElsewhere tells whether only another replica can go on with what that replica keeps.
+func (g *Gateway) isElsewhere(home replica.ID) bool {
+	return home != "" && home != g.config.Others.Self()
+}
+
+var (
+	// errHomeUnreached says that it cannot be known now where a call goes on. Nothing happened to the call.
+	errHomeUnreached = errors.New("the replica that keeps the call cannot be reached")
+	// errHomeLost says that the home of a call has gone, and the call with it.
+	errHomeLost = errors.New("the replica that kept the call is gone")
+)
 
 // errLater says that a replica of a later version runs, which may have sealed what cannot be opened here.
 var errLater = fmt.Errorf("sealed by a later version, perhaps: %w", errHomeUnreached)

@@ -119,20 +119,10 @@ func (g *Gateway) findTask(c *call) error {
 		return g.missing(c, t)
 	}
 	c.task, c.tool, c.item = t, found, &found.Item
-	if g.isElsewhere(t.home) {
-		if c.visits {
-			return &taskError{taskMismatch}
-		}
-		c.home = t.home
+	if g.isElsewhere(t.home) { // the door would have forwarded it if that replica were there
+		return &taskError{taskGone}
 	}
 	return nil
-}
-
-// isTaskElsewhere tells whether a request is about a task that only another replica reaches, which then takes the place
-// for it. findTask finds out the rest.
-func (g *Gateway) isTaskElsewhere(c *call) bool {
-	t, err := g.openTask(c.params.Text("taskId"))
-	return err == nil && g.isElsewhere(t.home)
 }
 
 // missing returns why the tool of a task cannot be found. If its server is away for a while, the caller is told that,

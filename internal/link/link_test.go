@@ -59,13 +59,13 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := &end{Link: link.New(link.Config{Self: id, Identity: identity, Directory: d, Logger: slog.New(slog.DiscardHandler)})}
-	e.peer = link.Peer{ID: id, Address: l.Addr().String(), Digest: identity.Digest()}
-	e.peer.Life, e.gone = context.WithCancel(t.Context())
+	life, gone := context.WithCancel(t.Context())
+	e.gone, e.peer = gone, link.Peer{ID: id, Address: l.Addr().String(), Digest: identity.Digest(), Life: life}
 	d.enter(e.peer)
 	e.Handle("hello 1", func(_ context.Context, from string, m link.Message) error {
 		if from != "a" || m.Tenant != "acme" || string(m.Data) != "hello" {
@@ -120,7 +120,7 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 		if !forwarded || o.From != "a" || o.Remote != "192.0.2.1" || o.ID != "r1" {
 			t.Errorf("got %+v, %v", o, forwarded)
 		}
-		if r.Method != "POST" || r.URL.Path != "/mcp" || r.URL.RawQuery != "x=y" || string(body) != "body" {
+		if r.Method != http.MethodPost || r.URL.Path != "/mcp" || r.URL.RawQuery != "x=y" || string(body) != "body" {
 			t.Errorf("got %s %s %q", r.Method, r.URL, body)
 		}
 		if got := r.Header.Get("Authorization"); got != "Bearer t" || len(r.Header) != 2 { // and the length
@@ -205,7 +205,7 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 	if err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
 		t.Errorf("another process has the address: got %v, want that nothing was sent", err)
 	}
-	plain, err := net.Dial("tcp", b.peer.Address)
+	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.peer.Address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ const (
 	headerTenant = "Drawbridge-Tenant"
 	headerRemote = "Drawbridge-Remote"
 	headerID     = "Drawbridge-Request"
+
+	headerStranger = "Drawbridge-Stranger" // of an answer: who has asked is not known, and nothing was done
 )
 
 // Send gives a message to another replica, and returns when that has handled it.
@@ -37,6 +39,19 @@ func (l *Link) Send(ctx context.Context, to string, m Message) error {
 		return fmt.Errorf("%w: it said %d to %q", ErrRefused, answer.StatusCode, m.Kind)
 	}
 	return nil
+}
+
+// Ping returns an error if another replica does not answer.
+func (l *Link) Ping(ctx context.Context, to string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+to+"/", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("make a request: %w", err)
+	}
+	answer, err := l.exchange(r, to)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close() // any answer will do
 }
 
 // Request is a request of a client that is forwarded.
@@ -93,6 +108,11 @@ func (l *Link) exchange(r *http.Request, to string) (*http.Response, error) {
 			return nil, errors.Join(ErrLost, err)
 		}
 		return nil, errors.Join(ErrGone, err)
+	}
+	if answer.Header.Get(headerStranger) != "" {
+		unwatch()
+		end(nil)
+		return nil, errors.Join(ErrGone, errStranger, answer.Body.Close())
 	}
 	answer.Body = &body{ReadCloser: answer.Body, unwatch: unwatch, end: end}
 	return answer, nil

@@ -28,10 +28,16 @@ func OriginOf(ctx context.Context) (Origin, bool) {
 	return o, ok
 }
 
+// WithOrigin returns a context for a request that was forwarded.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
 // serve answers one request of another replica.
 func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
 	from, ok := l.config.Directory.Named(r.Context(), digestOf(*r.TLS))
-	if !ok { // it was known when it connected
+	if !ok {
+		w.Header().Set(headerStranger, "yes")
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -42,7 +48,7 @@ func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{headerRemote, headerID} {
 			delete(r.Header, name)
 		}
-		r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
+		r = r.WithContext(WithOrigin(r.Context(), o))
 		r.URL.Path, r.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, clientsPath)
 		r.RequestURI = strings.TrimPrefix(r.RequestURI, clientsPath)
 		l.clients.ServeHTTP(w, r)

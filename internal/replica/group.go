@@ -24,6 +24,9 @@ const (
 	patience = 2 * time.Second // of Tell
 	most     = 1000            // replicas that are known at most
 	grace    = time.Second     // for word that is being handled when this replica ends
+	probing  = 2 * time.Second // how often it is tried to reach each other replica
+
+	isolatedTime = 10 * time.Minute // for which a replica that reaches no other is not ready, at most
 )
 
 // GroupConfig is what a Group needs. Every field but Most and Address is required.
@@ -52,6 +55,7 @@ type Group struct {
 	older    atomic.Bool                    // a replica with lower Formats lives
 	newer    atomic.Bool                    // a replica with higher Formats lives
 	crowded  atomic.Bool                    // more replicas live than the config allows
+	reached  atomic.Bool                    // another replica was reached once
 	joined   atomic.Int64                   // when others knew this replica first, in nanoseconds since 1970; zero: they do not yet
 	left     atomic.Bool                    // this replica has said that it ends, and never says again that it lives
 	clock    atomic.Pointer[clock]
@@ -84,7 +88,7 @@ func (g *Group) Handle(kind string, h Handler) {
 	})
 }
 
-// ServeClients sets who answers the requests of clients that others forward. It is called before Run.
+// ServeClients implements Others.
 func (g *Group) ServeClients(h http.Handler) { g.link.ServeClients(h) }
 
 // OnReturn implements Others.
@@ -103,11 +107,55 @@ func (g *Group) Joined() bool {
 func (g *Group) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
 	serving.Go(func() { g.serve(ctx) })
+	serving.Go(func() { g.probe(ctx) })
 	g.beat(ctx)
 	g.leave(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
 	serving.Wait()
 	g.forget()
 	return nil
+}
+
+// probe finds out now and then which others can be reached, until ctx ends.
+func (g *Group) probe(ctx context.Context) {
+	ticker := time.NewTicker(probing)
+	defer ticker.Stop()
+	for {
+		var all sync.WaitGroup
+		for id, m := range *g.members.Load() {
+			all.Go(func() {
+				brief, stop := context.WithTimeout(ctx, patience)
+				defer stop()
+				reached := g.link.Ping(brief, string(id)) == nil
+				m.reached.Store(reached)
+				if reached {
+					g.reached.Store(true)
+				}
+			})
+		}
+		all.Wait()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Reached returns how many others can be reached, as far as is known here.
+func (g *Group) Reached() (n int) {
+	for _, m := range *g.members.Load() {
+		if m.reached.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// Isolated tells whether this replica knows of others and has reached none of them since its start. After isolatedTime it is
+// false all the same: whatever stands between replicas by then, one more that serves does no harm.
+func (g *Group) Isolated() bool {
+	joined := g.joined.Load()
+	return joined != 0 && len(*g.members.Load()) > 0 && !g.reached.Load() && time.Since(time.Unix(0, joined)) < isolatedTime
 }
 
 // serve listens for others until ctx ends. Whatever hinders it is tried again: the address is that of the connection to
@@ -155,7 +203,7 @@ func (g *Group) listen(ctx context.Context) error {
 		}
 	}
 	g.address.Store(&address)
-	g.config.Logger.InfoContext(ctx, "listening for other replicas", slog.String("address", address))
+	g.config.Logger.InfoContext(ctx, "listening for other replicas", slog.String("listen", address))
 	return g.link.Serve(ctx, listener, grace)
 }
 
@@ -168,6 +216,15 @@ func (g *Group) Send(ctx context.Context, to ID, w Word) error {
 		return errors.Join(ErrGone, err)
 	}
 	return err
+}
+
+// Forward implements Others.
+func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error) {
+	answer, err := g.link.Forward(ctx, string(to), r)
+	if errors.Is(err, link.ErrGone) {
+		return nil, errors.Join(ErrGone, err)
+	}
+	return answer, err
 }
 
 // Tell implements Others. It asks who is there first: a replica that has begun since the last beat may serve already.

@@ -203,9 +203,12 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 	a, _ := join(t, server, ring, ignore)
 	b, _ := join(t, server, ring, ignore, func() { returns.Add(1) })
 	for name, lose := range map[string]func(){
-		"all":              func() { server.Exec(t, "FLUSHALL") },
-		"one":              func() { server.Exec(t, "ZREM", "db2:{all}:replicas", string(b.Self())) },
-		"of another type":  func() { server.Exec(t, "DEL", "db2:{all}:replicas"); server.Exec(t, "SET", "db2:{all}:replicas", "junk") },
+		"all": func() { server.Exec(t, "FLUSHALL") },
+		"one": func() { server.Exec(t, "ZREM", "db2:{all}:replicas", string(b.Self())) },
+		"of another type": func() {
+			server.Exec(t, "DEL", "db2:{all}:replicas")
+			server.Exec(t, "SET", "db2:{all}:replicas", "junk")
+		},
 		"after a restart":  func() { server.Stop(); server.Begin(t) },
 		"links, of a type": func() { server.Exec(t, "FLUSHALL"); server.Exec(t, "SET", "db2:{all}:links", "junk") },
 	} {

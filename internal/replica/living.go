@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
@@ -21,9 +22,13 @@ import (
 
 // member is another replica that lives.
 type member struct {
-	peer link.Peer
-	end  context.CancelFunc // of peer.Life
+	peer    link.Peer
+	end     context.CancelFunc // of peer.Life
+	reached atomic.Bool        // when it was tried last
 }
+
+// begin lets the life of a member begin.
+func (m *member) begin() { m.peer.Life, m.end = context.WithCancel(context.Background()) }
 
 // IsThere implements Others.
 func (g *Group) IsThere(id ID) bool { return id == g.id || (*g.members.Load())[id] != nil }
@@ -210,7 +215,7 @@ func (g *Group) note(ctx context.Context, said living) {
 		m := before[id]
 		if peer, ok := g.peer(id, said.links[text]); m == nil && ok {
 			m = &member{peer: peer}
-			m.peer.Life, m.end = context.WithCancel(context.Background()) // until it is gone
+			m.begin()
 		}
 		if m != nil {
 			members[id] = m

@@ -18,7 +18,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 )
 
 // ID names a process from its start to its end: 16 hexadecimal digits. It may stand in what clients see.
@@ -60,6 +63,12 @@ type Others interface {
 	// Tell gives word to all other replicas, and returns when each that lives has handled it. An error says that one of
 	// them has not within the time that the implementation allows; it may have it later.
 	Tell(ctx context.Context, w Word) error
+	// Forward sends a request of a client to another replica, and returns its answer, whose body comes as that replica sends
+	// it, and is to be closed. ErrGone says that nothing was sent; any other error, also of reading the body, that the
+	// request may have had its effect there.
+	Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error)
+	// ServeClients sets who answers the requests that others forward. It is called before Run.
+	ServeClients(h http.Handler)
 	// IsThere tells whether a replica lives, as far as is known here, which is a few seconds late at most. It waits for
 	// nothing. Self is always there.
 	IsThere(id ID) bool
@@ -92,6 +101,14 @@ func (a *Alone) Send(context.Context, ID, Word) error { return ErrGone }
 
 // Tell implements Others: nobody has to hear it.
 func (a *Alone) Tell(context.Context, Word) error { return nil }
+
+// Forward implements Others: nobody is there.
+func (a *Alone) Forward(context.Context, ID, link.Request) (*http.Response, error) {
+	return nil, ErrGone
+}
+
+// ServeClients implements Others: no request ever comes.
+func (a *Alone) ServeClients(http.Handler) {}
 
 // IsThere implements Others.
 func (a *Alone) IsThere(id ID) bool { return id == a.id }

@@ -2,12 +2,16 @@
 package replicatest
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
@@ -23,8 +27,11 @@ type Member struct {
 	id       replica.ID
 	handlers map[string]replica.Handler
 	returns  []func()
+	clients  http.Handler
+	life     context.Context //nolint:containedctx // of the replica, until it leaves
+	end      context.CancelFunc
 
-	mu      sync.Mutex    // guards the fields below
+	mu    sync.Mutex    // guards the fields below
 	newer bool          // see Outdate
 	ahead time.Duration // see SetClock
 }
@@ -34,6 +41,7 @@ var _ replica.Others = (*Member)(nil)
 // Join adds a replica.
 func (h *Hub) Join() *Member {
 	m := &Member{hub: h, id: replica.NewID(), handlers: make(map[string]replica.Handler)}
+	m.life, m.end = context.WithCancel(context.Background()) // until it leaves
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.members == nil {
@@ -48,6 +56,7 @@ func (h *Hub) Leave(m *Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.members, m.id)
+	m.end()
 }
 
 // Rejoin lets a replica be there again that had left, as if it had been cut off.
@@ -55,6 +64,7 @@ func (h *Hub) Rejoin(m *Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.members[m.id] = m
+	m.life, m.end = context.WithCancel(context.Background()) // until it leaves again
 }
 
 // Self implements replica.Others.
@@ -134,6 +144,87 @@ func (m *Member) Tell(ctx context.Context, w replica.Word) error {
 		told.Go(func() error { return one.take(ctx, m.id, w) })
 	}
 	return told.Wait()
+}
+
+// ServeClients implements replica.Others.
+func (m *Member) ServeClients(h http.Handler) { m.clients = h }
+
+// Forward implements replica.Others.
+func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*http.Response, error) {
+	m.hub.mu.Lock()
+	receiver := m.hub.members[to]
+	m.hub.mu.Unlock()
+	if receiver == nil || receiver.clients == nil {
+		return nil, replica.ErrGone
+	}
+	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{From: string(m.id), Remote: f.Remote, ID: f.ID}))
+	r, err := http.NewRequestWithContext(ctx, f.Method, f.Target, bytes.NewReader(f.Body))
+	if err != nil {
+		end()
+		return nil, err
+	}
+	r.Header, r.RequestURI = f.Header.Clone(), f.Target
+	from, into := io.Pipe()
+	a := &answer{header: make(http.Header), began: make(chan struct{}), body: into}
+	context.AfterFunc(receiver.life, end)
+	context.AfterFunc(ctx, func() { _ = into.CloseWithError(link.ErrLost) })
+	go func() {
+		defer func() {
+			if problem := recover(); problem != nil {
+				end() // http.ErrAbortHandler: the answer is cut short
+			}
+		}()
+		receiver.clients.ServeHTTP(a, r)
+		a.WriteHeader(http.StatusOK)
+		_ = into.Close()
+	}()
+	select {
+	case <-a.began:
+		return &http.Response{StatusCode: a.status, Header: a.sent, Body: &body{from, end}}, nil
+	case <-ctx.Done():
+		end()
+		return nil, link.ErrLost
+	}
+}
+
+// answer is what a member answers to a request that was forwarded.
+type answer struct {
+	header, sent http.Header
+	status       int
+	began        chan struct{}
+	body         *io.PipeWriter
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status, a.sent = status, a.header.Clone()
+		close(a.began)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(data []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(data)
+}
+
+// Flush implements http.Flusher.
+func (a *answer) Flush() {}
+
+// body ends the request with its reader.
+type body struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.end()
+	return b.ReadCloser.Close()
 }
 
 // take has word handled, and returns when it was or ctx ends.

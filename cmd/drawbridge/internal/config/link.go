@@ -41,14 +41,12 @@ func (r *reader) linkListen(n *node) string {
 func (r *reader) linkAddress(n *node) string {
 	return parsed(r, n, "an address or a name, with or without a port, like 10.0.0.5 or pod-0.example:9092", func(s string) (string, error) {
 		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			host, port = strings.Trim(s, "[]"), "1"
+		if err != nil { // without a port
+			s = strings.Trim(s, "[]")
+			host, port = s, "1"
 		}
 		if host == "" || !isAddress(host) && strings.ContainsAny(host, ":/?#@ []") || !isNumber(port) || !validPort(port) {
 			return "", errPort
-		}
-		if err != nil {
-			return host, nil
 		}
 		return s, nil
 	})

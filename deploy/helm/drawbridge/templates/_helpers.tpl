@@ -34,7 +34,7 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{/* The config as YAML: what the values say, with what they leave out filled in. */}}
 {{- define "drawbridge.config" -}}
 {{- $filled := dict "listen" "0.0.0.0:8080" "operator" "0.0.0.0:9090" -}}
-{{- if .Values.config.redis }}{{ $_ := set $filled "replicas" (include "drawbridge.most" . | int) }}{{ end -}}
+{{- if .Values.config.redis }}{{ $_ := set $filled "replicas" (include "drawbridge.most" . | int) }}{{ $_ := set $filled "link" (dict "listen" ":9092") }}{{ end -}}
 {{- $config := mergeOverwrite $filled (deepCopy .Values.config) -}}
 {{- $_ := set $config "audit" (merge (deepCopy ($config.audit | default dict)) (dict "file" "-")) -}}
 {{- $acknowledged := $config.acknowledge | default list -}}
@@ -47,7 +47,7 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{- $config := include "drawbridge.config" . | fromYaml -}}
 {{- $sessions := omit ($config.sessions | default dict) "keys_file" -}}
 {{- $_ := set $sessions "sealed" (hasKey ($config.sessions | default dict) "keys_file") -}}
-{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "replicas" "key_sets_dir" "audit" "limits" "lists" -}}
+{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "audit" "limits" "lists" -}}
 {{- $_ := set $fixed "sessions" $sessions -}}
 {{- $_ := set $fixed "format" (dig "log" "format" "" $config) -}}
 {{- toJson $fixed | sha256sum -}}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+)
+
+// Some things are where they began: a call that waits for answers, a task, a session over HTTP+SSE. What a client sends of
+// them may come to any replica, and names the one that has them. The request is then forwarded, once at most:
+//
+//	client ──▶ first replica: authenticated, admitted, body read whole and decoded
+//	              │ elsewhere: a session over HTTP+SSE, the id of a question, a requestState, the id of a task
+//	              ▼ link: the request as it came, with its token
+//	           second replica: authenticated, judged by its own config, limited, run and put on record
+//	              │
+//	client ◀── first replica: the answer, as it comes
+//
+// The first replica takes what every request costs, and puts on record only what never reached the second. Requests that
+// were forwarded have places of their own at both, or replicas that are full would wait for each other.
+
+// unsureTime is how long nothing that is missing counts as gone after others may have taken this replica for gone. It is
+// longer than a replica that lives takes to show that again.
+const unsureTime = 10 * time.Second
+
+// isUnsure tells whether a replica that seems to be gone may be there all the same.
+func (s *Server) isUnsure() bool {
+	at := s.returned.Load()
+	return at != nil && time.Since(*at) < unsureTime
+}
+
+// elsewhere returns the other replica that a message is for, "" if it is for this one. It is refused while nobody knows
+// whether that replica is there. What is for one that is gone is answered here: that it is.
+func (s *Server) elsewhere(x *exchange, m *mcp.Message) (to replica.ID, refused *refusal) {
+	if x.forwarded {
+		return "", nil
+	}
+	if m.IsResponse() {
+		id, _ := mcp.RawJSON(m.ID).Text()
+		to, _ = homeOf(id)
+	} else if m.IsRequest() {
+		to = s.desk.Home(x.caller, m.Method, m.Params)
+	}
+	switch {
+	case to == "" || to == s.config.Others.Self():
+		return "", nil
+	case s.config.Others.IsThere(to):
+		return to, nil
+	case s.isUnsure():
+		return "", errReplicas
+	}
+	return "", nil
+}
+
+// home returns the replica that opened a session over HTTP+SSE. It is false if that is this one, if there are no others,
+// or if the id is not the caller's: then find says why there is no such session.
+func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
+	if !ss.shared {
+		return "", false
+	}
+	owner := c.Principal.Owner().Digest() // for every id, as in find
+	t, ok := ss.openTicket(purposeSSE, id)
+	if !ok || t.owner != owner || t.generation == ss.generation {
+		return "", false
+	}
+	return replica.ID(hex.EncodeToString(t.generation[:])), true
+}
+
+// missing returns the refusal for a session whose home is not there. Shortly after a fault nobody can tell whether it
+// is, and then the client must not throw its session away.
+func (s *Server) missing(ctx context.Context) *refusal {
+	if s.isUnsure() {
+		return errReplicas
+	}
+	return miss(ctx, lostRestart)
+}
+
+// forward has another replica answer a request. The body has been read, and m is what it says.
+func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) {
+	user := share.User(x.principal.User())
+	if s.forwarding.Take(user, 1) != nil {
+		x.refuse(m.ID, errOverload)
+		return
+	}
+	defer s.forwarding.Give(user, 1)
+	j := &job{}
+	ctx, refused := s.beginJob(x.context(), x, j, m.ID)
+	if refused != nil {
+		x.refuse(m.ID, refused)
+		return
+	}
+	defer s.jobs.finish(j)
+	s.rest(&x.held)
+	answer, err := s.config.Others.Forward(ctx, to, x.forwardOf(r, body))
+	if err != nil {
+		x.refuseForward(ctx, m, err)
+		return
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
+	x.outcome = "forwarded"
+	x.passOn(ctx, answer, m.ID, to)
+}
+
+// forwardOf returns a request as it is forwarded.
+func (x *exchange) forwardOf(r *http.Request, body []byte) link.Request {
+	return link.Request{
+		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.remote, ID: x.id,
+	}
+}
+
+// refuseForward answers a request that got no answer from another replica. An answer to a question may come again in any
+// case: the first one counts. A status that says that all is well is for answers to requests alone.
+func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message, err error) {
+	if errors.Is(err, replica.ErrGone) || m.IsResponse() {
+		x.refuse(m.ID, errReplicas)
+		return
+	}
+	told := lostForward(ctx)
+	status := statusOf(told.Code, x.era)
+	if !m.IsRequest() || x.request.URL.Path == messagesPath {
+		status = http.StatusInternalServerError
+	}
+	x.refuse(m.ID, &refusal{status, told})
+}
+
+// lostForward returns what is told of a request that was forwarded, and of which no more is heard.
+func lostForward(ctx context.Context) *mcp.Error {
+	switch {
+	case isRevoked(ctx):
+		return errGone
+	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
+		return errStopped
+	}
+	return errForwardLost
+}
+
+// passedHeaders are those of an answer of another replica that the client gets. All others are about the connection.
+var passedHeaders = []string{
+	"Allow", "Cache-Control", "Content-Length", "Content-Type", "Mcp-Session-Id", "Retry-After", "Www-Authenticate", "X-Accel-Buffering",
+}
+
+// passOn gives the client the answer of another replica, as it comes. If it breaks off, a stream ends with an error, and
+// any other answer is cut short, because half of it must not look like a whole one.
+func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID, from replica.ID) {
+	for _, name := range passedHeaders {
+		if values := answer.Header[name]; values != nil {
+			x.Header()[name] = values
+		}
+	}
+	x.allowWrite()
+	x.WriteHeader(answer.StatusCode)
+	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), streamType)
+	buffer, whole := make([]byte, 32<<10), true
+	for {
+		n, err := answer.Body.Read(buffer)
+		if n > 0 {
+			x.allowWrite()
+			if _, failed := x.Write(buffer[:n]); failed != nil {
+				return // the client is gone, and the other replica sees that
+			}
+			if streams {
+				_ = x.flush() // the next write would fail, too
+			}
+			whole = bytes.HasSuffix(buffer[:n], []byte("\n\n"))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil && x.context().Err() != nil:
+			return // the client is gone
+		case err != nil && streams && whole && id != "" && !x.resumes(from):
+			x.allowWrite()
+			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.id))
+			_, _ = x.Write(sse.Append(nil, sse.Event{Data: lost})) // or the client is gone
+			return
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// resumes tells whether the client can have the rest of a stream by resuming it: in a session, while the replica that
+// runs the call is there.
+func (x *exchange) resumes(from replica.ID) bool {
+	return x.era == mcp.Legacy && x.server.config.Others.IsThere(from)
+}
+
+// forwardAnswer gives an answer of a client, which came among others, to the replica that has the question.
+func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *refusal {
+	x := exchangeIn(ctx)
+	if x == nil || x.forwarded {
+		return nil // nobody asked
+	}
+	if !s.config.Others.IsThere(to) {
+		if s.isUnsure() {
+			return errReplicas
+		}
+		return nil // the request that asked is gone with it
+	}
+	answer, err := s.config.Others.Forward(ctx, to, x.forwardOf(x.request, message))
+	if err != nil {
+		return errReplicas // the first answer counts, so the client may send it again
+	}
+	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
+	if answer.StatusCode != http.StatusAccepted {
+		return errReplicas
+	}
+	return nil
+}
+
+// forwarded returns the handler of requests that other replicas forward. What their clients may do is judged here as
+// if they had come here, but for what belongs to a connection, and for what a request costs: the first replica has seen
+// to that.
+func (s *Server) forwarded() http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.identified, s.logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.notFound)
+	r.HandleFunc(endpointPath, s.endpoint)
+	r.HandleFunc(tenantPath+"{tenant}"+endpointPath, s.endpoint)
+	if s.config.LegacySSE {
+		r.HandleFunc(messagesPath, s.postMessage)
+	}
+	return r
+}
+
+// originOf notes where a request comes from if another replica has forwarded it.
+func (x *exchange) originOf(r *http.Request) {
+	o, ok := link.OriginOf(r.Context())
+	if !ok {
+		return
+	}
+	x.forwarded, x.remote = true, o.Remote
+	if o.ID != "" && len(o.ID) <= maxLogged && !slices.Contains([]byte(o.ID), ' ') {
+		x.id = o.ID
+	}
+}

@@ -29,14 +29,16 @@ var sections = []string{sectionCalls, sectionPeers, sectionScale, sectionReplica
 // head stands above all sections, whichever of them are there.
 const head = `# What the gateway costs
 
-Everything here was measured by programs of this repository. Each section says when, on what machine, of which commit and
-with which command it was made, so that you can make it again; a command writes its own section and charts, and leaves
-the others as they are.
+Programs of this repository measured everything here. Each section says when it was made, on what machine,
+of which commit and with which command. So you can make it again. A command writes its own section and charts,
+and leaves the others as they are.
 
-How to read it: absolute figures belong to one machine, so compare **ratios**. Those that are compared ran right after one
-another, several times in turn; the figure is the median of these rounds, and the spread behind it is the lowest and the
-highest. Where spreads overlap, there is no difference to speak of. On all machines the load, the gateway and the server
-behind it share the processors, so **CPU a call**, which counts the gateway's process alone, says most about what it costs.
+Absolute figures belong to one machine, so compare **ratios**. What a ratio compares ran right after one
+another, several times in turn. The figure is the median of these rounds. The brackets behind it show the lowest
+and the highest. Where these ranges overlap, there is no difference to speak of.
+
+The load, the gateway and the server behind it share the processors of the machine. So **CPU a call** says most
+about what a call costs: it counts the gateway's process alone.
 `
 
 // writeSection puts a section's text into the page at path, in place of what it said before. The other sections stay

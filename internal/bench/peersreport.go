@@ -37,25 +37,30 @@ func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, b
 }
 
 func (r *peersRun) introduction() string {
-	return fmt.Sprintf(`The same client before, and the same server behind, each of several programs, in one run. The client speaks HTTP by hand,
-opens sessions as clients do, reads answers of a known length, in chunks and as event streams with the same code, and
-checks every answer. The server is a quick one of this repository with %d tools and sessions; it speaks Streamable HTTP
-of 2025-11-25, and over stdio for programs that reach no other server. Calls and lists: all programs are up at once and each
-takes its turn, %d rounds of %v; the figure is the median of the rounds. Sessions and streams: each program is up alone.
+	return fmt.Sprintf(`One run measures several programs, each with the same client before it and the same server behind it. The client
+speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks and as event
+streams with the same code, and checks every answer. The server is a quick one of this repository, with %d tools
+and sessions. It speaks Streamable HTTP of 2025-11-25, and stdio for programs that reach no other server.
 
-Read fairly: these programs do **different work**. nginx, HAProxy and ReverseProxy pass bytes on and show what any hop
-costs, not what a gateway costs. The other gateways run without tokens and checks, which some have and some do not: see
-the last column of "What was compared". drawbridge has everything on. Programs that know the list of tools answer for
-the server, which can be quicker than asking it. Some can do more than is measured here, such as keeping servers in
-containers, and none was tuned by its makers. The versions are those that the public registries gave, and may be older
-than the newest.`, peerTools, r.plan.rounds, r.plan.took)
+For calls and lists all programs are up at once and take turns, in %d rounds of %v. The figure is the median of
+the rounds. For sessions and streams each program is up alone.
+
+Read the figures fairly, because these programs do **different work**:
+
+- nginx, HAProxy and ReverseProxy pass bytes on. They show what any hop costs, not what a gateway costs.
+- The other gateways run without tokens and checks, which some have and some do not. The last column of "What was
+  compared" says which.
+- drawbridge has everything on.
+- Programs that know the list of tools answer for the server, which can be quicker than asking it.
+- Some can do more than is measured here, such as keeping servers in containers. None was tuned by its makers.
+- The versions are those that the public registries gave. They may be older than the newest.`, peerTools, r.plan.rounds, r.plan.took)
 }
 
 // callsTable says what calls cost.
 func callsTable(all []*contender) string {
 	var b strings.Builder
-	b.WriteString("### Calls\n\nCalls per second at 1 / 16 / 64 connections; the ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
-		"CPU is that of all processes that a program starts but the server. A dash: it does not serve that revision.\n\n" +
+	b.WriteString("### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
+		"CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.\n\n" +
 		"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {
@@ -84,9 +89,9 @@ func listsTable(all []*contender) string {
 func memoryTable(all []*contender) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### Memory, and who hears of a change\n\n"+
-		"Resident memory at the start, what a session costs in KiB and what a session with an open event stream (GET) costs, at both numbers\n"+
-		"of sessions. Then the server changes its list of tools and announces it: how many of the open streams get that within %v, and\n"+
-		"when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
+		"The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both\n"+
+		"numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open\n"+
+		"streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
 	b.WriteString("| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range processesOf(all) {
 		m := c.memory

@@ -12,12 +12,12 @@ func (s *sharing) section(from, nginx string) string {
 
 %s
 
-Replicas of one gateway share a Redis server and stand behind %s, which gives each request to the next of them in turn,
-whatever session it belongs to. Beside them stands one gateway that shares nothing, behind nginx too. All of them ran at
-the same time and were loaded in turn, in %d rounds of %v: by %d callers at a time for the processor time, which is that
-of all replicas together, divided by the calls, and then by one caller for the latency. Everything shares the processors of
-one machine, so more replicas cannot make more calls a second here. What counts is what a call costs, because that is
-what each further machine adds.
+Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica
+in turn, whatever session the request belongs to. Beside them stands one gateway that shares nothing, behind nginx
+too. All of them ran at the same time and were loaded in turn, in %d rounds of %v. First %d callers at a time load
+them for the processor time, which is that of all replicas together, divided by the calls. Then one caller loads
+them for the latency. Everything shares the processors of one machine, so more replicas cannot make more calls a
+second here. What counts is what a call costs, because each further machine adds calls at that cost.
 
 | revision | replicas | CPU a call, µs | ÷ one that shares nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs |
 |---|---|---|---|---|---|---|---|
@@ -43,14 +43,14 @@ func (s *sharing) describeTrips(b *strings.Builder) {
 	fmt.Fprintf(b, `
 ### Round trips to Redis
 
-Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what Redis read
-at once, by its own count (`+"`total_reads_processed`"+`), less what the replicas do in the same time by themselves: each of three
-makes %s a minute when nobody asks it anything, for its lease, for word from the others and to see that Redis is well. Under
-load several requests share a round trip, so there are fewer. The commands are those of `+"`INFO commandstats`"+`, with those
-that scripts run.
+Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what
+Redis read at once, by its own count (`+"`total_reads_processed`"+`). What the replicas do by themselves in the
+same time is subtracted: each of three makes %s a minute when nobody asks it anything. They are for its lease, for
+messages from the others, and to see that Redis is well. Under load several requests share a round trip, so there
+are fewer. The commands are those of `+"`INFO commandstats`"+`, with those that scripts run.
 
-What is kept is by how much the memory of Redis (`+"`used_memory`"+`) has grown afterwards, with three replicas, for as long as the keys
-live. Some hundred bytes more or less are those of connections.
+What is kept is by how much the memory of Redis (`+"`used_memory`"+`) has grown afterwards, with three replicas,
+for as long as the keys live. Some hundred bytes more or less are those of connections.
 
 | request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
 |---|---|---|---|---|
@@ -59,7 +59,7 @@ live. Some hundred bytes more or less are those of connections.
 		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, number(t.one), number(t.three), max(0, t.kept), t.commands)
 	}
 	fmt.Fprintf(b, `
-Of %d event streams, open for %v at three replicas, on which nothing happens but heartbeats, each takes:
+At three replicas %d event streams were open for %v, with nothing on them but heartbeats. Each takes:
 
 | stream | round trips a minute | kept, bytes, with its session |
 |---|---|---|

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,17 +64,18 @@ func (m *findings) describe(p plan, origin, nginx, calls, memory string) string 
 
 One tools/call of an echo tool, in several ways to the same upstream in the same rounds:
 
-- **direct**: without anything between.
+- **direct**: with nothing in between.
 - **nginx**: as a plain proxy that keeps its connections (%s).
-- **ReverseProxy**: Go's httputil.ReverseProxy, tuned: idle connections as many as the concurrency, the body read before it
-  is sent on. It checks nothing and records nothing. With **GOGC=400** its collector runs less often and it takes
-  more memory: where the gateway sets so for itself, this is the comparison without the gain of that setting.
-- **drawbridge** with its whole chain on: token, tenant, rules, request, call, user and tool limits, argument schema, time
-  limit, output cleaning, audit (a line is written before each answer; `+"`sync: interval`"+`, so it is synced to disk once a
-  second), a log line for each request, metrics.
+- **ReverseProxy**: Go's httputil.ReverseProxy, tuned. It keeps as many idle connections as there are calls at
+  once, and reads the body before it sends it on. It checks nothing and records nothing.
+- **ReverseProxy, GOGC=400**: the same, with a garbage collector that runs less often and takes more memory. The
+  gateway may choose this setting for itself. This way takes that gain out of the comparison.
+- **drawbridge** with everything on: token, tenant, rules, limits of requests, calls, users and tools, argument
+  schema, time limit, output cleaning, audit, a log line for each request, metrics. Audit writes a line before
+  each answer. With `+"`sync: interval`"+` it is synced to disk once a second.
 
-Every answer's content is checked. %s of %v for each way; what a ratio compares ran right after one another, in both
-orders in turn. A figure is the median of the rounds' ratios, the brackets hold the lowest and the highest.
+Every answer's content is checked. Each way has %s of %v. What a ratio compares ran right after one another, in
+both orders in turn. A figure is the median of the rounds' ratios. The brackets hold the lowest and the highest.
 
 | revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
 |---|---|---|---|---|---|---|
@@ -82,13 +85,13 @@ orders in turn. A figure is the median of the rounds' ratios, the brackets hold 
 		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
 			r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect), ratioOf(own.cpu, r.ways[wayProxy].cpu))
 	}
-	b.WriteString("\nThe figures behind it. CPU and memory are those of the processes between client and upstream alone.\n\n")
+	b.WriteString("\nThese are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.\n\n")
 	m.figures(&b, m.calls)
 	b.WriteString(`
 ### An upstream that speaks TLS
 
-The same with an https upstream, whose certificate both check. The upstream offers HTTP/2, so there are two ReverseProxies:
-one that takes it, and one that stays with HTTP/1.1.
+The same calls to an https upstream. The gateway and the proxies check its certificate. The upstream offers
+HTTP/2, so there are two ReverseProxies: one uses it, and one stays with HTTP/1.1.
 
 `)
 	fmt.Fprintf(&b, "drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.\n\n",
@@ -133,10 +136,11 @@ func (m *findings) describeKinds(b *strings.Builder, p plan) {
 	fmt.Fprintf(b, `
 ### Other kinds of calls
 
-Through drawbridge, as its CPU alone; server and client are not in it. A KiB is one of requests and answers together, with
-their heads, between client and gateway. The last column divides the CPU a KiB by that of the plain case in the same round:
-a call of echo in the same revision, at 16 connections or, for one question at a time, at 1. A question is one that the
-server asks in the middle of a call (elicitation); the client answers it, and then the result comes. %s of %v each.
+The CPU is that of drawbridge alone, without server and client. A KiB counts requests and answers together, with
+their headers, between client and gateway. The last column divides the CPU of a KiB by that of the plain case in
+the same round. The plain case is a call of echo in the same revision, at 16 connections, or at 1 for one question
+at a time. A question is one that the server asks in the middle of a call (elicitation). The client answers it,
+and then the result comes. Each kind has %s of %v.
 
 | kind | callers | calls/s | CPU a call, µs | KiB a call | CPU a KiB, µs | ÷ plain call, by KiB |
 |---|---|---|---|---|---|---|
@@ -145,7 +149,7 @@ server asks in the middle of a call (elicitation); the client answers it, and th
 	for _, k := range m.kinds {
 		byName[k.name] = k
 	}
-	var notes []string
+	var notes, reasons []string
 	for _, k := range m.kinds {
 		times := "–"
 		if plain, found := byName[k.plain]; found {
@@ -153,7 +157,8 @@ server asks in the middle of a call (elicitation); the client answers it, and th
 			times = factor.String()
 			if factor.median > 2 {
 				times = "**" + times + "**"
-				notes = append(notes, "- "+k.explain(factor))
+				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name, number(factor.median)))
+				reasons = append(reasons, cmp.Or(k.reason, reasonUnknown))
 			}
 		}
 		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers, number(spreadOf(k.rate).median),
@@ -161,18 +166,16 @@ server asks in the middle of a call (elicitation); the client answers it, and th
 	}
 	for _, k := range m.kinds {
 		if other, found := byName[k.name+besideProxy]; found {
-			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it%s", k.name, ratioOf(k.cpu, other.cpu), reasonUnread))
+			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it.", k.name, ratioOf(k.cpu, other.cpu)))
+			reasons = append(reasons, reasonUnread)
 		}
 	}
 	b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
-}
-
-// explain says why a byte costs so much more than in the plain case.
-func (k *kindRounds) explain(factor spread) string {
-	if k.reason == "" {
-		return fmt.Sprintf("%s costs %s times the plain case by KiB. No profile has been made of it, so its reason is not known.", k.name, number(factor.median))
+	for i, reason := range reasons {
+		if !slices.Contains(reasons[:i], reason) {
+			b.WriteString("\n" + reason + "\n")
+		}
 	}
-	return fmt.Sprintf("%s costs %s times the plain case by KiB: %s", k.name, number(factor.median), k.reason)
 }
 
 // describeIdle writes what idle streams cost and how soon they are told.
@@ -185,12 +188,16 @@ func (m *findings) describeIdle(b *strings.Builder, memory string) {
 
 %s
 
-Each stream is a connection of its own; of the eras that have sessions, with a session of its own whose client has listed
-the tools. A stream takes the gateway's resident memory with all of them open, less what it was before the first, divided
-by their number; taken after each stream had a heartbeat (every %v here; 20s is the default) and the gateway had given
-back what it needed only for a moment, which it does by itself. Then a reload hides or shows a tool, and every stream must
-be told; the time counts from the signal to reload, so the reload is in it. Memory that the kernel has for connections is
-not in these figures.
+Each stream is a connection of its own. Where a revision has sessions, each stream has a session of its own too,
+whose client has listed the tools.
+
+A stream's memory is the gateway's resident memory with all streams open, less what it was before the first,
+divided by their number. It is taken after each stream had a heartbeat, every %v here (20s is the default). By
+then the gateway has given back what it needed only for a moment, which it does by itself. Memory that the kernel
+has for connections is not in these figures.
+
+Then a reload hides or shows a tool, and every stream must be told. The time counts from the signal to reload, so
+the reload is in it.
 
 | streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
 |---|---|---|---|---|---|---|---|

@@ -46,14 +46,16 @@ func TestReportSaysWhatWasMeasured(t *testing.T) {
 	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "ORIGIN", "no nginx here", "CALLS", "STREAMS")
 	for _, want := range []string{
 		"ORIGIN", "CALLS", "STREAMS", "no nginx here", "2 rounds of 1s",
-		"| 2026-07-28 | 1 | **1.50** | 0.75 | not measured | 3 | 1 |",       // ratios
-		"| 2026-07-28 | 16 | direct | 1,000 | 150 | – | – |",                // a way whose CPU does not count
-		"| 2026-07-28 | 16 | drawbridge | 3,000 | 150 | 55 (50–60) | 25 |",  // and one whose does
-		"calls/s **3**, CPU a call 1. ÷ ReverseProxy with HTTP/2",           // TLS
-		"| cheap | 16 | 10 | 150 | 1 | 150 | 1.50 |",                        // within bounds
-		"| dear | 16 | 10 | 250 | 1 | 250 | **2.50** |",                     // beyond them
-		"- dear costs 2.50 times the plain case by KiB: it does more",       // with its reason
-		"- dear as well costs 3 times the plain case by KiB. No profile",    // or none
+		"| 2026-07-28 | 1 | **1.50** | 0.75 | not measured | 3 | 1 |",      // ratios
+		"| 2026-07-28 | 16 | direct | 1,000 | 150 | – | – |",               // a way whose CPU does not count
+		"| 2026-07-28 | 16 | drawbridge | 3,000 | 150 | 55 (50–60) | 25 |", // and one whose does
+		"calls/s **3**, CPU a call 1. ÷ ReverseProxy with HTTP/2",          // TLS
+		"| cheap | 16 | 10 | 150 | 1 | 150 | 1.50 |",                       // within bounds
+		"| dear | 16 | 10 | 250 | 1 | 250 | **2.50** |",                    // beyond them
+		"- dear costs 2.50 times the plain case by KiB.\n",                 // in a note
+		"\nit does more\n", // with its reason
+		"- dear as well costs 3 times the plain case by KiB.\n", // in another,
+		reasonUnknown, // whose reason nobody knows
 		"- A result of 1 KiB costs 2 times the CPU that ReverseProxy takes", // beside ReverseProxy
 		"| 1000 | **7.50** | 8 | all 1000 | 0s | 0s | 90ms |",               // idle streams
 		"**999 of 1000**", // a stream that was not told

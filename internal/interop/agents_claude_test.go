@@ -154,6 +154,9 @@ func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 	}
 }
 
+// hint is what Claude Code advises before it quotes an error.
+var hint = regexp.MustCompile(`(?s)Check that the token is valid .*? is set\.\s+Error`)
+
 func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	h, m := claudeHome(t)
 	g := serve(t, agentSections(goUpstream(t, false)))
@@ -164,7 +167,8 @@ func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	if strings.Contains(out+errs, "401") || strings.Contains(out+errs, "token") || m.offers("toolbox__calculate") {
 		silent = g.read(out + errs)
 	}
-	sheet.note("expired", strings.Contains(listed, "The token has expired"), "`claude mcp list`: %s; `claude -p` %s", g.read(listed), silent)
+	sheet.note("expired", strings.Contains(listed, "The token has expired"), "`claude mcp list`: %s; `claude -p` %s",
+		g.read(hint.ReplaceAllString(listed, "… Error")), silent)
 
 	var s *claudeSession
 	outlived(t, g, "https://issuer.test/", func(token string) (*model, func(string)) {

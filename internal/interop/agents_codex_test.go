@@ -205,7 +205,7 @@ func codexHasAnOldToken(t *testing.T, sheet *agentSheet) {
 		t.Fatalf("codex mcp login said %s", login)
 	}
 	sheet.note("expired", strings.Contains(read, `error_description=\"The token has expired: get a new one\"`),
-		"`codex exec` has “The token has expired: get a new one” in its log; a program that drives it reads %s, and that command says %s",
+		"`codex exec` logs “The token has expired: get a new one”; a program that drives it reads %s, which says %s",
 		g.read(talk.startup()), g.read(refusal[1]))
 
 	outlived(t, g, handedOut, func(token string) (*model, func(string)) {
@@ -248,5 +248,9 @@ func codexMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 // inner are the names of Codex's own parts in what it says of a connection, and where in itself it met an error.
 var inner = regexp.MustCompile(`(?s) \[codex_rmcp_client[^\]]*\]|\n\nStack backtrace:.*|, when send initialize request: .*`)
 
-// briefly returns what Codex says without them.
-func briefly(text string) string { return inner.ReplaceAllString(text, "") }
+// wrapped are the layers of Codex's client that an error of the network has passed.
+var wrapped = regexp.MustCompile(`(?s)(?:Caused by:|handshaking with MCP server failed:)\s+(?:Send message error\s+)?` +
+	`Transport (?:send )?error: .*http/request failed:`)
+
+// briefly returns what Codex says without its own parts, and with the layers cut short.
+func briefly(text string) string { return wrapped.ReplaceAllString(inner.ReplaceAllString(text, ""), "…") }

@@ -88,7 +88,11 @@ func counted[N int | int64](counts map[string]N) string {
 // describe writes the report.
 func describe(outcomes []*outcome, command string) string {
 	var b strings.Builder
-	b.WriteString(`# A siege
+	title := "A siege"
+	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
+		title = "When strangers fill the disk"
+	}
+	b.WriteString("# " + title + `
 
 The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more memory. Three
 attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of them have tokens, of two tenants
@@ -161,7 +165,12 @@ func (o *outcome) row() []string {
 }
 
 func (o *outcome) describeAttacks(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## With %d MiB\n\n| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n", o.limit>>20)
+	strangers := ""
+	if o.disk != nil {
+		strangers = fmt.Sprintf(", addresses of strangers: %d", o.from)
+	}
+	fmt.Fprintf(b, "\n## With %d MiB%s\n\n", o.limit>>20, strangers)
+	b.WriteString("| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
 	for _, a := range attacksNamed("") {
 		if t := o.attacks[a.Name]; t != nil {
 			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, mib(t.Received), t.Held, counted(t.Instead))

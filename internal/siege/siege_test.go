@@ -123,6 +123,17 @@ func TestReportTellsWhatCameInstead(t *testing.T) {
 	}
 }
 
+func TestReportOfADiskSaysSo(t *testing.T) {
+	o := kept()
+	o.disk, o.from = &disk{size: 64 << 20}, 4000
+	text := describe([]*outcome{o}, "siege -x")
+	for _, want := range []string{"# When strangers fill the disk\n", " MiB, addresses of strangers: 4000\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report has no %q:\n%s", want, text)
+		}
+	}
+}
+
 // TestAttacksBite says that an attack without an attempt is not taken for one that does no harm, and that each has a
 // name of its own.
 func TestAttacksBite(t *testing.T) {

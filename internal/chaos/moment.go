@@ -182,11 +182,14 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 func (s *soak) describe() string {
 	var b strings.Builder // which has no errors
 	d, v := s.deeds(), &s.total
-	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended; %s requests, %s calls; %d replicas were replaced, by SIGTERM and SIGKILL in turn; %d reloads. The oracle found %d.** "+
-		"%s calls were answered; %d were not that were in flight at any replica when one was killed, %d that were asked within a second of that, and %d others: %s. "+
-		"Of those that were executed %d were without excuse not on record, and %d were answered without a stream for their events.\n\n",
-		time.Since(s.began).Round(time.Second), s.balancer, grouped(int(d.Lives)), grouped(int(d.Requests)), grouped(v.Requests), s.restarts, s.reloads, v.Lost(),
-		grouped(v.Answered), s.known, s.asked, len(s.late), counted(s.ends), s.unrecorded, v.Unstreamed)
+	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
+		"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
+		time.Since(s.began).Round(time.Second), s.balancer, grouped(int(d.Lives)), grouped(int(d.Requests)), grouped(v.Requests),
+		s.reloads, s.restarts, v.Lost())
+	_, _ = fmt.Fprintf(&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
+		"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
+		"%d were answered without a stream for their events.\n\n%s\n",
+		grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed, tabled("end of a call that was not answered", s.ends))
 	b.WriteString("| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
 	for _, r := range s.Replicas {
 		what := "replaced"

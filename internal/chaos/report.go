@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,7 +106,7 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 	fmt.Fprintf(&b, "| **all** | %d %s |\n", len(outcomes), figures(&total))
 	describeBroken(&b, all)
 	describeKinds(&b, all, unable)
-	fmt.Fprintf(&b, "\nHow calls ended that were not answered: %s.\n", counted(total.Ends))
+	b.WriteString("\nThis is how the calls ended that were not answered:\n\n" + tabled("end", total.Ends))
 	return b.String()
 }
 
@@ -153,12 +154,7 @@ func describeKinds(b *strings.Builder, all []*sum, unable []*fault) {
 
 // counted lists what came how often, the most frequent first.
 func counted(counts map[string]int) string {
-	words := slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
-		if counts[x] != counts[y] {
-			return counts[y] - counts[x]
-		}
-		return strings.Compare(x, y)
-	})
+	words := frequent(counts)
 	for i, word := range words {
 		words[i] = fmt.Sprintf("%s × %s", grouped(counts[word]), word)
 	}
@@ -166,6 +162,23 @@ func counted(counts map[string]int) string {
 		return "none"
 	}
 	return strings.Join(words, ", ")
+}
+
+// tabled is the table of calls by what came how often, the most frequent first.
+func tabled(title string, counts map[string]int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | calls |\n|---|--:|\n", title)
+	for _, word := range frequent(counts) {
+		fmt.Fprintf(&b, "| %s | %s |\n", word, grouped(counts[word]))
+	}
+	return b.String()
+}
+
+// frequent returns what was counted, the most frequent first.
+func frequent(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
+		return cmp.Or(counts[y]-counts[x], strings.Compare(x, y))
+	})
 }
 
 // grouped writes a number with commas between thousands.

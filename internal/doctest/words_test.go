@@ -20,13 +20,10 @@ const (
 	longestCell   = 45  // words of a cell of a table
 )
 
-// forDevelopers lists the pages that are for those who change the code, or that programs
-// write. Their sentences are printed and have no bounds.
+// forDevelopers lists the pages that are for those who change the code. Their sentences are
+// printed and have no bounds.
 func forDevelopers() []string {
-	return []string{
-		"CHANGELOG.md", "docs/architecture.md", "docs/extending.md", "docs/glossary.md",
-		"docs/evidence/benchmarks.md", "docs/evidence/compatibility.md", "docs/evidence/reliability.md",
-	}
+	return []string{"CHANGELOG.md", "docs/architecture.md", "docs/extending.md", "docs/glossary.md"}
 }
 
 // TestSentencesAreShort bounds the sentences of each page for people, and looks for words

@@ -2,13 +2,15 @@ package upstream_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
+
+// signInWanted is what the operator reads.
+const signInWanted = "HTTP status 401: it wants a sign-in, so it needs a credential in headers, and one that it takes"
 
 // TestServerThatWantsASignInSaysSoInOurWords has a server refuse everybody and name a
 // place to sign in. Nothing but its own address is asked, and of its words nothing is told.
@@ -19,7 +21,7 @@ func TestServerThatWantsASignInSaysSoInOurWords(t *testing.T) {
 		down := func() *registry.DownError {
 			return r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down()
 		}
-		if got := r.last(); got.Up || !strings.Contains(got.Problem, "it wants a sign-in") || strings.Contains(got.Problem, "obey") {
+		if got := r.last(); got.Up || got.Problem != signInWanted {
 			t.Errorf("got %+v, want that it wants a sign-in", got)
 		}
 		if got := down(); got == nil || !got.SignIn {

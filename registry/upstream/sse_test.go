@@ -471,7 +471,7 @@ func TestStreamsThatAreNone(t *testing.T) {
 		open func(w http.ResponseWriter, r *http.Request)
 		want string
 	}{
-		"401":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "HTTP status 401"},
+		"401":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, signInWanted},
 		"302":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "HTTP status 302"},
 		"HTML": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no event stream at the url"},
 		"ends": {func(w http.ResponseWriter, _ *http.Request) { events(w)(": nothing\n\n") }, "event stream ended"},

@@ -9,8 +9,8 @@
 //
 // auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
 // is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
-// configured for their issuer. Keys come from a source: keyset.go for those that do not change, remote.go for a set
-// that is fetched, and keytimes.go for how long it serves,
+// configured for their issuer; namedclaim.go tells of claims that no token has. Keys come
+// from a source: keyset.go for those that do not change, remote.go for a set that is fetched, and keytimes.go for how long it serves,
 // and savedset.go for what outlives the process. keys.go, secret.go and jwks.go read keys and refuse weak
 // ones, of which roca.go knows one kind. cache.go remembers verified tokens, principal.go says who a caller is, judge.go
 // whether its token would still be accepted, and sign.go makes tokens for trials.
@@ -70,7 +70,9 @@ type Config struct {
 	Client    *http.Client
 	Now       func() time.Time // nil: time.Now
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
-	Logger    *slog.Logger     // told of key sets that could not be fetched, and of refused keys in them; nil: nobody is
+	// Logger is told of key sets that could not be fetched, of refused keys in them, and of claims that are named here
+	// and that no token had. Nil: nobody is told.
+	Logger *slog.Logger
 	// Changed is called when an issuer has other keys than before, or none any more, because its set was fetched and is
 	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by goroutines that Run
 	// begins, perhaps by several at once, and must return soon. Nil: nobody is called.
@@ -137,6 +139,8 @@ func refuse(reason, detail string) error {
 type Verifier struct {
 	issuers  map[string]*issuer // by exact iss; never changed
 	remotes  []*remote          // those of the issuers' key sources that Run must fetch
+	named    []*namedClaim      // those of all issuers
+	logger   *slog.Logger
 	now      func() time.Time
 	verified *cache
 }
@@ -160,6 +164,7 @@ func New(cfg Config) (*Verifier, error) {
 	}
 	v := &Verifier{
 		issuers:  make(map[string]*issuer, len(cfg.Issuers)),
+		logger:   cfg.Logger,
 		now:      cfg.Now,
 		verified: newCache(cfg.CacheSize),
 	}
@@ -185,6 +190,7 @@ func (v *Verifier) add(cfg Config) error {
 			continue
 		}
 		v.issuers[name] = added
+		v.named = append(v.named, added.named...)
 		if fetched, ok := added.keys.(*remote); ok {
 			v.remotes = append(v.remotes, fetched)
 		}
@@ -227,16 +233,25 @@ func (v *Verifier) Refresh() {
 	}
 }
 
-// Run keeps key sets fresh that are fetched, until ctx ends. Then it waits for the fetches under way. It is called
-// once. Without it no key set is fetched, and tokens that need one are refused as unavailable.
+// Run keeps key sets fresh that are fetched, and looks every hour which claims no token had, until ctx ends. Then it
+// waits for the fetches under way. It is called once. Without it no key set is fetched, and tokens that need one are
+// refused as unavailable.
 func (v *Verifier) Run(ctx context.Context) error {
 	var fetchers sync.WaitGroup
 	for _, r := range v.remotes {
 		fetchers.Go(func() { r.run(ctx) })
 	}
-	<-ctx.Done()
-	fetchers.Wait()
-	return nil
+	hours := time.NewTicker(claimsEvery)
+	defer hours.Stop()
+	for {
+		select {
+		case <-hours.C:
+			v.judgeClaims(ctx)
+		case <-ctx.Done():
+			fetchers.Wait()
+			return nil
+		}
+	}
 }
 
 // Verify returns whose token it is. The token may come from anyone. Errors are *Error. If the key set of its issuer is

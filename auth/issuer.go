@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// issuer is a configured Issuer whose faults were checked and whose keys are ready. It never changes; its keys may.
+// issuer is a configured Issuer whose faults were checked and whose keys are ready. It never changes;
+// its keys and counts may.
 type issuer struct {
 	name           string
 	algorithms     []string
@@ -19,6 +20,7 @@ type issuer struct {
 	tenantClaim    string
 	tenantsAllowed []string
 	scopeClaim     string
+	named          []*namedClaim
 	rules          rules
 	keys           source
 }
@@ -40,6 +42,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		tenantClaim:    cfg.TenantClaim,
 		tenantsAllowed: slices.Clone(cfg.TenantsAllowed),
 		scopeClaim:     cfg.ScopeClaim,
+		named:          newNamedClaims(cfg),
 		rules:          newRules(cfg, all),
 		keys:           keys,
 	}
@@ -164,6 +167,9 @@ func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
 	}
 	if err := c.timely(now); err != nil {
 		return Principal{}, err
+	}
+	for _, n := range i.named {
+		n.count(c)
 	}
 	return i.principal(c)
 }

@@ -70,6 +70,7 @@ func (s *status) view() admin.View {
 	s.judgeKeys(&view)
 	s.parts.sharing.judge(&view)
 	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
+	view.Warnings = append(view.Warnings, missingClaims(s.parts.issuers.missingClaims())...)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)
 	return view
@@ -91,6 +92,15 @@ func viewKeys(sets []auth.KeySet, warnings []string) (map[string]admin.Issuer, [
 		}
 	}
 	return issuers, warnings
+}
+
+// missingClaims returns a warning for each claim that an issuer names and that no token of an hour had.
+func missingClaims(missing []auth.MissingClaim) []string {
+	warnings := make([]string, 0, len(missing))
+	for _, m := range missing {
+		warnings = append(warnings, fmt.Sprintf("issuer %s: none of the %d tokens of an hour had the claim %q: %s", m.Issuer, m.Tokens, m.Claim, m.Advice))
+	}
+	return warnings
 }
 
 // meanwhile says what it means that the keys of an issuer cannot be fetched.

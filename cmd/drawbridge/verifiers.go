@@ -68,6 +68,9 @@ func (v *verifiers) refresh() { v.current.Load().Refresh() }
 // keySets tells how it fares to fetch the key sets of the issuers in force.
 func (v *verifiers) keySets() []auth.KeySet { return v.current.Load().KeySets() }
 
+// missingClaims returns the claims that the issuers in force name and that no token of an hour had.
+func (v *verifiers) missingClaims() []auth.MissingClaim { return v.current.Load().MissingClaims() }
+
 // haveKeys tells whether any issuer in force has keys.
 func (v *verifiers) haveKeys() bool { return v.current.Load().HasKeys() }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -205,6 +207,59 @@ func TestReadyzTellsOfKeys(t *testing.T) {
 			t.Errorf("%s: got %+v, want the times of %+v", test.name, got, test.set)
 		}
 	}
+}
+
+// TestReadyzTellsOfClaimsThatNoTokenHas lets an hour pass in which no token has the claims that the issuer's config
+// names: /readyz tells of them until the issuer is another.
+func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		public, private, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		iss := config.Issuer{Issuer: auth.Issuer{
+			Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Tenant: "acme",
+			ScopeClaim: "realm_access.roles", Keys: []auth.Key{{Public: public, Private: private}},
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		v, err := newVerifiers([]config.Issuer{iss}, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.start(ctx)
+		defer v.wait()
+		defer cancel()
+		for i := range 5 {
+			token, err := auth.Sign(iss.Keys[0], "EdDSA", auth.Claims{
+				Issuer: iss.Issuer.Issuer, Subject: fmt.Sprint("user", i), Audience: "us", IssuedAt: time.Now(), Expiry: time.Now().Add(time.Hour),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := v.verify(ctx, token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := missingClaims(v.missingClaims()); len(got) != 0 {
+			t.Errorf("at once: got %q, want nothing", got)
+		}
+		time.Sleep(time.Hour + time.Second)
+		synctest.Wait()
+		const want = `issuer https://login.example/: none of the 5 tokens of an hour had the claim "realm_access.roles": let scope_claim name `
+		if got := missingClaims(v.missingClaims()); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("after an hour: got %q, want one that begins with %q", got, want)
+		}
+		mended := iss
+		mended.ScopeClaim = "roles"
+		next, err := v.verifier([]config.Issuer{mended})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.replace(ctx, []config.Issuer{mended}, next)
+		if got := missingClaims(v.missingClaims()); len(got) != 0 {
+			t.Errorf("after a reload with another claim: got %q, want nothing", got)
+		}
+	})
 }
 
 // TestHangupFetchesKeys runs the program: a token whose key was removed is refused after SIGHUP, although keys are

@@ -1,0 +1,101 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	claimsEvery = time.Hour // how often it is asked whether any token had a claim
+	fewTokens   = 5         // with fewer in that time nothing is said
+)
+
+// namedClaim counts which tokens of an issuer have a claim that the configuration names. A
+// name that is misspelt, or meant as a path, is in no token: then callers lack scopes, or all
+// are refused, and nothing else says why. The count is per check of a signature, which costs
+// more than the mutex; a token that is remembered does not count again.
+type namedClaim struct {
+	issuer, name, advice string
+
+	mu      sync.Mutex // guards the fields below
+	tokens  int        // that were verified since Run looked last
+	had     bool       // one of them had the claim
+	missing int        // how many tokens of an hour all lacked it; zero: not so, or one had it since
+}
+
+// newNamedClaims returns the claims that the configuration of an issuer names. A scope claim
+// that it leaves to the default is none of them: many issuers have no scopes.
+func newNamedClaims(cfg *Issuer) []*namedClaim {
+	var named []*namedClaim
+	add := func(name, setting, use string) {
+		if name != "" {
+			named = append(named, &namedClaim{issuer: cfg.Issuer, name: name, advice: "let " + setting +
+				" name a claim at the top of the issuer's access tokens, which is no path, or let the issuer put this one into them; " + use})
+		}
+	}
+	add(cfg.TenantClaim, "tenant_claim", "until then these tokens are refused")
+	add(cfg.ScopeClaim, "scope_claim", "until then their callers have no scopes")
+	return named
+}
+
+// count counts a token of the issuer that is genuine, timely and meant for us.
+func (n *namedClaim) count(c *claims) {
+	has := c.member(n.name) != nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tokens++
+	if has {
+		n.had, n.missing = true, 0
+	}
+}
+
+// begin begins another hour. It tells whether enough tokens of the last one all lacked the
+// claim, and how many, if that was not told already.
+func (n *namedClaim) begin() (tokens int, news bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	tokens, had := n.tokens, n.had
+	n.tokens, n.had = 0, false
+	if had || tokens < fewTokens {
+		return 0, false
+	}
+	news = n.missing == 0
+	n.missing = tokens
+	return tokens, news
+}
+
+// MissingClaim is a claim that the configuration names and that no token of an hour had.
+type MissingClaim struct {
+	Issuer, Claim string
+	Tokens        int    // how many were verified in that hour
+	Advice        string // what the operator should do
+}
+
+// MissingClaims returns the claims that the configuration names and that no token of the last
+// hour in which there were enough had, nor any since, in the order of Config.Issuers. It is
+// cheap, and safe for concurrent use. Without Run there are none.
+func (v *Verifier) MissingClaims() []MissingClaim {
+	var all []MissingClaim
+	for _, n := range v.named {
+		n.mu.Lock()
+		missing := n.missing
+		n.mu.Unlock()
+		if missing > 0 {
+			all = append(all, MissingClaim{n.issuer, n.name, missing, n.advice})
+		}
+	}
+	return all
+}
+
+// judgeClaims ends an hour of all claims that the configuration names, and logs which of them
+// no token had.
+func (v *Verifier) judgeClaims(ctx context.Context) {
+	for _, n := range v.named {
+		if tokens, news := n.begin(); news {
+			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names", slog.String("issuer", n.issuer),
+				slog.String("claim", n.name), slog.Int("tokens", tokens), slog.String("advice", n.advice))
+		}
+	}
+}

@@ -134,7 +134,13 @@ func (s *sharing) places(p *parts, replicas int) allot.Places {
 	}
 	s.blocks = allot.NewBlocks(allot.Config{
 		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
+		Present: s.group.Present, Living: s.group.Living,
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
+	})
+	s.store.OnChange(func(up bool) {
+		if up {
+			s.blocks.Doubt()
+		}
 	})
 	p.metrics.ReplicaPlaces(func() map[string]metrics.Places { return placesUse(s.blocks.Use()) })
 	return s.blocks

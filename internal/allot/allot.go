@@ -5,14 +5,14 @@
 //
 //	a call ── Here ──▶ the block is large enough, nearly always
 //	       ── More ──▶ it is not: a larger one is asked for, in Redis; all who wait share one trip
-//	every second ────▶ the block is renewed; one that is too large gives back, one that is not used at all is given up
+//	every second ────▶ a block that was used is asked for again: a larger one gives back what is not needed
 //
-// The blocks of a tenant never have more places than the tenant has. A block that is not renewed for life is nobody's any
-// more: its replica has died. A replica that cannot renew its blocks gives out its share, which is the limit divided by the
-// number of replicas that the config names, rounded down, but at least one place.
+// The blocks of a tenant never have more places than the tenant has. A block lives as long as the presence of its replica
+// (Config.Present): one that nobody uses costs nothing. A replica whose presence is not known any more gives out its share,
+// which is the limit divided by the number of replicas that the config names, rounded down, but at least one place.
 //
-// Who is refused a larger block says how many places it lacks. The others then give up what they do not use and, as their
-// calls end, what is more than an even part, so that no replica keeps the places of a tenant to itself.
+// Who is refused a larger block says how many places it lacks. The others, as they use theirs, give up what they do not need
+// and, as their calls end, what is more than an even part, so that no replica keeps the places of a tenant to itself.
 //
 // Whole is the gateway with one replica. Blocks keeps them in Redis.
 package allot

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	renewal = time.Second      // between two renewals of a block
-	life    = 5 * time.Second  // of a block in Redis, since it was renewed
-	trust   = 4 * time.Second  // since a renewal was sent, after which a replica does not rely on its block any more
+	renewal = time.Second      // between two looks at all blocks
+	young   = 5 * time.Second  // that a block counts for others whose replica they do not know: it may have just started
+	keyLife = time.Hour        // of what all replicas hold; a block is renewed in half that time
+	trust   = 4 * time.Second  // in which a block counts that Redis may not know
 	quiet   = 2 * time.Second  // after which a block of which nothing is taken is not needed if others lack places
 	idle    = 30 * time.Second // after which it is given up in any case
 	pause   = renewal / 2      // after a refusal, in which no larger block is asked for
@@ -26,6 +27,11 @@ type Config struct {
 	Store    *redis.Store
 	Self     string // names this replica among those that share the places
 	Replicas int    // how many there are at most
+	// Present returns since when the other replicas have known without a gap that this one lives; zero: they may take it for
+	// dead now or soon. Blocks that were granted in another presence are nobody's.
+	Present func() time.Time
+	// Living returns the replicas that live, as is known here: it may be a few seconds late.
+	Living func() []string
 	// Used returns how many places of a kind are taken here for the tenant.
 	Used func(kind Kind, tenant string) int
 }
@@ -53,8 +59,9 @@ type block struct {
 	turn    chan struct{} // holds a value while Redis is asked, so that the newest answer is the one that counts
 	limit   int           // the tenant's, as it was last said
 	places  int           // that may be given out
-	until   time.Time     // when places cannot be relied on any more; zero: none were granted yet
-	lost    bool          // Redis was asked in vain since
+	present time.Time     // the presence in which they were granted; zero: none were granted yet
+	granted time.Time     // when they were asked for
+	lost    time.Time     // since when Redis is asked in vain; zero: it is not
 	touched time.Time     // when somebody last asked
 	refused time.Time     // when a larger block was last refused
 	growing chan struct{} // closed when a larger one was granted or refused; nil: none is asked for
@@ -65,12 +72,29 @@ func NewBlocks(cfg Config) *Blocks {
 	return &Blocks{config: cfg, blocks: make(map[name]*block)}
 }
 
+// Doubt has Run ask for all blocks again, because Redis may have lost what it granted last, as in a failover. It returns at
+// once.
+func (b *Blocks) Doubt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range b.blocks {
+		one.loseLocked()
+	}
+}
+
+// loseLocked notes that it is not known whether Redis knows of the block.
+func (one *block) loseLocked() {
+	if one.lost.IsZero() {
+		one.lost = time.Now()
+	}
+}
+
 // Here implements Places.
 func (b *Blocks) Here(kind Kind, tenant string, limit int) int {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.hereLocked(b.blockLocked(name{kind, tenant}, limit, now), now)
+	return b.hereLocked(b.blockLocked(name{kind, tenant}, limit, now))
 }
 
 // blockLocked returns the block of that name, which somebody asks for.
@@ -85,15 +109,17 @@ func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
 }
 
 // hereLocked returns how many places of a block may be given out. Until Redis has answered for the first time that is none,
-// and More asks.
-func (b *Blocks) hereLocked(one *block, now time.Time) int {
-	switch {
-	case now.Before(one.until):
-		return min(one.places, one.limit)
-	case one.lost || b.config.Store.Up() != nil:
-		return min(one.limit, max(one.limit/max(b.config.Replicas, 1), 1))
+// and More asks. While Redis is away a block counts for as long as the others may take this replica for alive, and the share
+// counts at once.
+func (b *Blocks) hereLocked(one *block) int {
+	places, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
+	if !one.present.IsZero() && one.present.Equal(b.config.Present()) && (one.lost.IsZero() || time.Since(one.lost) < trust) {
+		places = one.places
 	}
-	return 0
+	if away {
+		places = max(places, one.limit/max(b.config.Replicas, 1), 1)
+	}
+	return min(places, one.limit)
 }
 
 // More implements Places. All who want more places of a tenant at the same time wait for the same answer.
@@ -101,7 +127,7 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	now := time.Now()
 	b.mu.Lock()
 	one := b.blockLocked(name{kind, tenant}, limit, now)
-	before := b.hereLocked(one, now)
+	before := b.hereLocked(one)
 	if before >= limit || now.Sub(one.refused) < pause {
 		b.mu.Unlock()
 		return false
@@ -126,9 +152,8 @@ func (b *Blocks) grow(ctx context.Context, one *block) {
 	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.held, least) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	if b.hereLocked(one, now) <= b.config.Used(one.kind, one.tenant) {
-		one.refused = now
+	if b.hereLocked(one) <= b.config.Used(one.kind, one.tenant) {
+		one.refused = time.Now()
 	}
 	close(one.growing)
 	one.growing = nil
@@ -148,7 +173,7 @@ type demand struct {
 func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	one.turn <- struct{}{}
 	defer func() { <-one.turn }()
-	sent := time.Now()
+	sent, present := time.Now(), b.config.Present()
 	b.mu.Lock()
 	d := demand{limit: one.limit, held: one.places}
 	d.taken = b.config.Used(one.kind, one.tenant)
@@ -163,14 +188,16 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	places, err := b.grant(ctx, one.name, d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one.lost = err != nil
-	if err == nil {
-		one.places, one.until = places, sent.Add(trust)
+	if err != nil {
+		one.loseLocked()
+	} else {
+		one.lost = time.Time{}
+		one.places, one.present, one.granted = places, present, sent
 	}
 }
 
-// Run renews the blocks every second until ctx ends, and then gives them up, if Redis can be reached: the store must serve
-// until Run has returned. Those of which places are taken even then last for a few seconds more.
+// Run renews the blocks that need it every second until ctx ends, and then gives them up, if Redis can be reached: the store
+// must serve until Run has returned. Those of which places are taken even then last for a few seconds more.
 func (b *Blocks) Run(ctx context.Context) error {
 	ticker := time.NewTicker(renewal)
 	defer ticker.Stop()
@@ -207,14 +234,28 @@ func (b *Blocks) all() []*block {
 	return slices.Collect(maps.Values(b.blocks))
 }
 
-// renew renews a block. It asks for a quarter less than before, but for twice what is taken at least, so that a block does
-// not come and go with each call. One that nobody uses is given up.
+// renew asks for a block again if something has changed: it was used, it has more places than are taken, it was granted in
+// another presence, or Redis may have forgotten it. It asks for a quarter less than before, but for twice what is taken at
+// least, so that a block does not come and go with each call. A block that nobody asks for shrinks to what is taken, and one
+// of which nothing is taken for long is given up.
 func (b *Blocks) renew(ctx context.Context, one *block) {
-	over := false
+	b.mu.Lock()
+	taken, now := b.config.Used(one.kind, one.tenant), time.Now()
+	used := one.touched.After(one.granted)
+	over := taken == 0 && one.growing == nil && now.Sub(one.touched) > idle
+	due := used || !one.lost.IsZero() || one.places > taken || over ||
+		!one.present.Equal(b.config.Present()) || now.Sub(one.granted) > keyLife/2
+	b.mu.Unlock()
+	if !due {
+		return
+	}
 	b.ask(ctx, one, func(d *demand) {
-		over = d.taken == 0 && one.growing == nil && time.Since(one.touched) > idle
-		if !over {
+		switch {
+		case over:
+		case used:
 			d.wanted = max(2*d.taken, d.held-d.held/4, least)
+		default:
+			d.wanted = max(d.taken, d.held-max(d.held/4, 1))
 		}
 	})
 	b.mu.Lock()

@@ -3,8 +3,11 @@ package allot_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,17 +24,50 @@ const tenant = "acme"
 type holder struct {
 	*allot.Blocks
 
-	limit int
-	taken atomic.Int64
-	die   func()
+	limit     int
+	taken     atomic.Int64
+	unnoticed atomic.Bool // the others take it for alive though Redis is away
+	die       func()
+}
+
+// census knows the replicas of a test that live.
+type census struct {
+	mu     sync.Mutex // guards living
+	living map[string]bool
+}
+
+var censuses sync.Map // testing.TB → *census
+
+func (c *census) set(self string, lives bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.living, self)
+	if lives {
+		c.living[self] = true
+	}
+}
+
+func (c *census) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.living))
 }
 
 // join adds a replica of at most replicas, which lives until it dies or the test ends.
 func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *holder {
 	t.Helper()
-	h := &holder{limit: limit}
+	found, _ := censuses.LoadOrStore(t, &census{living: make(map[string]bool)})
+	here := found.(*census) //nolint:forcetypeassert // nothing else is stored
+	here.set(self, true)
+	h, began := &holder{limit: limit}, time.Now()
 	h.Blocks = allot.NewBlocks(allot.Config{
-		Store: store, Self: self, Replicas: replicas,
+		Store: store, Self: self, Replicas: replicas, Living: here.all,
+		Present: func() time.Time {
+			if store.Up() != nil && !h.unnoticed.Load() {
+				return time.Time{}
+			}
+			return began
+		},
 		Used: func(allot.Kind, string) int { return int(h.taken.Load()) },
 	})
 	ctx, die := context.WithCancel(context.Background())
@@ -41,7 +77,7 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 			t.Error(err)
 		}
 	})
-	h.die = func() { die(); over.Wait() }
+	h.die = func() { die(); over.Wait(); here.set(self, false) }
 	t.Cleanup(h.die)
 	return h
 }
@@ -183,12 +219,69 @@ func TestSharesWithoutRedis(t *testing.T) {
 	until(t, "all are there again", func() bool { a.take(t.Context()); return a.taken.Load() == 100 })
 }
 
+// TestABlockOutlivesRedisWithItsPresence shows that no place is refused when Redis goes which was free until then: a block
+// counts for as long as the others take its replica for alive, and the share where that is more.
+func TestABlockOutlivesRedisWithItsPresence(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := server.Store(t)
+	large, small := join(t, store, "a", 3, 90), join(t, store, "b", 3, 90)
+	for range 45 {
+		if !large.take(t.Context()) {
+			t.Fatal("a place was refused")
+		}
+	}
+	if !small.take(t.Context()) {
+		t.Fatal("a place was refused")
+	}
+	large.unnoticed.Store(true)
+	small.unnoticed.Store(true)
+	server.Stop()
+	until(t, "the share counts", func() bool { return small.Here(allot.Calls, tenant, 90) == 30 })
+	if got := large.Here(allot.Calls, tenant, 90); got < 45 {
+		t.Errorf("%d places are left of a block of which 45 are taken", got)
+	}
+	large.unnoticed.Store(false)
+	if got := large.Here(allot.Calls, tenant, 90); got != 30 {
+		t.Errorf("%d places when the others take it for dead, want its share of 30", got)
+	}
+}
+
+// TestIdleTenantsCostNothing holds places of many tenants that nobody asks for any more: Redis is not asked for them.
+func TestIdleTenantsCostNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := join(t, server.Store(t), "a", 3, 100)
+	a.taken.Store(1)
+	for i := range 200 {
+		if !a.More(t.Context(), allot.Streams, fmt.Sprint("tenant", i), 100) {
+			t.Fatal("places were refused")
+		}
+	}
+	asked := func() string {
+		reply := server.Exec(t, "INFO", "commandstats")
+		_, stats, _ := strings.Cut(reply, "cmdstat_hset:calls=")
+		calls, _, _ := strings.Cut(stats, ",")
+		return calls
+	}
+	before, since := "", time.Now()
+	until(t, "nothing is asked for three seconds", func() bool {
+		if now := asked(); now != before {
+			before, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second
+	})
+	if use := a.Use()[allot.Streams]; use.Held != 200 {
+		t.Errorf("%d places are held, want the 200 that are taken", use.Held)
+	}
+}
+
 // TestJunkIsNoGrant puts values of another form where blocks are.
 func TestJunkIsNoGrant(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
-	key := redis.Key(tenant, "places", string(allot.Calls))
-	for _, junk := range []string{"", "x", "1", "-5 0 99999999999999", "1 1 99999999999999", "nan nan nan"} {
+	key := redis.Key(tenant, "blocks", string(allot.Calls))
+	for _, junk := range []string{"", "x", "1", "-5 0 99999999999999", "1 1 99999999999999", "1 1 7", "nan nan nan"} {
 		if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"z" + junk, junk}}); err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +306,9 @@ func TestJunkIsNoGrant(t *testing.T) {
 func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
-	key := redis.Key(tenant, "places", string(allot.Calls))
-	till := time.Now().Add(4 * time.Second).UnixMilli()
-	if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"later", fmt.Sprintf("7 0 %d and more", till)}}); err != nil {
+	key := redis.Key(tenant, "blocks", string(allot.Calls))
+	granted := time.Now()
+	if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"later", fmt.Sprintf("7 0 %d and more", granted.UnixMilli())}}); err != nil {
 		t.Fatal(err)
 	}
 	a := join(t, store, "a", 2, 10)
@@ -223,7 +316,7 @@ func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	for a.take(t.Context()) {
 		taken++
 	}
-	if taken != 3 && time.Now().UnixMilli() < till {
+	if taken != 3 && time.Since(granted) < 4*time.Second {
 		t.Errorf("%d places taken of 10, of which another has 7", taken)
 	}
 }
@@ -236,7 +329,7 @@ func TestPlacesOfAReplicaThatEndedWereHeld(t *testing.T) {
 	until(t, "all places are taken", func() bool { return a.take(t.Context()) && a.taken.Load() == 10 })
 	a.taken.Store(0)
 	a.die()
-	held, err := store.Do(t.Context(), redis.Command{Name: "HGET", Key: redis.Key(tenant, "places", string(allot.Calls)), Args: []string{"a"}})
+	held, err := store.Do(t.Context(), redis.Command{Name: "HGET", Key: redis.Key(tenant, "blocks", string(allot.Calls)), Args: []string{"a"}})
 	if err != nil || !held.Nil() {
 		t.Errorf("it holds %v, %v, want nothing", held, err)
 	}

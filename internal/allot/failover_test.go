@@ -60,6 +60,9 @@ func through(t *testing.T, server *redistest.Server, fault func()) {
 			t.Errorf("meanwhile: %d places of %d, want at most twice as many", most, limit)
 		}
 	}
+	for _, h := range holders {
+		h.Doubt()
+	}
 	until(t, "the limit holds again, and all of it is given out", func() bool {
 		most := round(t, holders)
 		return most <= limit && most > limit/3*2

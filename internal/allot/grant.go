@@ -8,11 +8,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// granting is a script that grants a replica a block of the places of a tenant, by the clock of the server. It answers how
-// many places the replica may give out.
+// granting is a script that grants a replica a block of the places of a tenant. It answers how many places the replica may
+// give out.
 //
-//	KEYS[1]  what replicas hold: by replica "held lacks until", and what a later version adds after that
-//	ARGV     replica, limit, places taken, places needed, places wanted, the life of a block in milliseconds
+//	KEYS[1]  what replicas hold: by replica "held lacks at", and what a later version adds after that; at is when it was
+//	         granted, by the clock of the server
+//	ARGV     replica, limit, places taken, places needed, places wanted, for how many milliseconds a block counts whose
+//	         replica is not known, the life of the key in milliseconds, and the replicas that live
 //
 // A replica that gets less than it needs says what it lacks. Another then gets no more than leaves so much free, but what
 // it needs up to an even part in any case. It may be granted fewer places than are taken; it holds those until they are
@@ -21,7 +23,9 @@ var granting = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local self, limit, taken = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local needed, wanted, life = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local needed, wanted, young = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local lives = {}
+for i = 8, #ARGV do lives[ARGV[i]] = true end
 if wanted == 0 and taken == 0 then
   redis.call('HDEL', KEYS[1], self)
   return 0
@@ -29,9 +33,9 @@ end
 local all = redis.call('HGETALL', KEYS[1])
 local held, lacking, living = 0, 0, 1
 for i = 1, #all, 2 do
-  local holds, lacks, till = string.match(all[i + 1], '^(%d+) (%d+) (%d+)%f[%z ]')
-  till = tonumber(till)
-  if not till or till < now or till > now + life then
+  local holds, lacks, at = string.match(all[i + 1], '^(%d+) (%d+) (%d+)%f[%z ]')
+  local age = at and now - tonumber(at)
+  if not age or not lives[all[i]] and (age < 0 or age > young) then
     redis.call('HDEL', KEYS[1], all[i])
   elseif all[i] ~= self then
     held, lacking, living = held + tonumber(holds), lacking + tonumber(lacks), living + 1
@@ -44,17 +48,17 @@ if lacking > 0 then
   granted = math.min(granted, math.max(free - lacking, due))
 end
 local lacks = math.max(math.min(needed, limit) - granted, 0)
-redis.call('HSET', KEYS[1], self, string.format('%d %d %d', math.max(granted, taken), lacks, now + life))
-redis.call('PEXPIRE', KEYS[1], 2 * life)
+redis.call('HSET', KEYS[1], self, string.format('%d %d %d', math.max(granted, taken), lacks, now))
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
 return granted`)
 
 // grant asks for a block. The error wraps redis.ErrDown, or says that the answer has another form.
 func (b *Blocks) grant(ctx context.Context, n name, d demand) (places int, err error) {
-	key := redis.Key(n.tenant, "places", string(n.kind))
-	reply, err := granting.Run(ctx, b.config.Store, []string{key}, []string{
+	key := redis.Key(n.tenant, "blocks", string(n.kind))
+	reply, err := granting.Run(ctx, b.config.Store, []string{key}, append([]string{
 		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed), strconv.Itoa(d.wanted),
-		strconv.FormatInt(life.Milliseconds(), 10),
-	})
+		strconv.FormatInt(young.Milliseconds(), 10), strconv.FormatInt(keyLife.Milliseconds(), 10),
+	}, b.config.Living()...))
 	if err != nil {
 		return 0, err
 	}

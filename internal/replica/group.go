@@ -57,6 +57,7 @@ type Group struct {
 	crowded  atomic.Bool                    // more replicas live than the config allows
 	reached  atomic.Bool                    // another replica was reached once
 	joined   atomic.Int64                   // when others knew this replica first, in nanoseconds since 1970; zero: they do not yet
+	since    atomic.Pointer[time.Time]      // when others knew this replica last after they did not; nil: they never did
 	left     atomic.Bool                    // this replica has said that it ends, and never says again that it lives
 	clock    atomic.Pointer[clock]
 

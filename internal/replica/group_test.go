@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -223,6 +224,37 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 		knows(t, a, b.Self())
 		redistest.Wait(t, func() error { return a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}) })
 	}
+}
+
+// TestPresenceBeginsAnewAfterAGap shows since when others know a replica, that it is not known when Redis is gone, and another
+// one when the others were told nothing of it meanwhile.
+func TestPresenceBeginsAnewAfterAGap(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	if g := newGroup(t, server, ring, nil, 0); !g.Present().IsZero() {
+		t.Errorf("before it runs: present since %s", g.Present())
+	}
+	a, _ := join(t, server, ring, ignore)
+	b, _ := join(t, server, ring, ignore)
+	knows(t, a, b.Self())
+	if got := a.Living(); len(got) != 1 || got[0] != string(b.Self()) {
+		t.Errorf("got %v, want %s", got, b.Self())
+	}
+	first := a.Present()
+	is := func(what string, met func(time.Time) bool) {
+		t.Helper()
+		redistest.Wait(t, func() error {
+			if since := a.Present(); !met(since) {
+				return fmt.Errorf("%s: present since %s, first since %s", what, since, first)
+			}
+			return nil
+		})
+	}
+	is("while others know it", func(since time.Time) bool { return !since.IsZero() && since.Equal(first) })
+	server.Exec(t, "FLUSHALL")
+	is("after Redis forgot it", func(since time.Time) bool { return since.After(first) })
+	server.Stop()
+	is("without Redis", time.Time.IsZero)
 }
 
 // TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and another address for one that is.

@@ -39,6 +39,26 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
+// Present returns since when the others have known without a gap that this replica lives. It is zero while they do not, or
+// may not much longer, because this replica could not say so.
+func (g *Group) Present() time.Time {
+	since, last := g.since.Load(), g.clock.Load()
+	if since == nil || last == nil || time.Since(last.asked) >= life-beat {
+		return time.Time{}
+	}
+	return *since
+}
+
+// Living returns the ids of the other replicas that live.
+func (g *Group) Living() []string {
+	members := *g.members.Load()
+	ids := make([]string, 0, len(members))
+	for id := range members {
+		ids = append(ids, string(id))
+	}
+	return ids
+}
+
 // Peer implements link.Directory.
 func (g *Group) Peer(id string) (link.Peer, bool) {
 	m := (*g.members.Load())[ID(id)]
@@ -135,6 +155,8 @@ func (g *Group) look(ctx context.Context) error {
 
 // returned tells whoever wants to know that others know this replica from now on, and did not before.
 func (g *Group) returned(ctx context.Context) {
+	now := time.Now()
+	g.since.Store(&now)
 	if !g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
 		g.config.Logger.WarnContext(ctx, "other replicas took this one for gone; it looks again at what it holds")
 	}

@@ -410,7 +410,8 @@ func (l *Log) Reopen() error {
 
 // Close writes and syncs what is left, gives back room that was reserved and not needed, and closes the file. Records
 // that come later are os.ErrClosed. If the writer hangs, Close gives up after closePatience and leaves it behind. The
-// error says how many records are lost. A second Close does nothing.
+// error says how many records are lost. There is none if all are written and only a sync goes on: the system writes them
+// to the disk without this process. A second Close does nothing.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -439,7 +440,10 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	l.giveUpLocked()
 	l.mu.Unlock()
-	return errors.Join(errStalled, l.lost())
+	if err := l.lost(); err != nil {
+		return errors.Join(errStalled, err)
+	}
+	return nil
 }
 
 // lost counts the lines that were not written as lost. It returns an error if there are any.

@@ -24,6 +24,7 @@ var parts = map[string]map[string]int{
 	},
 	"cmd/drawbridge/lastcall.go":          {"acceptTime": 1},
 	"cmd/drawbridge/log.go":               {"logPatience": 1},
+	"internal/audit/audit.go":             {"closePatience": 1},
 	"registry/upstream/wire/stdio.go":     {"eofGrace": 1, "termGrace": 1}, // of all servers that are commands, at the same time
 	"registry/upstream/process/keeper.go": {"sweepLimit": 1},               // until what they started is given up
 }

@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -20,8 +21,13 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -88,16 +94,40 @@ func TestMain(m *testing.M) {
 
 // render returns what `helm install drawbridge` in the namespace drawbridge would send to the cluster, and NOTES.txt.
 func render(v map[string]any) (manifests, notes string, err error) {
+	return renderAt(v, chartutil.DefaultCapabilities, cluster{})
+}
+
+// cluster is what the chart can look up: a Deployment, nil if there is none.
+type cluster struct {
+	dynamic.NamespaceableResourceInterface
+	live *unstructured.Unstructured
+}
+
+func (c cluster) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	return c, true, nil
+}
+
+func (c cluster) Namespace(string) dynamic.ResourceInterface { return c }
+
+func (c cluster) Get(context.Context, string, meta.GetOptions, ...string) (*unstructured.Unstructured, error) {
+	if c.live == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, "drawbridge")
+	}
+	return c.live, nil
+}
+
+// renderAt is render for a cluster with these capabilities, and with what the chart can look up in it.
+func renderAt(v map[string]any, can *chartutil.Capabilities, from engine.ClientProvider) (manifests, notes string, err error) {
 	c, err := loaded()
 	if err != nil {
 		return "", "", err
 	}
 	release := chartutil.ReleaseOptions{Name: "drawbridge", Namespace: "drawbridge", Revision: 1, IsInstall: true}
-	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(c, v, release, can)
 	if err != nil {
 		return "", "", err
 	}
-	files, err := engine.Render(c, all)
+	files, err := engine.RenderWithClientProvider(c, all, from)
 	if err != nil {
 		return "", "", err
 	}

@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"maps"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -9,11 +10,13 @@ import (
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chartutil"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
@@ -47,6 +50,50 @@ func TestPodsHaveNoRights(t *testing.T) {
 		for _, mount := range pod.Containers[0].VolumeMounts {
 			if !mount.ReadOnly || mount.SubPath != "" {
 				t.Errorf("%s: %s can be written, or never changes (subPath)", name, mount.MountPath)
+			}
+		}
+	}
+}
+
+// TestOpenShiftChoosesTheUser: there a namespace has users of its own, and any other is refused.
+func TestOpenShiftChoosesTheUser(t *testing.T) {
+	can := chartutil.DefaultCapabilities.Copy()
+	can.APIVersions = append(can.APIVersions, "security.openshift.io/v1")
+	manifests, _, err := renderAt(example(t, "single"), can, cluster{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := the[*apps.Deployment](t, decoded(t, manifests)).Spec.Template.Spec.SecurityContext
+	if s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || !isTrue(s.RunAsNonRoot, false) {
+		t.Errorf("got %v, want any user but root", s)
+	}
+}
+
+// TestTheAutoscalerBeginsWithTheReplicasThatRun: when the field disappears, Kubernetes sets it to
+// one, and all pods but one end.
+func TestTheAutoscalerBeginsWithTheReplicasThatRun(t *testing.T) {
+	four := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(4)}}}
+	for name, test := range map[string]struct {
+		in   cluster
+		want *int32
+	}{"four run": {cluster{live: four}, new(int32(4))}, "none is there yet": {cluster{}, nil}} {
+		manifests, _, err := renderAt(with(t, "replicas", map[string]any{"autoscaling.enabled": true}), chartutil.DefaultCapabilities, test.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := the[*apps.Deployment](t, decoded(t, manifests)).Spec.Replicas; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %v replicas, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestTrustedProxiesAreNotAllPods: who has an address in them names any as the client's.
+func TestTrustedProxiesAreNotAllPods(t *testing.T) {
+	for _, name := range values {
+		trusted, _ := config(t, rendered(t, example(t, name)))["trusted_proxies"].([]any)
+		for _, text := range trusted {
+			if network, err := netip.ParsePrefix(text.(string)); err != nil || network.Bits() < 24 {
+				t.Errorf("%s: trusts %v, want 256 addresses at most", name, text)
 			}
 		}
 	}

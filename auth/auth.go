@@ -7,13 +7,15 @@
 //	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal ─▶ Judge, at any later time:
 //	form only    keys: source   signature        claims             proof       does what was found still hold?
 //
-// auth.go has the Verifier and the order of its checks. verifier.go takes a token apart and checks its signature, and
-// is the only file that imports the JWT library; claims.go reads the claims, and issuer.go judges them by what is
-// configured for their issuer; namedclaim.go tells of claims that no token has. Keys come
-// from a source: keyset.go for those that do not change, remote.go for a set that is fetched, and keytimes.go for how long it serves,
-// and savedset.go for what outlives the process. keys.go, secret.go and jwks.go read keys and refuse weak
-// ones, of which roca.go knows one kind. cache.go remembers verified tokens, principal.go says who a caller is, judge.go
-// whether its token would still be accepted, and sign.go makes tokens for trials.
+// auth.go has the Verifier and the order of its checks. verifier.go takes a token apart
+// and checks its signature, and is the only file that imports the JWT library; claims.go
+// reads the claims, and issuer.go judges them by what is configured for their issuer;
+// namedclaim.go tells of claims that no token has. Keys come from a source: keyset.go for
+// those that do not change, remote.go for a set that is fetched, and keytimes.go for how
+// long it serves, and savedset.go for what outlives the process. keys.go, secret.go and
+// jwks.go read keys and refuse weak ones, of which roca.go knows one kind. cache.go
+// remembers verified tokens, principal.go says who a caller is, judge.go whether its
+// token would still be accepted, and sign.go makes tokens for trials.
 package auth
 
 import (

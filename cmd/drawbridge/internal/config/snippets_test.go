@@ -1,0 +1,107 @@
+package config_test
+
+import (
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+)
+
+var (
+	snippet    = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
+	serverName = regexp.MustCompile(`(?m)^  ([a-z]+):.*\b(?:url|command|openapi|builtin):|^  ([a-z]+):$`)
+)
+
+const snippetAPI = `{openapi: 3.0.3, info: {title: issues, version: "1"}, paths: {/issues: {
+  get: {responses: {"200": {description: all}}},
+  post: {operationId: create_issue, responses: {"201": {description: one more}}}}}}`
+
+const snippetIssuer = `issuers:
+  - issuer: https://login.acme.example/
+    jwks_url: https://login.acme.example/keys
+    algorithms: [RS256]
+    tenant: acme
+`
+
+// TestSnippetsOfPagesAreValid loads each block of YAML in the pages, with what it leaves
+// out from a config around it.
+func TestSnippetsOfPagesAreValid(t *testing.T) {
+	pages, _ := filepath.Glob("../../../../docs/*.md") // the pattern is right
+	found := 0
+	for _, page := range append(pages, "../../../../README.md", "../../../../docs/reference/config.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range snippet.FindAllStringSubmatch(string(text), -1) {
+			found++
+			whole := wholeConfig(strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n")[1:])
+			if problem := loadSnippet(t, whole); problem != "" {
+				t.Errorf("%s: %s\n%s", filepath.Base(page), problem, whole)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("got %d snippets, want those of a dozen pages", found)
+	}
+	if loadSnippet(t, wholeConfig("tenants:\n  acme: {server: [files], rules: [{alow: [\"*\"]}]}\n")) == "" {
+		t.Error("a misspelt key is no problem")
+	}
+}
+
+// wholeConfig puts what is missing around a snippet: the section that its indented lines
+// belong to, and the other sections.
+func wholeConfig(text string) string {
+	switch {
+	case strings.HasPrefix(text, "    "): // keys of an issuer
+		text = snippetIssuer + text
+	case strings.HasPrefix(text, "  - "):
+		text = "issuers:\n" + text
+	case strings.HasPrefix(text, "  "):
+		text = "servers:\n" + text
+	}
+	has := func(key string) bool { return strings.Contains("\n"+text, "\n"+key+":") }
+	servers := []string{"files", "github"}
+	if has("servers") {
+		servers = nil
+		for _, name := range serverName.FindAllStringSubmatch(text, -1) {
+			servers = append(servers, name[1]+name[2])
+		}
+	}
+	tenants := strings.ReplaceAll("tenants:\n  acme: {servers: []}\n  globex: {servers: []}\n", "[]", "["+strings.Join(servers, ", ")+"]")
+	for _, section := range []string{
+		"public_url: https://mcp.example.com\n", snippetIssuer, tenants,
+		"servers:\n  files: {command: npx}\n  github: {url: \"https://api.example.com/mcp\"}\n",
+	} {
+		if key, _, _ := strings.Cut(section, ":"); !has(key) {
+			text += section
+		}
+	}
+	return text
+}
+
+// loadSnippet returns what is wrong with a config, "" for nothing.
+func loadSnippet(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	for name, content := range map[string][]byte{
+		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"), "issues.yaml": []byte(snippetAPI),
+		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := config.Load(filepath.Join(dir, "drawbridge.yaml"), func(string) (string, bool) { return "a value", true }); err != nil {
+		return err.Error()
+	}
+	return ""
+}

@@ -61,6 +61,8 @@ func mounted(t *testing.T, all []runtime.Object, more map[string]map[string]stri
 			case volume.Name != mount.Name:
 			case volume.Secret != nil:
 				p.volumes[volume.Secret.SecretName] = filepath.Join(p.root, mount.MountPath)
+			case volume.Name == "config":
+				p.volumes["drawbridge.config"] = filepath.Join(p.root, mount.MountPath)
 			case volume.ConfigMap != nil:
 				p.volumes[volume.ConfigMap.Name+".config"] = filepath.Join(p.root, mount.MountPath)
 			}

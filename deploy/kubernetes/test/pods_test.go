@@ -282,6 +282,37 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	}
 }
 
+// TestOldPodsFindTheirConfigInAnUpgrade: a pod mounts the config of its own image and settings,
+// which stays when another takes its place, and other changes are made where it reads them.
+func TestOldPodsFindTheirConfigInAnUpgrade(t *testing.T) {
+	named := func(changes map[string]any) string {
+		t.Helper()
+		all := rendered(t, with(t, "replicas", changes))
+		made := the[*core.ConfigMap](t, all)
+		if got := the[*apps.Deployment](t, all).Spec.Template.Spec.Volumes[0].ConfigMap.Name; got != made.Name {
+			t.Errorf("%v: the pods mount %s, want %s", changes, got, made.Name)
+		}
+		if made.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%v: Helm removes %s in an upgrade", changes, made.Name)
+		}
+		return made.Name
+	}
+	before := named(nil)
+	for what, test := range map[string]struct {
+		changes map[string]any
+		same    bool
+	}{
+		"the image":              {map[string]any{"image.tag": "v2"}, false},
+		"what needs a restart":   {map[string]any{"config.limits": map[string]any{"max_calls": 7}}, false},
+		"what is reloaded":       {map[string]any{"config.log.level": "debug"}, true},
+		"the number of replicas": {map[string]any{"autoscaling.minReplicas": 3}, true},
+	} {
+		if got := named(test.changes); (got == before) != test.same {
+			t.Errorf("%s changes: the config is %s, and was %s", what, got, before)
+		}
+	}
+}
+
 // template returns the pods' template of the replicas with changes.
 func template(t *testing.T, changes map[string]any) core.PodTemplateSpec {
 	t.Helper()

@@ -53,6 +53,15 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{- toJson $fixed | sha256sum -}}
 {{- end -}}
 
+{{/*
+The name of the config: another for each image and for each set of what needs a restart, which are the changes that replace pods. So
+an old pod that restarts in the middle of an upgrade finds the config of its own version, and all other changes are made in place,
+where the gateways that run take them over.
+*/}}
+{{- define "drawbridge.configName" -}}
+{{- printf "%s-%s" (include "drawbridge.name" .) (print (include "drawbridge.image" .) (include "drawbridge.restart" .) | sha256sum | trunc 8) -}}
+{{- end -}}
+
 {{- define "drawbridge.port" -}}{{ regexFind "[0-9]+$" . }}{{- end -}}
 
 {{- define "drawbridge.image" -}}

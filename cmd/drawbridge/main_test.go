@@ -89,12 +89,14 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv(name, strconv.Itoa(port))
 			}
-			page, err := os.ReadFile("../../docs/clients.md") // opened here, so that the tests run again when it changes
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(env.WorkDir, "clients.md"), page, 0o600); err != nil {
-				return err
+			for _, name := range []string{"clients.md", "revoke.md"} {
+				page, err := os.ReadFile("../../docs/" + name) // opened here, so that the tests run again when it changes
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(env.WorkDir, name), page, 0o600); err != nil {
+					return err
+				}
 			}
 			env.Setenv("TMPDIR", env.WorkDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else with -race each command takes a second more

@@ -253,4 +253,6 @@ var wrapped = regexp.MustCompile(`(?s)(?:Caused by:|handshaking with MCP server 
 	`Transport (?:send )?error: .*http/request failed:`)
 
 // briefly returns what Codex says without its own parts, and with the layers cut short.
-func briefly(text string) string { return wrapped.ReplaceAllString(inner.ReplaceAllString(text, ""), "…") }
+func briefly(text string) string {
+	return wrapped.ReplaceAllString(inner.ReplaceAllString(text, ""), "…")
+}

@@ -28,7 +28,10 @@ type member struct {
 }
 
 // begin lets the life of a member begin.
-func (m *member) begin() { m.peer.Life, m.end = context.WithCancel(context.Background()) }
+func (m *member) begin() {
+	life, end := context.WithCancel(context.Background())
+	m.peer.Life, m.end = life, end
+}
 
 // IsThere implements Others.
 func (g *Group) IsThere(id ID) bool { return id == g.id || (*g.members.Load())[id] != nil }

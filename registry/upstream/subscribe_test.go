@@ -332,7 +332,8 @@ func manyWatches(t *testing.T, story func(t *testing.T, follow func(user share.U
 		}, func() {
 			cancel()
 			synctest.Wait()
-			ctx, cancel = context.WithCancel(context.Background())
+			again, stop := context.WithCancel(context.Background())
+			ctx, cancel = again, stop
 		})
 		cancel()
 		work.Wait()

@@ -29,8 +29,7 @@ type member struct {
 
 // begin lets the life of a member begin.
 func (m *member) begin() {
-	life, end := context.WithCancel(context.Background())
-	m.peer.Life, m.end = life, end
+	m.peer.Life, m.end = context.WithCancel(context.Background()) //nolint:fatcontext // it is of the member, and not nested
 }
 
 // IsThere implements Others.

@@ -332,8 +332,7 @@ func manyWatches(t *testing.T, story func(t *testing.T, follow func(user share.U
 		}, func() {
 			cancel()
 			synctest.Wait()
-			again, stop := context.WithCancel(context.Background())
-			ctx, cancel = again, stop
+			ctx, cancel = context.WithCancel(context.Background()) //nolint:fatcontext // it is a new one, of the next caller
 		})
 		cancel()
 		work.Wait()

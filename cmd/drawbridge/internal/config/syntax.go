@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
@@ -19,6 +20,7 @@ func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 	before := len(r.problems)
 	for i, t := range tokens {
 		if text := unused(t.Type); text != "" {
+			t, text = blamed(tokens[:i+1], text)
 			r.fault(r.nodeAt(t), "%s", text)
 			continue
 		}
@@ -28,6 +30,8 @@ func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 			text = fmt.Sprintf("more than %d levels deep", maxConfigDepth)
 		case text != "" && nest.forgotten != nil:
 			t, text = nest.forgotten, notClosed(nest.forgotten)
+		case text != "":
+			t, text = blamed(tokens[:i+1], text)
 		}
 		if text != "" && len(r.problems) == before {
 			r.fault(r.nodeAt(t), "%s", text)
@@ -40,6 +44,26 @@ func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 		r.fault(r.nodeAt(nest.open[n-1]), "%s", notClosed(nest.open[n-1]))
 	}
 	return len(r.problems) == before
+}
+
+// blamed returns where the cause of a problem at the last of the tokens stands, and what it is. A
+// text in quotes may go over several lines, but where what follows it in its last line makes no
+// sense, its first quote was probably never closed, and what closed it was to open another.
+func blamed(tokens token.Tokens, text string) (*token.Token, string) {
+	t := tokens[len(tokens)-1]
+	for _, q := range slices.Backward(tokens[:len(tokens)-1]) {
+		more := 0
+		if q.Type == token.SingleQuoteType || q.Type == token.DoubleQuoteType {
+			more = strings.Count(strings.TrimSpace(q.Origin), "\n")
+		}
+		switch {
+		case q.Position.Line+more < t.Position.Line:
+			return t, text
+		case more > 0:
+			return q, "this quote is not closed in its line"
+		}
+	}
+	return t, text
 }
 
 func notClosed(bracket *token.Token) string {

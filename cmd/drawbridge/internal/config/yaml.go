@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -65,7 +66,7 @@ func (r *reader) parseYAML(data []byte) *node {
 	}
 	tokens, err := scan(text)
 	if err != nil {
-		r.syntaxFault(err)
+		r.syntaxFault(err, nil)
 		return nil
 	}
 	if !r.checkTokens(tokens, nesting{}) {
@@ -221,7 +222,7 @@ func (r *reader) piece(tokens token.Tokens) *node {
 		err = errUnreadable
 	}
 	if err != nil {
-		r.syntaxFault(err)
+		r.syntaxFault(err, tokens)
 		return nil
 	}
 	return r.convert(file.Docs[0].Body)
@@ -236,14 +237,21 @@ func parseTokens(tokens token.Tokens) (file *ast.File, err error) {
 
 // syntaxFault records an error of the library as a problem in plain words. It takes only position and message from the
 // error, which also carries an excerpt of the file, where a secret may stand.
-func (r *reader) syntaxFault(err error) {
+func (r *reader) syntaxFault(err error, tokens token.Tokens) {
 	var positioned yaml.Error
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
 		r.fault(&node{file: r.file, line: 1, col: 1}, "%s", errUnreadable)
 		return
 	}
 	t := positioned.GetToken()
-	r.fault(r.nodeAt(t), "%s", syntaxWords(t, positioned.GetMessage()))
+	text := syntaxWords(t, positioned.GetMessage())
+	same := func(one *token.Token) bool {
+		return one.Position.Line == t.Position.Line && one.Position.Column == t.Position.Column
+	}
+	if i := slices.IndexFunc(tokens, same); i >= 0 {
+		t, text = blamed(tokens[:i+1], text)
+	}
+	r.fault(r.nodeAt(t), "%s", text)
 }
 
 // nodeAt returns an empty node at the place of t in the file that is read.

@@ -29,7 +29,7 @@ func newAhead() *ahead {
 	}
 	tokens := prometheus.Opts{
 		Name: "drawbridge_replica_leased_tokens",
-		Help: "Tokens of limits.requests that this replica has taken ahead and not used yet, of all tenants together. There are no series where the config names no Redis.",
+		Help: "Tokens of rates that this replica has taken ahead and not used yet, of all tenants together. There are no series where the config names no Redis.",
 	}
 	return &ahead{
 		places: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),

@@ -2,12 +2,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1e6 + time[2]
 
-local function millis(seconds)
-  return string.format('%.0f', math.max(math.min(math.ceil(seconds * 1000) + 1, 366 * 86400 * 1000), 1))
-end
-
--- keep writes a text that nobody needs any more after that many seconds.
-local function keep(key, text, seconds) redis.call('SET', key, text, 'PX', millis(seconds)) end
-
 -- expire says that nobody needs a key any more after that many seconds.
-local function expire(key, seconds) redis.call('PEXPIRE', key, millis(seconds)) end
+local function expire(key, seconds)
+  redis.call('PEXPIRE', key, string.format('%.0f', math.max(math.min(math.ceil(seconds * 1000) + 1, 366 * 86400 * 1000), 1)))
+end

@@ -13,7 +13,6 @@ import (
 // test is not that by which the server forgets.
 const givenClock = `
 local now = tonumber(ARGV[#ARGV])
-local function keep(key, text, seconds) redis.call('SET', key, text) end
 local function expire() end
 `
 
@@ -22,12 +21,12 @@ local function expire() end
 func NewRedisAt(cfg RedisConfig, now func() time.Time, away func(func())) *Redis {
 	r := NewRedis(cfg)
 	r.now = now
-	r.take, r.lease = givenTrip(cfg.Store, takeText, now, away), givenTrip(cfg.Store, leaseText, now, away)
+	r.trip = givenTrip(cfg.Store, now, away)
 	return r
 }
 
-func givenTrip(store *redis.Store, text string, now func() time.Time, away func(func())) trip {
-	run := newTrip(store, givenClock, text)
+func givenTrip(store *redis.Store, now func() time.Time, away func(func())) trip {
+	run := newTrip(store, givenClock)
 	return func(_ context.Context, keys, args []string) (reply redis.Reply, err error) {
 		args = append(args, strconv.FormatInt(now().UnixMicro(), 10))
 		away(func() { reply, err = run(context.Background(), keys, args) })
@@ -47,24 +46,16 @@ type Waits struct{}
 // Counted makes l count its round trips.
 func Counted(l *Redis) *Trips {
 	n := &Trips{}
-	counted := func(next trip) trip {
-		return func(ctx context.Context, keys, args []string) (redis.Reply, error) {
-			n.All.Add(1)
-			if ctx.Value(Waits{}) != nil {
-				n.Waited.Add(1)
-			}
-			return next(ctx, keys, args)
+	next := l.trip
+	l.trip = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+		n.All.Add(1)
+		if ctx.Value(Waits{}) != nil {
+			n.Waited.Add(1)
 		}
+		return next(ctx, keys, args)
 	}
-	l.take, l.lease = counted(l.take), counted(l.lease)
 	return n
 }
 
-// KeysOf returns the keys under which a bucket, and the part of its sharer, are kept.
-func KeysOf(b Bucket) []string {
-	keys, _ := terms([]want{{Bucket: &b, tokens: 1}})
-	return keys
-}
-
-// LeaseKeyOf returns the key under which a bucket of leases is kept.
-func LeaseKeyOf(b Bucket) string { return leaseKey(&want{Bucket: &b}) }
+// KeyOf returns the key under which a bucket is kept.
+func KeyOf(b Bucket) string { return keyOf(&b) }

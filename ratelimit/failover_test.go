@@ -15,7 +15,7 @@ import (
 
 // through takes at three replicas, from a bucket that gains next to nothing, before, while and after a fault happens. It
 // returns how many tokens were taken in all.
-func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bucket, fault func(one *redis.Store)) int {
+func through(t *testing.T, server *redistest.Server, b ratelimit.Bucket, fault func(one *redis.Store)) int {
 	t.Helper()
 	const replicas = 3
 	ctx, stop := context.WithCancel(t.Context())
@@ -26,13 +26,8 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 	var stores []*redis.Store
 	for i := range replicas {
 		stores = append(stores, server.Store(t))
-		shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: stores[i], Replicas: replicas})
-		var limiter ratelimit.Limiter = shared
-		if leased {
-			leases := ratelimit.NewLeases(shared, fmt.Sprint(i))
-			group.Go(func() { _ = leases.Run(ctx) })
-			limiter = leases
-		}
+		limiter := ratelimit.NewRedis(ratelimit.RedisConfig{Store: stores[i], Replica: fmt.Sprint(i), Replicas: replicas})
+		group.Go(func() { _ = limiter.Run(ctx) })
 		group.Go(func() {
 			for ctx.Err() == nil {
 				if exceeded(t, limiter, b) == nil {
@@ -70,9 +65,7 @@ func through(t *testing.T, server *redistest.Server, leased bool, b ratelimit.Bu
 	return int(got.Load())
 }
 
-// kinds are the two limiters over a server, and a bucket that is empty after 400.
-var kinds = map[string]bool{"buckets": false, "leases": true}
-
+// scarce is a bucket that is empty after 400.
 func scarce() ratelimit.Bucket {
 	return ratelimit.Bucket{Key: "tenant", Group: "acme", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 400}}
 }
@@ -81,35 +74,25 @@ func scarce() ratelimit.Bucket {
 // meanwhile, together one burst, and what the new master does not know is one more at most.
 func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Parallel()
-	for name, leased := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
-			got := through(t, w.Sentinel, leased, scarce(), func(*redis.Store) { w.FailOver(t) })
-			if most := 3 * scarce().Limit.Burst; got > most {
-				t.Errorf("%d tokens were taken, want at most %d", got, most)
-			}
-			t.Logf("%d tokens of %d", got, scarce().Limit.Burst)
-		})
+	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+	got := through(t, w.Sentinel, scarce(), func(*redis.Store) { w.FailOver(t) })
+	if most := 3 * scarce().Limit.Burst; got > most {
+		t.Errorf("%d tokens were taken, want at most %d", got, most)
 	}
+	t.Logf("%d tokens of %d", got, scarce().Limit.Burst)
 }
 
 // TestAMovedSlotAllowedMoreThanTheBucket moves the bucket to another node of a cluster, and has the nodes forget their
 // scripts: what was taken stays so, and nobody decides by itself.
 func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 	t.Parallel()
-	for name, leased := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := redistest.StartCluster(t)
-			got := through(t, c, leased, scarce(), func(*redis.Store) {
-				c.Exec(t, "SCRIPT", "FLUSH")
-				c.Move(t, "db2:{acme}:")
-			})
-			if most := scarce().Limit.Burst; got > most {
-				t.Errorf("%d tokens were taken, want at most %d", got, most)
-			}
-		})
+	c := redistest.StartCluster(t)
+	got := through(t, c, scarce(), func(*redis.Store) {
+		c.Exec(t, "SCRIPT", "FLUSH")
+		c.Move(t, "db2:{acme}:")
+	})
+	if most := scarce().Limit.Burst; got > most {
+		t.Errorf("%d tokens were taken, want at most %d", got, most)
 	}
 }
 
@@ -138,15 +121,13 @@ var faults = map[string]func(t *testing.T, server *redistest.Server, one *redis.
 func TestAFaultAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Parallel()
 	for name, fault := range faults {
-		for kind, leased := range kinds {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				t.Parallel()
-				server := redistest.StartOne(t)
-				got := through(t, server, leased, scarce(), func(one *redis.Store) { fault(t, server, one) })
-				if most := 2 * scarce().Limit.Burst; got > most { // nothing that was taken is forgotten
-					t.Errorf("%d tokens were taken, want at most %d", got, most)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartOne(t)
+			got := through(t, server, scarce(), func(one *redis.Store) { fault(t, server, one) })
+			if most := 2 * scarce().Limit.Burst; got > most { // nothing that was taken is forgotten
+				t.Errorf("%d tokens were taken, want at most %d", got, most)
+			}
+		})
 	}
 }

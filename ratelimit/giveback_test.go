@@ -13,7 +13,7 @@ import (
 )
 
 // giveBack has a replica give back what it has left, as it does when it stops.
-func giveBack(t *testing.T, l *ratelimit.Leases) {
+func giveBack(t *testing.T, l *ratelimit.Redis) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -27,8 +27,8 @@ func giveBack(t *testing.T, l *ratelimit.Leases) {
 func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	replica := func(name string) *ratelimit.Leases {
-		return ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 2}), name)
+	replica := func(name string) *ratelimit.Redis {
+		return ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 2, Replica: name})
 	}
 	var buckets []ratelimit.Bucket
 	for i := range 20 { // of more tenants than are given back at the same time
@@ -71,15 +71,15 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				l := ratelimit.NewLeases(w.replica(2), "me")
+				l := w.named("me", 2)
 				b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
 				if err := l.Take(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
-				test.spoil(t, w, ratelimit.LeaseKeyOf(b))
+				test.spoil(t, w, ratelimit.KeyOf(b))
 				giveBack(t, l)
 				giveBack(t, l) // has nothing left
-				if n := taken(t, ratelimit.NewLeases(w.replica(2), "other"), b); n != test.left {
+				if n := taken(t, w.named("other", 2), b); n != test.left {
 					t.Errorf("another takes %d, want %d", n, test.left)
 				}
 			})
@@ -94,7 +94,7 @@ func TestTokensThatNobodyTookBackWereAFault(t *testing.T) {
 	store := server.Store(t)
 	var lines strings.Builder
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Logger: log}), "me")
+	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Logger: log, Replica: "me"})
 	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
 	if err := l.Take(t.Context(), b); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,7 @@
 package ratelimit
 
 import (
-	"context"
 	"math"
-	"sync"
 	"time"
 )
 
@@ -14,17 +12,14 @@ const (
 	leasePart  = 8                      // the leases of all replicas together are at most Burst divided by this
 	leaseSmall = 16                     // tokens of the smallest, if they may be so many
 	partsMost  = 1024                   // sharers of one lease that are remembered
+	emptyMost  = 10 * time.Second       // a bucket that was empty is asked for again after this, however empty it was
 )
 
-// lease is what one replica has taken ahead of one bucket, and what it knows of it.
+// lease is what one replica has taken ahead of one bucket, and what it knows of it. The lock of its Redis guards it.
 type lease struct {
+	bucket   Bucket // without a sharer
 	replicas int
-
-	mu       sync.Mutex // guards the fields below
-	key      string
-	group    string
-	limit    Limit
-	tokens   int           // that are left
+	tokens   int           // that may be used
 	until    time.Time     // when they are lost
 	size     int           // tokens that it should have
 	left     float64       // tokens of the bucket after the last trip
@@ -33,28 +28,23 @@ type lease struct {
 	trip     chan struct{} // under way, closed when it is over; nil: none
 	awaited  int           // tokens that others need, and wait for the trip
 	queued   bool          // Run is to fill it
-	lastUsed time.Time
+	used     time.Time     // when somebody last took of it
+	empty    empty
 	parts    map[string]*part
 }
 
-// bucket returns the bucket that the lease is of, without a sharer.
-func (l *lease) bucket() *Bucket { return &Bucket{Key: l.key, Group: l.group, Limit: l.limit} }
+// empty says that the bucket had fewer tokens than those, and will have so many at a time. The zero empty says nothing.
+type empty struct {
+	tokens       int
+	noted, until time.Time
+}
 
-// take takes what is wanted from the lease. If it neither did that nor returns a refusal, the lease has too few tokens.
-func (l *lease) take(w *want, shared *Redis, now time.Time) (taken bool, refused *ExceededError) {
-	if l.limit != w.Limit || l.key != w.Key || l.group != w.Group {
-		l.key, l.group, l.limit, l.tokens, l.at = w.Key, w.Group, w.Limit, 0, time.Time{}
+// adapt makes the lease one of the bucket as it is now. After a change nothing is known of it.
+func (l *lease) adapt(b *Bucket) {
+	if l.bucket.Limit != b.Limit || l.bucket.Group != b.Group {
+		l.bucket = Bucket{Key: b.Key, Limit: b.Limit, Group: b.Group}
+		l.tokens, l.at, l.empty = 0, time.Time{}, empty{}
 	}
-	l.lastUsed = now
-	if refused := l.judge(w, now); refused != nil {
-		return false, refused
-	}
-	if l.held(now) < w.tokens {
-		return false, shared.refusals.known([]want{{l.bucket(), 0, w.tokens}}, now)
-	}
-	l.owe(w, now)
-	l.tokens -= w.tokens
-	return true, nil
 }
 
 // held returns how many tokens may be used now.
@@ -68,36 +58,56 @@ func (l *lease) held(now time.Time) int {
 // lacks returns how many tokens are missing to a full bucket, as far as is known since the last trip; what is in this
 // lease is not missing.
 func (l *lease) lacks(now time.Time) float64 {
-	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.limit.Rate + float64(l.held(now))
-	return max(float64(l.limit.Burst)-has, 0)
+	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.bucket.Limit.Rate + float64(l.held(now))
+	return max(float64(l.bucket.Limit.Burst)-has, 0)
 }
 
-// judge returns the refusal if the sharer has its share. Before the first trip nobody knows.
-func (l *lease) judge(w *want, now time.Time) *ExceededError {
-	if w.Sharer == "" || l.at.IsZero() {
+// owes returns what a sharer owes now, zero for none.
+func (l *lease) owes(sharer string, now time.Time) float64 {
+	if p := l.parts[sharer]; p != nil {
+		return p.owes(l.bucket.Limit, l.lacks(now), now)
+	}
+	return 0
+}
+
+// refuse returns the refusal that is known without a trip, nil for none: the bucket was found empty, or the sharer has its
+// share. A quiet sharer is only refused if there are too few tokens for anybody. Before the first trip nobody knows.
+func (l *lease) refuse(w *want, now time.Time) *ExceededError {
+	e := &l.empty
+	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.held(now) < w.tokens {
+		return l.refusal(w, e.until.Sub(now), false, now)
+	}
+	return l.refusal(w, 0, true, now)
+}
+
+// refusal returns the refusal of a bucket that will have enough after wait, or has, for the reason that holds for longer;
+// nil for none.
+func (l *lease) refusal(w *want, wait time.Duration, enough bool, now time.Time) *ExceededError {
+	if !l.at.IsZero() && !l.isQuiet(w, now) {
+		share, ok := l.waitShare(w, now)
+		if !ok && (enough || share > wait+minRetry) { // a share waits for whole milliseconds
+			return &ExceededError{Bucket: w.index, Share: true, RetryAfter: max(upToMicros(share), minRetry)}
+		}
+	}
+	if enough {
 		return nil
 	}
+	return &ExceededError{Bucket: w.index, RetryAfter: max(upToMicros(wait), minRetry)}
+}
+
+// waitShare tells whether the share of the sharer allows what is wanted, and if not, in what time it will.
+func (l *lease) waitShare(w *want, now time.Time) (time.Duration, bool) {
 	p := l.parts[w.Sharer]
 	if p == nil {
 		p = &part{at: now}
 	}
-	wait, ok := l.limit.waitPart(float64(w.tokens), l.lacks(now), l.limit.quiet(l.replicas), p, now)
-	if ok || l.isQuiet(w, now) {
-		return nil // a quiet one is only refused if there are too few for anybody, which a trip tells
-	}
-	return &ExceededError{Share: true, RetryAfter: max(wait, minRetry)}
+	limit := l.bucket.Limit
+	return limit.waitPart(float64(w.tokens), l.lacks(now), limit.quiet(l.replicas), p, now)
 }
 
 // isQuiet tells whether all tokens of the bucket are for the one who wants some, the reserve included.
 func (l *lease) isQuiet(w *want, now time.Time) bool {
-	if w.Sharer == "" {
-		return true
-	}
-	owed := float64(w.tokens)
-	if p := l.parts[w.Sharer]; p != nil {
-		owed += p.owes(w.Limit, l.lacks(now), now)
-	}
-	return owed <= w.Limit.quiet(l.replicas)+slack
+	return w.Sharer == "" || float64(w.tokens)+l.owes(w.Sharer, now) <= l.bucket.Limit.quiet(l.replicas)+slack
 }
 
 // owe adds what the sharer takes to what it owes. The tokens are not taken yet.
@@ -110,10 +120,13 @@ func (l *lease) owe(w *want, now time.Time) {
 		if len(l.parts) >= partsMost {
 			l.tidy(now)
 		}
+		if l.parts == nil {
+			l.parts = make(map[string]*part)
+		}
 		p = &part{at: now}
 		l.parts[w.Sharer] = p
 	}
-	p.owed, p.at = p.owes(l.limit, l.lacks(now), now)+float64(w.tokens), now
+	p.owed, p.at = p.owes(l.bucket.Limit, l.lacks(now), now)+float64(w.tokens), now
 }
 
 // tidy forgets sharers: of a sample those that owe nothing any more and, if there are still too many, the one that owes
@@ -121,7 +134,7 @@ func (l *lease) owe(w *want, now time.Time) {
 func (l *lease) tidy(now time.Time) {
 	lacks, looked, victim, least := l.lacks(now), 0, "", math.Inf(1)
 	for sharer, p := range l.parts { // Go goes through maps in random order
-		owed := p.owes(l.limit, lacks, now)
+		owed := p.owes(l.bucket.Limit, lacks, now)
 		if owed < slack {
 			delete(l.parts, sharer)
 		} else if owed < least {
@@ -137,14 +150,14 @@ func (l *lease) tidy(now time.Time) {
 }
 
 // most returns how many tokens the lease may have.
-func (l *lease) most() int { return l.limit.Burst / (leasePart * l.replicas) }
+func (l *lease) most() int { return l.bucket.Limit.Burst / (leasePart * l.replicas) }
 
 // isLow tells whether the lease should be filled: half of it is used, or its time is half over.
 func (l *lease) isLow(now time.Time) bool {
-	if l.dry && now.Sub(l.at) < leaseTime {
+	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < leaseTime {
 		return false
 	}
-	return l.most() > 0 && (l.held(now) <= l.size/2 || l.until.Sub(now) < leaseLife/2)
+	return l.held(now) <= l.size/2 || l.until.Sub(now) < leaseLife/2
 }
 
 // ahead returns how many tokens a trip should bring besides those that are needed: enough for those who wait, and for the
@@ -160,40 +173,28 @@ func (l *lease) ahead(now time.Time) int {
 	return max(l.size-l.held(now), l.awaited, 0)
 }
 
-// add puts tokens into the lease, which a trip has brought that began at that time and left so many.
-func (l *lease) add(tokens int, left float64, at time.Time) {
-	l.tokens, l.until = l.held(at)+tokens, at.Add(leaseLife)
-	l.left, l.at, l.dry = left, at, tokens == 0
+// add puts into the lease what a trip has brought that began at that time.
+func (l *lease) add(g grant, at time.Time) {
+	l.tokens, l.until = l.held(at)+g.ahead, at.Add(leaseLife)
+	l.left, l.at, l.dry = g.left, at, g.ahead == 0
 	l.tidy(at)
 }
 
-// noteEmpty returns the refusal of a bucket that has too few tokens, and remembers it.
-func (l *lease) noteEmpty(w *want, shared *Redis, now time.Time) error {
-	wait, ok := w.Limit.wait(w.tokens, l.left)
-	if ok {
-		wait = minRetry
+// lacked returns the refusal that follows from what a trip has found, nil if this bucket has enough, and notes it.
+func (l *lease) lacked(w *want, now time.Time) *ExceededError {
+	wait, enough := l.bucket.Limit.wait(w.tokens-l.held(now), l.left)
+	if !enough {
+		l.empty = empty{w.tokens, now, now.Add(upToMicros(wait))}
 	}
-	wait = upToMicros(wait)
-	shared.refusals.note(&want{l.bucket(), 0, w.tokens}, false, wait, now)
-	return &ExceededError{RetryAfter: wait}
+	return l.refusal(w, wait, enough, now)
 }
 
-// await waits until the trip that is under way is over, or ctx ends. The lock is held, but not meanwhile.
-func (l *lease) await(ctx context.Context, tokens int) {
-	trip := l.trip
-	l.awaited += tokens
-	l.mu.Unlock()
-	select {
-	case <-trip:
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	l.awaited -= tokens
+// upToMicros rounds up to what the server's clock can tell apart.
+func upToMicros(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // isIdle tells whether the lease was not used for so long that nothing is lost with it.
 func (l *lease) isIdle(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.trip == nil && !l.queued && now.Sub(l.lastUsed) > max(sweepEvery, leaseLife)
+	return l.trip == nil && !l.queued && now.Sub(l.used) > leaseLife
 }

@@ -19,12 +19,11 @@ func requests(sharer string) ratelimit.Bucket {
 	return ratelimit.Bucket{Key: "requests", Group: "acme", Sharer: sharer, Limit: ratelimit.Limit{Rate: 100, Burst: 200}}
 }
 
-// leasing returns Leases of a replica that is filled in the background until the test ends, and the count of its trips.
-func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Leases, *ratelimit.Trips) {
+// leasing returns the limiter of a replica that is filled in the background until the test ends, and the count of its trips.
+func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Redis, *ratelimit.Trips) {
 	t.Helper()
-	shared := w.replica(replicas)
-	trips := ratelimit.Counted(shared)
-	l := ratelimit.NewLeases(shared, name)
+	l := w.named(name, replicas)
+	trips := ratelimit.Counted(l)
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- l.Run(ctx) }()
@@ -64,6 +63,35 @@ func TestARequestWaitedForATrip(t *testing.T) {
 	}
 }
 
+// TestABusyCallCostsFewTrips counts the trips of calls that take of tenant, user and tool, of one user and of many.
+func TestABusyCallCostsFewTrips(t *testing.T) {
+	const calls = 20_000
+	for _, users := range []int{1, 1000} {
+		t.Run(fmt.Sprint(users, " users"), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				l, trips := w.leasing(t, "me", 3)
+				wide := ratelimit.Limit{Rate: 1000, Burst: 2000}
+				for i := range calls {
+					user := fmt.Sprint("user", i%users)
+					if refusal := exceeded(t, l,
+						ratelimit.Bucket{Key: "calls", Group: "acme", Limit: wide, Sharer: user},
+						ratelimit.Bucket{Key: user, Group: "acme", Limit: wide},
+						ratelimit.Bucket{Key: "tool", Group: "acme", Limit: wide, Sharer: user}); refusal != nil {
+						t.Fatalf("call %d: %+v", i, refusal)
+					}
+					synctest.Wait()
+					time.Sleep(time.Second / 500)
+				}
+				each := float64(trips.All.Load()) / calls
+				t.Logf("%.3f trips a call", each)
+				if each > 0.1 && users == 1 || each > 0.5 {
+					t.Errorf("%.3f trips a call", each)
+				}
+			})
+		})
+	}
+}
+
 // TestAheadCountsWhatIsNotUsed shows how many tokens a replica has taken ahead, and that they are lost after their time.
 func TestAheadCountsWhatIsNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -93,7 +121,7 @@ func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		random := rand.New(rand.NewPCG(3, 4))
 		limit := ratelimit.Limit{Rate: 10, Burst: 100}
-		var replicas []*ratelimit.Leases
+		var replicas []*ratelimit.Redis
 		for i := range 3 {
 			l, _ := w.leasing(t, fmt.Sprint(i), 3)
 			replicas = append(replicas, l)
@@ -133,7 +161,7 @@ func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
 	var group, running sync.WaitGroup
 	began := time.Now()
 	for i := range 3 {
-		l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 3}), fmt.Sprint(i))
+		l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 3, Replica: fmt.Sprint(i)})
 		running.Go(func() { _ = l.Run(ctx) })
 		for worker := range 4 {
 			group.Go(func() {
@@ -161,7 +189,7 @@ func TestOneSharerTookTheLeases(t *testing.T) {
 		t.Run(fmt.Sprintf("%d replicas, %d loud", test.replicas, test.loud), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				random := rand.New(rand.NewPCG(7, uint64(test.loud)))
-				var replicas []*ratelimit.Leases
+				var replicas []*ratelimit.Redis
 				for i := range test.replicas {
 					l, _ := w.leasing(t, fmt.Sprint(i), test.replicas)
 					replicas = append(replicas, l)
@@ -197,7 +225,7 @@ func TestOneSharerAloneLeased(t *testing.T) {
 	for _, spread := range []int{1, 3} {
 		t.Run(fmt.Sprint("over ", spread), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				var replicas []*ratelimit.Leases
+				var replicas []*ratelimit.Redis
 				for i := range 3 {
 					l, _ := w.leasing(t, fmt.Sprint(i), 3)
 					replicas = append(replicas, l)
@@ -241,14 +269,13 @@ func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				shared := w.replica(1)
-				l := ratelimit.NewLeases(shared, "me")
+				l := w.named("me", 1)
 				b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 2, Burst: 20}}
 				if n := taken(t, l, b); n != 20 {
 					t.Fatalf("%d taken of 20", n)
 				}
 				time.Sleep(time.Second)
-				spoil(t, w, ratelimit.LeaseKeyOf(b))
+				spoil(t, w, ratelimit.KeyOf(b))
 				if n := taken(t, l, b); n > 20 {
 					t.Errorf("%d taken at once, want at most 20", n)
 				}
@@ -269,7 +296,7 @@ func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
 	server := redistest.Start(t)
 	store := server.Store(t)
 	var local atomic.Int64
-	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replicas: 4, Local: func() { local.Add(1) }}), "me")
+	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 4, Local: func() { local.Add(1) }})
 	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
 	if err := l.Take(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -286,9 +313,8 @@ func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
 // TestManyWaitForOneTrip shows that those who come while the first tokens are fetched get theirs with few trips.
 func TestManyWaitForOneTrip(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		shared := w.replica(3)
-		trips := ratelimit.Counted(shared)
-		l := ratelimit.NewLeases(shared, "me")
+		l := w.named("me", 3)
+		trips := ratelimit.Counted(l)
 		var group sync.WaitGroup
 		for i := range 64 {
 			group.Go(func() {
@@ -304,26 +330,18 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	})
 }
 
-func TestLeasesOfOneBucketOnly(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{}), "me")
-	if err := l.Take(t.Context(), requests("a"), requests("b")); err == nil {
-		t.Error("several buckets were taken")
-	}
-}
-
 // TestALeaseOfALaterVersionWasRemoved: a replica removed leases to which a later version had added something, and so leased
 // more than the bucket had while the new version was rolled out.
 func TestALeaseOfALaterVersionWasRemoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		l := ratelimit.NewLeases(w.replica(2), "me")
+		l := w.named("me", 2)
 		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.001, Burst: 20}}
 		now := time.Now()
-		w.do(t, "HSET", ratelimit.LeaseKeyOf(b), "bucket", fmt.Sprint("5 ", now.UnixMicro()), "later", fmt.Sprint("15 ", now.Add(5*time.Second).UnixMicro(), " and more"))
+		w.do(t, "HSET", ratelimit.KeyOf(b), "bucket", fmt.Sprint("5 ", now.UnixMicro()), "later", fmt.Sprint("15 ", now.Add(5*time.Second).UnixMicro(), " and more"))
 		if n := taken(t, l, b); n != 5 {
 			t.Errorf("%d taken of 20, of which another has 15", n)
 		}
-		if left := w.do(t, "HGET", ratelimit.LeaseKeyOf(b), "later"); left.Nil() {
+		if left := w.do(t, "HGET", ratelimit.KeyOf(b), "later"); left.Nil() {
 			t.Error("the lease of the other is gone")
 		}
 	})

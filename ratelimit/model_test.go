@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -66,9 +67,9 @@ func TestLeasesStayWithinTheBucket(t *testing.T) {
 		rapid.Check(timeless{t}, func(r *rapid.T) {
 			round++
 			limit := ratelimit.Limit{Rate: rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r, "rate"), Burst: rapid.IntRange(1, 200).Draw(r, "burst")}
-			var replicas []*ratelimit.Leases
+			var replicas []*ratelimit.Redis
 			for i := range rapid.IntRange(1, 4).Draw(r, "replicas") {
-				replicas = append(replicas, ratelimit.NewLeases(w.replica(rapid.IntRange(1, 4).Draw(r, "known")), fmt.Sprint(i)))
+				replicas = append(replicas, w.named(fmt.Sprint(i), rapid.IntRange(1, 4).Draw(r, "known")))
 			}
 			has, last := float64(limit.Burst), time.Now()
 			for range rapid.IntRange(1, 80).Draw(r, "calls") {
@@ -91,8 +92,58 @@ func TestLeasesStayWithinTheBucket(t *testing.T) {
 	})
 }
 
+// TestLeasesStayWithinEachBucket does that for calls that take of several buckets: each call takes of all or of none, so that
+// a narrow bucket that refuses leaves a wide one as it was.
+func TestLeasesStayWithinEachBucket(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		round := 0
+		rapid.Check(timeless{t}, func(r *rapid.T) {
+			round++
+			var limits []ratelimit.Limit
+			for range rapid.IntRange(2, 3).Draw(r, "buckets") {
+				limits = append(limits, ratelimit.Limit{Rate: rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r, "rate"), Burst: rapid.IntRange(3, 200).Draw(r, "burst")})
+			}
+			var replicas []*ratelimit.Redis
+			for i := range rapid.IntRange(1, 4).Draw(r, "replicas") {
+				replicas = append(replicas, w.named(fmt.Sprint(i), rapid.IntRange(1, 4).Draw(r, "known")))
+			}
+			has, last := make([]float64, len(limits)), time.Now()
+			for i := range limits {
+				has[i] = float64(limits[i].Burst)
+			}
+			for range rapid.IntRange(1, 60).Draw(r, "calls") {
+				var buckets []ratelimit.Bucket
+				for i := range limits {
+					if n := rapid.IntRange(0, 3).Draw(r, "n"); n > 0 {
+						buckets = append(buckets, ratelimit.Bucket{Key: fmt.Sprint(round, i), Limit: limits[i], N: n})
+					}
+				}
+				for range rapid.IntRange(1, 20).Draw(r, "times") {
+					for i := range has {
+						has[i] = min(has[i]+time.Since(last).Seconds()*limits[i].Rate, float64(limits[i].Burst))
+					}
+					last = time.Now()
+					if exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")], buckets...) != nil {
+						continue
+					}
+					for _, b := range buckets {
+						i := slices.Index(limits, b.Limit)
+						for b.Key != fmt.Sprint(round, i) {
+							i++ // another bucket with the same limit
+						}
+						if has[i] -= float64(b.N); has[i] < -1e-6 {
+							r.Fatalf("%d of %+v were allowed, %g too many", b.N, b.Limit, -has[i])
+						}
+					}
+				}
+				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r, "pause")) * time.Millisecond)
+			}
+		})
+	})
+}
+
 // tokens are those of two buckets that regain none. A step takes of both, or is refused because the one it names has too
-// few.
+// few beside those that replicas have ahead, of which each of three may have one.
 type tokens [2]int
 
 type attempt struct {
@@ -106,7 +157,7 @@ func bucketsOfTwo() porcupine.Model {
 		Step: func(state, _, output any) (bool, any) {
 			has, a := state.(tokens), output.(attempt)
 			if a.refused != nil {
-				return has[a.refused.Bucket] < a.take[a.refused.Bucket], has
+				return has[a.refused.Bucket] < a.take[a.refused.Bucket]+3, has
 			}
 			for i := range has {
 				has[i] -= a.take[i]
@@ -126,11 +177,15 @@ func TestConcurrentTakesHaveAnOrder(t *testing.T) {
 		var history []porcupine.Operation
 		var group sync.WaitGroup
 		began := time.Now()
+		var replicas []*ratelimit.Redis
+		for i := range 3 {
+			replicas = append(replicas, ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replica: fmt.Sprint(i), Replicas: 3}))
+		}
 		for client := range 9 {
 			if client%3 == 0 && round == 0 {
 				continue // fewer at first
 			}
-			l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 3})
+			l := replicas[client%3]
 			group.Go(func() {
 				for i := range 12 {
 					a := attempt{take: tokens{1 + (client+i)%3, 1 + i%2}}

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// RedisConfig is what a Redis needs. Only Store must be set.
+// RedisConfig is what a Redis needs. Only Store and Replica must be set.
 type RedisConfig struct {
-	Store *redis.Store
+	Store   *redis.Store
+	Replica string // a name that no other replica has
 	// Replicas is how many replicas there are at most: while the server does not answer, each allows that part of every
 	// limit. Zero: 1.
 	Replicas int
@@ -20,35 +22,51 @@ type RedisConfig struct {
 	Logger   *slog.Logger // nil: none
 }
 
-// Redis is a Limiter whose buckets all replicas share. It is safe for concurrent use.
+// Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their use, so that hardly any call waits
+// for a round trip. It is safe for concurrent use.
 //
-//	Take ──▶ is it known to be refused? ──▶ one script on the server ──▶ taken, or refused
-//	                  refusals                       │ no answer
-//	                                                 ▼
-//	                                      the share of this replica (Memory)
+//	Take ──▶ is a refusal known? ──▶ a token of the lease of each bucket ──▶ few are left: Run fills the leases
+//	                                        │ a lease has none
+//	                                        ▼
+//	                              one trip for all such leases, for which others wait, too
+//	                                        │ no answer
+//	                                        ▼
+//	                              the part of this replica (Memory)
 //
-// A call that is refused for some time costs no further trip until that time is over; see refusals. The server's own
-// clock decides, so the clocks of replicas do not matter. Every key there has a time to live: that after which a bucket
-// is full again, or what a sharer owes has faded. What somebody else has written there counts as an empty bucket, and as
-// a share that is used up. After a failover or a flush, what was lost is full again: at most one burst.
+// A lease is tokens that the bucket no longer has. The bucket remembers who has how many, and holds no more than what is
+// missing to Burst then: so all replicas together allow never more than Burst at once, and Rate in the long run. What a
+// replica does not use within leaseLife is lost; one that ends gives it back. A lease is as large as what was used lately,
+// and the leases of all replicas together are at most an eighth of Burst. So of a bucket with a Burst below 8 × Replicas
+// none is taken ahead, and each Take is a trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
 //
-// While the server does not answer, a replica allows Limit/Replicas by itself. The rate is divided exactly, the burst is
-// rounded down, but to no less than one token: less would refuse everything. Those buckets are full at the beginning, and
-// so are those of the server when it comes back after some time, so each of the two changes may allow one burst more than
-// the limit: of all replicas together max(Burst, Replicas).
+// What a sharer owes is counted by each replica for itself, and what the bucket lacks is known as of the last trip. At each
+// replica a sharer counts as quiet that owes 1/Replicas of what it may owe to a bucket of Memory, or two tokens: so the
+// reserve is enough for as many who are quiet as there, or for Burst/(8 × Replicas) if those are fewer. One who is alone
+// and spreads its calls over replicas may take somewhat more than half of Burst at once, but nothing of the reserve.
+//
+// The server's own clock decides, so the clocks of replicas do not matter. Every key there has a time to live. What
+// somebody else has written there counts as an empty bucket. After a failover or a flush, what was lost is full again: at
+// most one burst.
+//
+// While the server does not answer, a replica uses up its leases, and then allows Limit/Replicas by itself. The rate is
+// divided exactly, the burst is rounded down, but to no less than one token: less would refuse everything. Those buckets
+// are full at the beginning, and so are those of the server when it comes back after some time, so each of the two changes
+// may allow one burst more than the limit: of all replicas together max(Burst, Replicas).
 type Redis struct {
-	config   RedisConfig
-	now      func() time.Time
-	take     trip
-	lease    trip
-	refusals *refusals
-	memory   *Memory     // of the share of this replica
-	alone    atomic.Bool // the last Take was decided by it
+	config RedisConfig
+	now    func() time.Time
+	trip   trip
+	memory *Memory       // of the part of this replica
+	alone  atomic.Bool   // the last Take that needed the server was decided by memory
+	low    chan []*lease // to be filled by Run; those of one element have the same Group
+
+	mu     sync.Mutex // guards the fields below, and all leases; never held during a trip
+	leases map[string]*lease
 }
 
 var _ Limiter = (*Redis)(nil)
 
-// NewRedis returns a limiter of buckets on the server.
+// NewRedis returns a limiter of buckets on the server. Without Run, tokens are taken only when one is needed.
 func NewRedis(cfg RedisConfig) *Redis {
 	cfg.Replicas = max(cfg.Replicas, 1)
 	if cfg.Local == nil {
@@ -58,13 +76,33 @@ func NewRedis(cfg RedisConfig) *Redis {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Redis{
-		config: cfg, now: time.Now, take: newTrip(cfg.Store, clockText, takeText), lease: newTrip(cfg.Store, clockText, leaseText),
-		refusals: newRefusals(), memory: NewMemory(0),
+		config: cfg, now: time.Now, trip: newTrip(cfg.Store, clockText), memory: NewMemory(0),
+		low: make(chan []*lease, queuedMost), leases: make(map[string]*lease),
 	}
 }
 
-// Take implements Limiter, in one round trip or none. It returns the error of ctx if that ends meanwhile; all others are
-// *ExceededError.
+// want is what one call takes of one bucket: a Bucket, or several with the same key.
+type want struct {
+	*Bucket
+
+	index  int // of the first Bucket
+	tokens int // of all together
+	lease  *lease
+	short  bool // the lease has too few
+	aside  int  // tokens of the lease that are kept for this call during its trip
+}
+
+// ask returns what a trip asks for a lease that has too few tokens, all of which are kept aside.
+func (w *want) ask(now time.Time) ask {
+	a := ask{lease: w.lease, need: w.tokens - w.aside, owed: -1, ahead: w.lease.ahead(now), held: w.aside}
+	if !w.lease.isQuiet(w, now) {
+		a.owed = w.lease.owes(w.Sharer, now) + float64(w.aside)
+	}
+	return a
+}
+
+// Take implements Limiter, in one round trip or none, beside those of others that it waits for. It returns the error of ctx
+// if that ends meanwhile; all others are *ExceededError.
 func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	if never := impossible(buckets); never != nil {
 		return never
@@ -74,68 +112,204 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	if never != nil {
 		return never
 	}
-	if len(wants) == 0 {
-		return nil // a script that has no key belongs to no node of a cluster
-	}
-	now := r.now() // before the trip, so that nothing is refused for longer than it must be
-	if refused := r.refusals.known(wants, now); refused != nil {
-		return refused
-	}
-	keys, args := terms(wants)
-	reply, err := r.take(ctx, keys, args)
-	if err != nil {
-		return r.locally(ctx, err, buckets)
-	}
-	var states [8]state
-	ok, found, err := taken(reply, len(wants), states[:0])
-	if err != nil {
-		return r.locally(ctx, err, buckets)
-	}
-	r.answered(ctx)
-	if ok {
-		return nil
-	}
-	return r.refuse(wants, found, now)
-}
-
-// refuse returns the refusal that follows from the states of the buckets, for the one that takes longest, and remembers
-// why.
-func (r *Redis) refuse(wants []want, states []state, now time.Time) *ExceededError {
-	var longest *ExceededError
-	for i := range wants {
-		w := &wants[i]
-		var p *part
-		if w.Sharer != "" {
-			p = &part{owed: states[i].owed, at: now}
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		now := r.now()
+		refused, short := r.lookLocked(wants, now)
+		if refused != nil || !short {
+			if refused == nil {
+				r.takeLocked(wants, now)
+			}
+			r.mu.Unlock()
+			return orNil(refused)
 		}
-		wait, share, ok := w.Limit.waitBoth(w.tokens, states[i].has, p, now)
-		if ok {
+		if other := underWay(wants); other != nil {
+			r.awaitLocked(ctx, other)
+			r.mu.Unlock()
 			continue
 		}
-		wait = upToMicros(wait)
-		r.refusals.note(w, share, wait, now)
-		if longest == nil || wait > longest.RetryAfter {
-			longest = &ExceededError{Bucket: w.index, Share: share, RetryAfter: wait}
+		err := r.fetchLocked(ctx, wants, now)
+		r.mu.Unlock()
+		if err == nil || errors.As(err, new(*ExceededError)) {
+			return err
+		}
+		return r.locally(ctx, err, buckets)
+	}
+	return context.Cause(ctx)
+}
+
+// orNil returns a refusal as an error.
+func orNil(refused *ExceededError) error {
+	if refused == nil {
+		return nil
+	}
+	return refused
+}
+
+// merge adds up what goes to the same bucket, as mergeClaims does, and returns the refusal of the first that never has
+// so many, nil for none. room spares an allocation.
+func merge(buckets []Bucket, room []want) ([]want, *ExceededError) {
+next:
+	for i := range buckets {
+		b := &buckets[i]
+		for k := range room {
+			if w := &room[k]; w.Key == b.Key && w.Group == b.Group {
+				w.Bucket, w.tokens = b, w.tokens+b.tokens()
+				continue next
+			}
+		}
+		room = append(room, want{Bucket: b, index: i, tokens: b.tokens()})
+	}
+	for _, w := range room {
+		switch {
+		case w.tokens > w.Limit.Burst:
+			return nil, &ExceededError{Bucket: w.index}
+		case w.Sharer != "" && !w.Limit.shares(float64(w.tokens), 0, 0, w.Limit.quiet(1)):
+			return nil, &ExceededError{Bucket: w.index, Share: true}
 		}
 	}
-	if longest == nil { // rounding hides here what the script has found
+	return room, nil
+}
+
+// lookLocked finds the lease of each bucket. It returns the refusal that is known to come, of the bucket that takes longest,
+// and tells whether a lease has too few tokens.
+func (r *Redis) lookLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
+	for i := range wants {
+		w := &wants[i]
+		w.lease = r.leaseLocked(w.Bucket, now)
+		if one := w.lease.refuse(w, now); one != nil {
+			refused = longer(refused, one)
+		}
+		w.short = w.lease.held(now) < w.tokens
+		short = short || w.short
+	}
+	return refused, short
+}
+
+// longer returns the refusal that holds for longer; one of them may be nil.
+func longer(a, b *ExceededError) *ExceededError {
+	if a == nil || b != nil && b.RetryAfter > a.RetryAfter {
+		return b
+	}
+	return a
+}
+
+// takeLocked takes what is wanted from the leases, which have enough, and has Run fill those with few tokens left.
+func (r *Redis) takeLocked(wants []want, now time.Time) {
+	low := 0
+	for i := range wants {
+		w := &wants[i]
+		w.lease.owe(w, now)
+		w.lease.tokens -= w.tokens
+		if w.lease.isLow(now) {
+			low++
+		}
+	}
+	if low > 0 && r.config.Store.Up() == nil {
+		r.queueLocked(wants, now, low)
+	}
+}
+
+// underWay returns a lease with too few tokens for which a trip is under way, nil if there is none.
+func underWay(wants []want) *want {
+	for i := range wants {
+		if w := &wants[i]; w.short && w.lease.trip != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// awaitLocked waits until the trip that is under way for a lease is over, or ctx ends. The lock is not held meanwhile.
+func (r *Redis) awaitLocked(ctx context.Context, w *want) {
+	trip := w.lease.trip
+	w.lease.awaited += w.tokens
+	r.mu.Unlock()
+	select {
+	case <-trip:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	w.lease.awaited -= w.tokens
+}
+
+// fetchLocked makes the trip for the leases that have too few tokens, and takes what is wanted from all. The tokens that
+// the leases have are kept aside meanwhile. The lock is not held during the trip.
+func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) error {
+	var room [8]ask
+	asks := room[:0]
+	for i := range wants {
+		w := &wants[i]
+		w.aside = min(w.lease.held(now), w.tokens)
+		if w.short {
+			asks = append(asks, w.ask(now))
+		}
+		w.lease.tokens -= w.aside
+	}
+	taken, err := r.goLocked(ctx, asks, now)
+	then := r.now()
+	var refused *ExceededError
+	for i := range wants {
+		w := &wants[i]
+		if taken {
+			w.lease.owe(w, then)
+			continue
+		}
+		if then.Before(w.lease.until) {
+			w.lease.tokens += w.aside
+		}
+		if w.short && err == nil {
+			refused = longer(refused, w.lease.lacked(w, then))
+		}
+	}
+	switch {
+	case taken || err != nil:
+		return err
+	case refused == nil: // rounding hides here what the script has found
 		return &ExceededError{RetryAfter: minRetry}
 	}
-	return longest
+	return refused
 }
 
-// upToMicros rounds up to what the server's clock can tell apart.
-func upToMicros(d time.Duration) time.Duration {
-	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+// goLocked makes a round trip, and puts into the leases what it has brought ahead. It tells whether what is needed was
+// taken. The lock is not held during the trip.
+func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken bool, err error) {
+	over := make(chan struct{})
+	for i := range asks {
+		a := &asks[i]
+		a.limit, a.lease.trip = a.lease.bucket.Limit, over
+	}
+	keys, args := terms(r.config.Replica, asks)
+	r.mu.Unlock()
+	reply, err := r.trip(ctx, keys, args)
+	var grants []grant
+	if err == nil {
+		taken, grants, err = granted(reply, asks)
+	}
+	r.mu.Lock()
+	close(over)
+	for i := range asks {
+		l := asks[i].lease
+		l.trip = nil
+		if err == nil && l.bucket.Limit == asks[i].limit {
+			l.add(grants[i], now) // of before the trip, so that the server lets the lease live longer than the replica does
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	r.answered(ctx)
+	return taken, nil
 }
 
-// locally decides by the share of this replica, because the server did not.
+// locally decides by the part of this replica, because the server did not.
 func (r *Redis) locally(ctx context.Context, cause error, buckets []Bucket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if r.alone.CompareAndSwap(false, true) {
-		r.config.Logger.WarnContext(ctx, "limits are not shared now: this replica allows its part of them", slog.Any("error", cause), slog.Int("replicas", r.config.Replicas))
+		r.config.Logger.WarnContext(ctx, "limits are not shared now: this replica allows its part of them",
+			slog.Any("error", cause), slog.Int("replicas", r.config.Replicas))
 	}
 	r.config.Local()
 	var room [8]Bucket

@@ -3,9 +3,9 @@ package ratelimit_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
@@ -24,7 +24,7 @@ func ofACall(user string) []ratelimit.Bucket {
 func BenchmarkTake(b *testing.B) {
 	store := redistest.Start(b).Store(b)
 	for name, l := range map[string]ratelimit.Limiter{
-		"memory": ratelimit.NewMemory(0), "redis": ratelimit.NewRedis(ratelimit.RedisConfig{Store: store}),
+		"memory": ratelimit.NewMemory(0), "redis": leased(b, store),
 	} {
 		for _, callers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprint(name, "/", callers), func(b *testing.B) {
@@ -34,21 +34,20 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkTakeLeased takes one token of a request, ahead of which leases are taken.
-func BenchmarkTakeLeased(b *testing.B) {
-	l := ratelimit.NewLeases(ratelimit.NewRedis(ratelimit.RedisConfig{Store: redistest.Start(b).Store(b), Replicas: 3}), "me")
+// leased returns the limiter of a replica whose leases are filled until the benchmark ends.
+func leased(b *testing.B, store *redis.Store) *ratelimit.Redis {
+	b.Helper()
+	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 3})
 	ctx, stop := context.WithCancel(b.Context())
 	over := make(chan error, 1)
 	go func() { over <- l.Run(ctx) }()
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(strconv.Itoa(callers), func(b *testing.B) {
-			take(b, l, callers, func(user string) []ratelimit.Bucket { return ofACall(user)[:1] })
-		})
-	}
-	stop()
-	if err := <-over; err != nil {
-		b.Error(err)
-	}
+	b.Cleanup(func() {
+		stop()
+		if err := <-over; err != nil {
+			b.Error(err)
+		}
+	})
+	return l
 }
 
 // take lets as many callers take at the same time.

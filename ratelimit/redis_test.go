@@ -44,8 +44,8 @@ func TestARefusalCostATrip(t *testing.T) {
 		l := w.replica(1)
 		trips := ratelimit.Counted(l)
 		b := ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 0.5, Burst: 4}}
-		if n := taken(t, l, b); n != 2 || trips.All.Load() != 3 {
-			t.Fatalf("%d taken in %d trips, want 2 in 3", n, trips.All.Load())
+		if n := taken(t, l, b); n != 2 || trips.All.Load() != 2 {
+			t.Fatalf("%d taken in %d trips, want 2 in 2", n, trips.All.Load())
 		}
 		trips.All.Store(0)
 		for range 1000 {
@@ -82,7 +82,7 @@ func TestALongRefusalOutlivedARaisedLimit(t *testing.T) {
 		if n := taken(t, l, b); n != 1 {
 			t.Fatal(n)
 		}
-		w.do(t, "DEL", ratelimit.KeysOf(b)[0])
+		w.do(t, "DEL", ratelimit.KeyOf(b))
 		time.Sleep(11 * time.Second)
 		if refusal := exceeded(t, l, b); refusal != nil {
 			t.Errorf("got %v 11 s after the bucket was filled", refusal)
@@ -125,22 +125,20 @@ func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
 func TestAStrangeValueAllowedEverything(t *testing.T) {
 	now := "9999999999999999" // in the year 2286
 	for _, strange := range []string{"", "junk", "nan 1", "inf 1", "-inf 1", "1e999 1", "5 -1", "-7 0", "1e308", "5 5 5", "0x10 1", "5 " + now, "1e300 " + now, strings.Repeat("9", 5000) + " 0"} {
-		for i, what := range []string{"the bucket", "the part"} {
-			t.Run(fmt.Sprintf("%.20q in %s", strange, what), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, w *world) {
-					l, b := w.replica(1), ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
-					_ = exceeded(t, l, b)
-					w.do(t, "SET", ratelimit.KeysOf(b)[i], strange)
-					heals(t, l, b)
-				})
-			})
-		}
-	}
-	for i := range 2 {
-		t.Run(fmt.Sprint("a list ", i), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%.20q", strange), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				l, b := w.replica(1), ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
-				w.do(t, "LPUSH", ratelimit.KeysOf(b)[i], "5 5")
+				_ = exceeded(t, l, b)
+				w.do(t, "HSET", ratelimit.KeyOf(b), "bucket", strange)
+				heals(t, l, b)
+			})
+		})
+	}
+	for _, name := range []string{"SET", "LPUSH"} {
+		t.Run("by "+name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				l, b := w.replica(1), ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
+				w.do(t, name, ratelimit.KeyOf(b), "5 5")
 				heals(t, l, b)
 			})
 		})
@@ -150,12 +148,16 @@ func TestAStrangeValueAllowedEverything(t *testing.T) {
 // heals checks that a limiter allows no more than the burst of b at once, and all of its rate after the time of a burst.
 func heals(t *testing.T, l ratelimit.Limiter, b ratelimit.Bucket) {
 	t.Helper()
-	if n := taken(t, l, b); n > b.Limit.Most() {
-		t.Errorf("%d taken at once, want at most %d", n, b.Limit.Most())
+	most := b.Limit.Burst
+	if b.Sharer != "" {
+		most = b.Limit.Most()
+	}
+	if n := taken(t, l, b); n > most {
+		t.Errorf("%d taken at once, want at most %d", n, most)
 	}
 	time.Sleep(time.Duration(float64(b.Limit.Burst) / b.Limit.Rate * float64(time.Second)))
-	if n := taken(t, l, b); n != b.Limit.Most() {
-		t.Errorf("%d taken after the time of a burst, want %d", n, b.Limit.Most())
+	if n := taken(t, l, b); n != most {
+		t.Errorf("%d taken after the time of a burst, want %d", n, most)
 	}
 }
 
@@ -165,12 +167,12 @@ func TestAClockThatWasSetBackFrozeTheLimit(t *testing.T) {
 		var offset time.Duration
 		clock := func() time.Time { return time.Now().Add(offset) }
 		l := ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store}, clock, w.away)
-		b := ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
+		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1, Burst: 7}} // of which none is taken ahead
 		for _, jump := range []time.Duration{-time.Hour, time.Hour, -10 * 24 * time.Hour, 10 * 24 * time.Hour} {
 			heals(t, l, b)
 			offset += jump
 			l = ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store}, clock, w.away) // knows no refusals
-			if n := taken(t, l, b); jump < 0 && n > 0 || n > b.Limit.Most() {
+			if n := taken(t, l, b); jump < 0 && n > 0 || n > b.Limit.Burst {
 				t.Errorf("%d taken after a jump of %s, want none more than a burst, and none after one back", n, jump)
 			}
 		}
@@ -188,12 +190,9 @@ func TestKeysHadNamesAndNoEnd(t *testing.T) {
 	if err := shared.Take(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := ratelimit.NewLeases(shared, "me").Take(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
 	found, err := w.do(t, "KEYS", "db2:{acme}:*").List()
-	if err != nil || len(found) != 3 {
-		t.Fatalf("%d keys, %v; want 3", len(found), err)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d keys, %v; want 1", len(found), err)
 	}
 	for _, reply := range found {
 		key, _ := reply.Text()
@@ -263,11 +262,6 @@ func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
 			if n := taken(t, l, b); n != 5 || local.Load() != 6 {
 				t.Errorf("%d taken, %d of them by the part of this replica; want 5 and 6", n, local.Load())
 			}
-			leases := ratelimit.NewLeases(l, "me")
-			b.Key = "b"
-			if n := taken(t, leases, b); n != 5 {
-				t.Errorf("%d taken of a lease, want 5", n)
-			}
 		})
 	}
 }
@@ -279,24 +273,7 @@ func TestACallThatEndedIsNotCounted(t *testing.T) {
 	cancel(context.DeadlineExceeded)
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: redis.New(redis.Config{}), Local: func() { t.Error("counted") }})
 	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1, Burst: 10}}
-	for name, limiter := range map[string]ratelimit.Limiter{"buckets": l, "leases": ratelimit.NewLeases(l, "me")} {
-		if err := limiter.Take(ctx, b); err != context.DeadlineExceeded { //nolint:errorlint // exactly that
-			t.Errorf("%s: got %v, want why the call ended", name, err)
-		}
+	if err := l.Take(ctx, b); err != context.DeadlineExceeded { //nolint:errorlint // exactly that
+		t.Errorf("got %v, want why the call ended", err)
 	}
-}
-
-// TestTwoReplicasGaveASharerTwoShares shows that what a sharer owes is counted once for all replicas.
-func TestTwoReplicasGaveASharerTwoShares(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		one, other := w.replica(2), w.replica(2)
-		limit := ratelimit.Limit{Rate: 100, Burst: 200}
-		n := 0
-		for exceeded(t, one, ofSharer("alice", limit)) == nil && exceeded(t, other, ofSharer("alice", limit)) == nil {
-			n += 2
-		}
-		if n != limit.Most() {
-			t.Errorf("one sharer took %d at two replicas, want %d", n, limit.Most())
-		}
-	})
 }

@@ -3,16 +3,17 @@ package ratelimit
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed" // the scripts
+	_ "embed" // the script
 	"encoding/base64"
 	"errors"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// The scripts. Each begins with the same two parts; tests put a clock of their own in the place of the first.
+// The script. Tests put a clock of their own in the place of its first part.
 var (
 	//go:embed clock.lua
 	clockText string
@@ -20,112 +21,87 @@ var (
 	bucketText string
 	//go:embed take.lua
 	takeText string
-	//go:embed lease.lua
-	leaseText string
 )
 
-// trip runs one script on the server. An error says that it is not known what was done.
+// trip runs the script on the server. An error says that it is not known what was done.
 type trip func(ctx context.Context, keys, args []string) (redis.Reply, error)
 
-// newTrip returns what runs a script, with that clock.
-func newTrip(store *redis.Store, clock, text string) trip {
-	script := redis.NewScript(clock + bucketText + text)
+// newTrip returns what runs the script, with that clock.
+func newTrip(store *redis.Store, clock string) trip {
+	script := redis.NewScript(clock + bucketText + takeText)
 	return func(ctx context.Context, keys, args []string) (redis.Reply, error) {
 		return script.Run(ctx, store, keys, args)
 	}
 }
 
-// errAnswer is of an answer that the scripts do not give.
+// errAnswer is of an answer that the script does not give.
 var errAnswer = errors.New("the answer is not that of a limiter's script")
 
-// want is what one call takes of one bucket: a Bucket, or several with the same key.
-type want struct {
-	*Bucket
-
-	index  int // of the first Bucket
-	tokens int // of all together
+// ask is what a trip asks of one bucket.
+type ask struct {
+	lease *lease
+	limit Limit   // of the lease when the trip began
+	need  int     // tokens to take now
+	owed  float64 // by the sharer that needs them; below zero: there is none, or a quiet one
+	ahead int     // more tokens that are wanted
+	held  int     // tokens that the lease has
+	back  int     // of these, tokens to give back
 }
 
-// merge adds up what goes to the same bucket, as mergeClaims does, and returns the refusal of the first that never has
-// so many, nil for none. room spares an allocation.
-func merge(buckets []Bucket, room []want) ([]want, *ExceededError) {
-next:
-	for i := range buckets {
-		b := &buckets[i]
-		for k := range room {
-			if w := &room[k]; w.Key == b.Key && w.Group == b.Group {
-				w.Bucket, w.tokens = b, w.tokens+b.tokens()
-				continue next
-			}
-		}
-		room = append(room, want{b, i, b.tokens()})
-	}
-	for _, w := range room {
-		switch {
-		case w.tokens > w.Limit.Burst:
-			return nil, &ExceededError{Bucket: w.index}
-		case w.Sharer != "" && !w.Limit.shares(float64(w.tokens), 0, 0, w.Limit.quiet(1)):
-			return nil, &ExceededError{Bucket: w.index, Share: true}
-		}
-	}
-	return room, nil
+// grant is what a trip has brought of one bucket.
+type grant struct {
+	ahead int
+	left  float64 // tokens that the bucket has afterwards
 }
 
-// terms returns the keys and the arguments of the script that takes what is wanted.
-func terms(wants []want) (keys, args []string) {
-	keys, args = make([]string, 0, 2*len(wants)), make([]string, 0, 4*len(wants))
-	for i := range wants {
-		w := &wants[i]
-		digest := sha256.Sum256([]byte(w.Key))
-		keys = append(keys, key(w.Group, "rate", digest))
-		shared := "0"
-		if w.Sharer != "" {
-			shared = "1"
-			keys = append(keys, key(w.Group, "part", sha256.Sum256(append(digest[:], w.Sharer...))))
-		}
-		args = append(args, number(w.Limit.Rate), strconv.Itoa(w.Limit.Burst), strconv.Itoa(w.tokens), shared)
+// terms returns the keys and the arguments of a trip.
+func terms(replica string, asks []ask) (keys, args []string) {
+	keys, args = make([]string, 0, len(asks)), make([]string, 0, 2+7*len(asks))
+	args = append(args, replica, strconv.Itoa(int(leaseLife/time.Second)))
+	for i := range asks {
+		a := &asks[i]
+		keys = append(keys, keyOf(&a.lease.bucket))
+		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need), number(a.owed),
+			strconv.Itoa(a.ahead), strconv.Itoa(a.held), strconv.Itoa(a.back))
 	}
 	return keys, args
 }
 
-// key returns the key of a bucket or of a part of it. It is a digest, because what it stands for has names of clients in
-// it, which may be long, and which nobody should be able to read there.
-func key(group, kind string, digest [sha256.Size]byte) string {
-	return redis.Key(group, kind, base64.RawURLEncoding.EncodeToString(digest[:16]))
+// keyOf returns the key of a bucket. It is a digest, because what it stands for has names of clients in it, which may be
+// long, and which nobody should be able to read there.
+func keyOf(b *Bucket) string {
+	digest := sha256.Sum256([]byte(b.Key))
+	return redis.Key(b.Group, "rate", base64.RawURLEncoding.EncodeToString(digest[:16]))
 }
 
-// number writes a rate for a script. An infinite one becomes the largest that is finite.
-func number(rate float64) string {
-	return strconv.FormatFloat(min(rate, math.MaxFloat64), 'g', -1, 64)
+// number writes a number for the script. An infinite one becomes the largest that is finite.
+func number(n float64) string {
+	return strconv.FormatFloat(min(n, math.MaxFloat64), 'g', -1, 64)
 }
 
-// state is what a script said of a bucket: its tokens, and what the sharer owes.
-type state struct{ has, owed float64 }
-
-// taken reads the answer of the script that takes. It returns the states of the wanted buckets if nothing was taken.
-func taken(reply redis.Reply, wants int, room []state) (ok bool, states []state, err error) {
+// granted reads the answer to those asks: whether what is needed was taken, and what each bucket gave.
+func granted(reply redis.Reply, asks []ask) (taken bool, grants []grant, err error) {
 	answer, err := reply.List()
-	if err != nil || len(answer) == 0 {
+	if err != nil || len(answer) != 1+2*len(asks) {
 		return false, nil, errors.Join(errAnswer, err)
 	}
 	done, err := answer[0].Int()
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, nil, errors.Join(errAnswer, err)
-	case done == 1:
-		return true, nil, nil
-	case len(answer) != 1+2*wants:
-		return false, nil, errAnswer
 	}
-	for i := 1; i < len(answer); i += 2 {
-		has, errHas := amount(answer[i])
-		owed, errOwed := amount(answer[i+1])
-		if err := errors.Join(errHas, errOwed); err != nil {
+	grants = make([]grant, len(asks))
+	for i := range asks {
+		ahead, err := answer[1+2*i].Int()
+		if err != nil || ahead < 0 || ahead > int64(asks[i].ahead) {
+			return false, nil, errors.Join(errAnswer, err)
+		}
+		left, err := amount(answer[2+2*i])
+		if err != nil {
 			return false, nil, err
 		}
-		room = append(room, state{has, owed})
+		grants[i] = grant{int(ahead), left}
 	}
-	return false, room, nil
+	return done == 1, grants, nil
 }
 
 // amount reads a number that is finite and not negative.
@@ -139,21 +115,4 @@ func amount(reply redis.Reply) (float64, error) {
 		return 0, errAnswer
 	}
 	return n, nil
-}
-
-// leaseKey returns the key of a bucket that leases are taken of. It is kept in another form than the buckets of calls.
-func leaseKey(w *want) string { return key(w.Group, "lease", sha256.Sum256([]byte(w.Key))) }
-
-// leased reads the answer of the script of leases, which cannot be more than most tokens.
-func leased(reply redis.Reply, most int) (got int, left float64, err error) {
-	answer, err := reply.List()
-	if err != nil || len(answer) != 2 {
-		return 0, 0, errors.Join(errAnswer, err)
-	}
-	n, err := answer[0].Int()
-	if err != nil || n < 0 || n > int64(most) {
-		return 0, 0, errors.Join(errAnswer, err)
-	}
-	left, err = amount(answer[1])
-	return int(n), left, err
 }

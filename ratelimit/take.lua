@@ -1,55 +1,73 @@
--- Takes the tokens of all buckets of a call, or of none. For each bucket there are four arguments: rate, burst, how many
--- tokens, and 1 if it has a sharer; and a key, followed by that of the sharer's part. The answer is 1, or 0 and for each
--- bucket how many tokens it has and how many the sharer owes. The rule of shares is told in part.go.
+-- Takes the tokens of all buckets of a call, or of none, and takes others ahead of their use for the replica that asks. A
+-- bucket is a hash: its tokens, and for each replica how many it has ahead, and until when it may use them. The first two
+-- arguments are the replica, and for how many seconds it may use what it takes ahead. Seven follow for each bucket: rate,
+-- burst, how many tokens are needed now, what the sharer owes that needs them (below zero: there is none, or a quiet one),
+-- how many more are wanted ahead, how many the replica has ahead already, and how many it gives back of those. The answer
+-- is 1 if what is needed was taken, or 0, and for each bucket how many tokens came ahead and how many are left.
+local replica, life = ARGV[1], tonumber(ARGV[2])
 
--- owe writes what a sharer owes, for as long as it takes to fade to less than matters.
-local function owe(key, owed, rate, burst)
-  write(key, owed, math.log(math.max(owed / 1e-6, 1)) * burst / rate)
-end
-
--- owes returns what a sharer owes to a bucket that lacks so many tokens. Strange contents count as all that it lacks.
-local function owes(key, rate, burst, lacks)
-  if lacks <= 0 then return 0 end
-  local owed, ago = read(key)
-  if owed == nil then return 0 end
-  if not owed or ago < 0 then
-    owed, ago = math.min(owed or lacks, lacks), 0
-    owe(key, owed, rate, burst)
+-- leased returns what all replicas have had ahead since the last trip, what the others have now, and what this one has.
+local function leased(key, fields)
+  local before, others, own = 0, 0, 0
+  for name, text in pairs(fields) do
+    if name ~= 'bucket' then
+      local tokens, till = numbers(string.match(text, '^[^ ]* [^ ]*') or '') -- a later version may add to that
+      local good = tokens and till <= now + life * 1e6 -- later than that none is written, unless the clock was set back
+      if good then before = before + tokens end
+      if good and till > now and name ~= replica then
+        others = others + tokens
+      elseif good and till > now then
+        own = tokens
+      elseif name ~= replica then
+        redis.call('HDEL', key, name)
+      end
+    end
   end
-  return math.min(owed * math.exp(-ago * rate / burst), lacks)
+  return before, others, own
 end
 
-local function shares(wanted, owed, lacks, burst)
-  local left = burst - lacks - wanted
-  owed = owed + wanted
-  if left < -1e-6 then return false end
-  if owed <= math.max(burst / 64, 1) + 1e-6 then return true end
+-- shares is the rule of part.go for a sharer that owes so much to a bucket with so many tokens.
+local function shares(need, owed, has, burst)
+  local left = has - need
+  owed = math.min(owed, math.max(burst - has, 0)) + need
   return owed <= 2 * (left - math.floor(burst / 4)) + 1e-6
 end
 
-local wants, answer, enough, k = {}, {0}, true, 0
-for i = 1, #ARGV - 3, 4 do
-  local w = {rate = tonumber(ARGV[i]), burst = tonumber(ARGV[i + 1]), n = tonumber(ARGV[i + 2]), owed = 0}
-  k = k + 1
-  w.key = KEYS[k]
-  w.has = tokens(w.key, w.rate, w.burst)
-  local ok = not short(w.has, w.n, w.rate)
-  if ARGV[i + 3] == '1' then
-    k = k + 1
-    w.part = KEYS[k]
-    local lacks = math.max(w.burst - w.has, 0)
-    w.owed = owes(w.part, w.rate, w.burst, lacks)
-    ok = ok and shares(w.n, w.owed, lacks, w.burst)
+-- A bucket that filled up while tokens of it are elsewhere would hold those once more. So it does not: together they are
+-- never more than burst.
+local function look(key, w)
+  local fields = read(key)
+  local before, others, own = leased(key, fields)
+  local has = w.burst
+  if fields.bucket then
+    local had, at = numbers(fields.bucket)
+    has = math.min((had or 0) + math.max(now - (at or now), 0) / 1e6 * w.rate, w.burst - before)
   end
-  enough = enough and ok
-  wants[#wants + 1] = w
-  answer[#answer + 1] = exact(w.has)
-  answer[#answer + 1] = exact(w.owed)
+  w.has = math.max(math.min(has + math.min(w.back, own), w.burst - others - w.held), 0)
 end
-if not enough then return answer end
 
-for _, w in ipairs(wants) do
-  fill(w.key, w.has - w.n, w.rate, w.burst)
-  if w.part then owe(w.part, w.owed + w.n, w.rate, w.burst) end
+local wants, enough = {}, true
+for i, key in ipairs(KEYS) do
+  local a = 7 * i - 5
+  local w = {
+    rate = tonumber(ARGV[a + 1]), burst = tonumber(ARGV[a + 2]), need = tonumber(ARGV[a + 3]), owed = tonumber(ARGV[a + 4]),
+    ahead = tonumber(ARGV[a + 5]), held = tonumber(ARGV[a + 6]), back = tonumber(ARGV[a + 7]),
+  }
+  look(key, w)
+  local ok = not short(w.has, w.need, w.rate)
+  if ok and w.owed >= 0 then ok = shares(w.need, w.owed, w.has, w.burst) end
+  enough = enough and ok
+  wants[i] = w
 end
-return {1}
+
+local answer = {enough and 1 or 0}
+for i, key in ipairs(KEYS) do
+  local w = wants[i]
+  local need = enough and w.need or 0
+  local got = math.max(math.min(w.ahead, math.floor(w.has - need - math.floor(w.burst / 4))), 0)
+  local left = math.max(w.has - need - got, 0)
+  redis.call('HSET', key, 'bucket', pair(left, now), replica, pair(w.held + got, now + life * 1e6))
+  expire(key, life + (w.burst - left) / w.rate)
+  answer[2 * i], answer[2 * i + 1] = got, exact(left)
+end
+return answer

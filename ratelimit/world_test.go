@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type world struct {
 	mu     sync.Mutex   // held during a trip
 	trips  chan func()
 	over   chan struct{} // a value for each trip that is over
+	count  int           // of replicas
 }
 
 func newWorld(t testing.TB) *world {
@@ -44,7 +46,16 @@ func (w *world) away(f func()) {
 	<-w.over
 }
 
-// replica returns a limiter on the server, to which it is the time of the bubble.
+// replica returns a limiter on the server, of a replica that no other one is, to which it is the time of the bubble.
 func (w *world) replica(replicas int) *ratelimit.Redis {
-	return ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store, Replicas: replicas}, time.Now, w.away)
+	w.mu.Lock()
+	w.count++
+	name := fmt.Sprint("replica ", w.count)
+	w.mu.Unlock()
+	return w.named(name, replicas)
+}
+
+// named is replica with that name.
+func (w *world) named(name string, replicas int) *ratelimit.Redis {
+	return ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store, Replica: name, Replicas: replicas}, time.Now, w.away)
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
-	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
@@ -115,7 +114,6 @@ func sharingAll(t *testing.T) func(*world) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() { stop(); running.Wait() })
 	return func(w *world) {
-		w.limiter = ratelimit.NewRedis(ratelimit.RedisConfig{Store: w.store, Replicas: 3})
 		answers := once.NewRedis(once.RedisConfig{Store: w.store, Seal: w.config.Seal, Others: w.config.Others})
 		w.config.Once, w.config.Flights = answers, once.NewFlights(w.store)
 		running.Go(func() { _ = answers.Run(ctx) })
@@ -123,8 +121,8 @@ func sharingAll(t *testing.T) func(*world) {
 	}
 }
 
-// TestTripsOfEachKind counts what each kind of request asks of Redis, with three replicas. A limit is taken in one trip
-// (rate), a call of a session claims its id beside that and gives it back (flight), a stream begins and takes its events one
+// TestTripsOfEachKind counts what each kind of request asks of Redis, with three replicas, beside its limits, which package
+// ratelimit counts. A call of a session claims its id and gives it back (flight), a stream begins and takes its events one
 // after the other (session), and nothing else is asked: what is more would cost each call its time.
 //
 // A replica that is kept from running for seconds is not known to the others any more, and looks at all sessions again. What
@@ -181,14 +179,14 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 		do   func()
 		want map[string]int
 	}{
-		{"a call, 2026-07-28", func() { w[0].do(t, modernCall("echo")) }, map[string]int{"evalsha rate": 1}},
-		{"a call of an unknown tool", func() { w[0].do(t, modernCall("nothing")) }, map[string]int{"evalsha rate": 1}},
-		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{"set flight": 1, "evalsha rate": 1, "evalsha flight": 1}},
-		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"set flight": 1, "evalsha rate": 1, "evalsha flight": 1, "evalsha session": 5}},
+		{"a call, 2026-07-28", func() { w[0].do(t, modernCall("echo")) }, map[string]int{}},
+		{"a call of an unknown tool", func() { w[0].do(t, modernCall("nothing")) }, map[string]int{}},
+		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{"set flight": 1, "evalsha flight": 1}},
+		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 5}},
 		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
 		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
 		{"tools/list", func() { w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`)) }, map[string]int{}},
-		{"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha rate": 1, "evalsha once": 2}},
+		{"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 2}},
 		{"the same at another", func() { w[1].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 1}},
 		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{}},
 		{"its first use", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},

@@ -167,7 +167,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		w.limiter = ratelimit.NewMemory(0)
 	}
 	w.gateway = gateway.New(gateway.Config{
-		Registry: w.registry, Limiter: w.limiter, Requests: ratelimit.NewMemory(0), Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
+		Registry: w.registry, Limiter: w.limiter, Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
 		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
 		Others: w.config.Others,
 	})

@@ -103,11 +103,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.fleet.memory, p.fleet.turns = p.memory, p.turns
-	limiter, requests := p.sharing.limiters(cfg.Replicas, p.metrics, log)
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
-		Limiter:  limiter,
-		Requests: requests,
+		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics, log),
 		Audit:    p.audit,
 		Metrics:  p.metrics,
 		Seal:     p.ring,

@@ -25,13 +25,13 @@ import (
 type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
-	blocks  *allot.Blocks     // nil: there are no others
-	group   *replica.Group    // that others are; nil: there are no others
-	events  *session.Redis    // of sessions, set when the server is built; nil: there are no others
-	once    *once.Redis       // answers of calls with a key; nil: there are no others
-	flight  *once.Flights     // ids of calls in flight; nil: there are no others
-	allowed int               // replicas at once, by the config
-	leases  *ratelimit.Leases // of request tokens; nil: there are no others
+	blocks  *allot.Blocks    // nil: there are no others
+	group   *replica.Group   // that others are; nil: there are no others
+	events  *session.Redis   // of sessions, set when the server is built; nil: there are no others
+	once    *once.Redis      // answers of calls with a key; nil: there are no others
+	flight  *once.Flights    // ids of calls in flight; nil: there are no others
+	allowed int              // replicas at once, by the config
+	limits  *ratelimit.Redis // nil: there are no others
 }
 
 // newSharing returns what the config says, not running yet. An error is about a file that the config names.
@@ -155,16 +155,16 @@ func placesUse(all map[allot.Kind]allot.Use) map[string]metrics.Places {
 	return shown
 }
 
-// limiters returns what counts calls, and what counts requests.
-func (s *sharing) limiters(replicas int, m *metrics.Metrics, log *slog.Logger) (calls, requests ratelimit.Limiter) {
+// limiter returns what counts calls and requests.
+func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ratelimit.Limiter {
 	if s.store == nil {
-		memory := ratelimit.NewMemory(0)
-		return memory, memory
+		return ratelimit.NewMemory(0)
 	}
-	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: s.store, Replicas: replicas, Local: m.LimitedLocally, Logger: log})
-	s.leases = ratelimit.NewLeases(shared, string(s.others.Self()))
-	m.LeasedTokens(s.leases.Ahead)
-	return shared, s.leases
+	s.limits = ratelimit.NewRedis(ratelimit.RedisConfig{
+		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally, Logger: log,
+	})
+	m.LeasedTokens(s.limits.Ahead)
+	return s.limits
 }
 
 // run starts what is shared, until work ends. The store goes on until all else has ended, which may have something to give
@@ -174,7 +174,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.leases.Run} {
+	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.limits.Run} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

@@ -29,8 +29,7 @@ import (
 type Config struct {
 	Registry *registry.Registry
 	Limiter  ratelimit.Limiter
-	Requests ratelimit.Limiter // of request tokens, which are taken one bucket at a time; nil: Limiter
-	Audit    *audit.Log        // nil: nothing is recorded
+	Audit    *audit.Log // nil: nothing is recorded
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
@@ -113,9 +112,6 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = 1000
-	}
-	if cfg.Requests == nil {
-		cfg.Requests = cfg.Limiter
 	}
 	if cfg.Allot == nil {
 		cfg.Allot = allot.Whole{}

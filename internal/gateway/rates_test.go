@@ -101,18 +101,17 @@ func TestAToolThatCameMeanwhileCostNothing(t *testing.T) {
 	}
 }
 
-// TestRequestsAndCallsAreCountedApart shows that request tokens are taken of their own limiter.
+// TestRequestsAndCallsAreCountedApart shows that request tokens are taken of a bucket of their own.
 func TestRequestsAndCallsAreCountedApart(t *testing.T) {
 	b, limiter := newAsked(t)
-	requests := &asked{}
-	b.config.Requests = requests
 	c := b.caller(t, alice)
+	limiter.trips = nil
 	if err := b.Charge(t.Context(), c, 3); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = b.handleAs(t, c, request("box__plain", `{}`))
-	if got, calls := requests.kinds(), limiter.kinds(); got != "requests, requests" || calls != "calls user tool tool" {
-		t.Errorf("of requests %q, of calls %q", got, calls)
+	if got := limiter.kinds(); got != "requests, calls user tool tool" {
+		t.Errorf("asked for %q", got)
 	}
 }
 

@@ -247,7 +247,7 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
 	bucket.N, bucket.Sharer = n, c.key()
-	if err := g.config.Requests.Take(ctx, bucket); err != nil {
+	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
 		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
 	}
 	return nil

@@ -12,10 +12,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// lateLimiter never decides. It waits until the call ends and returns why, as a question to Redis does.
+// lateLimiter admits requests, which take from one bucket, and never decides about calls, which take from several. It waits
+// until the call ends and returns why, as a question to Redis does.
 type lateLimiter struct{}
 
-func (lateLimiter) Take(ctx context.Context, _ ...ratelimit.Bucket) error {
+func (lateLimiter) Take(ctx context.Context, buckets ...ratelimit.Bucket) error {
+	if len(buckets) == 1 {
+		return nil
+	}
 	<-ctx.Done()
 	return context.Cause(ctx)
 }

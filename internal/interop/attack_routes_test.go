@@ -93,7 +93,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 }
 
 // publicMetadata checks the one thing that everyone may read: where tokens for a path come from. It does not tell which
-// tenants there are.
+// tenants there are, but of those that an issuer is fixed to.
 // https://datatracker.ietf.org/doc/html/rfc9728#section-3.1
 func publicMetadata(t *testing.T, g *gateway, methods []string) {
 	t.Helper()
@@ -101,10 +101,16 @@ func publicMetadata(t *testing.T, g *gateway, methods []string) {
 	if a := get(t, http.MethodGet, "http://"+g.addr+path+"/mcp"); a.status != http.StatusOK || !strings.Contains(string(a.body), g.url) {
 		t.Errorf("GET %s/mcp: %d %s", path, a.status, a.body)
 	}
+	const fixed = "https://other.test/" // gives tokens for acme alone
+	for tenant, want := range map[string]bool{"acme": true, "globex": false} {
+		if a := get(t, http.MethodGet, "http://"+g.addr+path+"/t/"+tenant+"/mcp"); strings.Contains(string(a.body), fixed) != want {
+			t.Errorf("GET metadata of %s: %d %s, names the issuer that is fixed to acme: want %v", tenant, a.status, a.body, want)
+		}
+	}
 	for why, token := range badTokens(g) {
 		for _, method := range methods {
 			var got [2]answer
-			for i, tenant := range []string{"acme", "umbrella"} { // there is no umbrella
+			for i, tenant := range []string{"globex", "umbrella"} { // there is no umbrella
 				var headers []string
 				if token != "" {
 					headers = []string{"Authorization", token}

@@ -286,6 +286,9 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken 
 	if err == nil {
 		taken, grants, err = granted(reply, asks)
 	}
+	if err == nil {
+		r.answered(ctx)
+	}
 	r.mu.Lock()
 	close(over)
 	for i := range asks {
@@ -295,11 +298,7 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken 
 			l.add(grants[i], now) // of before the trip, so that the server lets the lease live longer than the replica does
 		}
 	}
-	if err != nil {
-		return false, err
-	}
-	r.answered(ctx)
-	return taken, nil
+	return taken, err
 }
 
 // locally decides by the part of this replica, because the server did not.

@@ -84,7 +84,12 @@ func TestEveryCodeIsInTheReference(t *testing.T) {
 			t.Errorf("%s: the row of `%s` does not begin with %s, by which others link to it", codesPage, name, anchor)
 		}
 		got := numbers.FindAllString(row.cells["error"], -1)
+		statuses := numbers.FindAllString(row.cells["HTTP"], -1)
 		for _, number := range beside[name] {
+			if number > 0 && !slices.Contains(statuses, strconv.Itoa(number)) { // it is the status, too
+				t.Errorf("%s: the row of `%s` has %q in the column HTTP, and the code sends %d",
+					codesPage, name, row.cells["HTTP"], number)
+			}
 			if !slices.Contains(got, strconv.Itoa(number)) {
 				t.Errorf("%s: the row of `%s` has %q in the column error, and the code puts %d beside it",
 					codesPage, name, row.cells["error"], number)

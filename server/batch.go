@@ -42,7 +42,7 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 		return
 	}
 	if len(requests) > 1 { // one was charged at the door
-		if err := s.admission.Charge(x.context(), x.caller, len(requests)-1); err != nil {
+		if err := s.desk.Charge(x.context(), x.caller, len(requests)-1); err != nil {
 			x.refuseAdmission(err)
 			return
 		}

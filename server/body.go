@@ -57,7 +57,7 @@ func (s *Server) charge(x *exchange, size int64) *refusal {
 	if x.forwarded {
 		return nil // the first replica has taken it
 	}
-	if err := s.admission.ChargeSize(x.context(), x.caller, size); err != nil {
+	if err := s.desk.ChargeSize(x.context(), x.caller, size); err != nil {
 		s.linger(x, err)
 		told := toldOf(err)
 		return &refusal{statusOf(told.Code, 0), told}

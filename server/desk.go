@@ -11,60 +11,34 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// desk is everything that the door uses of *gateway.Gateway. Each part of the door has only the one of these interfaces
-// that it needs; the whole is named only where a server is made, and where a test puts something else in its place.
+// desk is what the door uses of *gateway.Gateway. It is an interface so that a test can put
+// something that misbehaves in its place.
 type desk interface {
-	admission
-	handling
-	streaming
-	listing
-	watching
-	judging
-	recording
-}
-
-// admission finds the tenant of a principal, and takes what its requests cost.
-type admission interface {
+	// Admit finds the tenant of a principal and takes the price of n requests; Resolve only
+	// finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
 	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
-}
 
-// handling answers requests, knows which headers of a request must repeat its arguments and which replica alone can go on
-// with it, and judges who asks for the answer of an earlier one.
-type handling interface {
+	// Handle answers a request; Repeat judges who asks for the answer of an earlier one.
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
 	Repeat(ctx context.Context, c gateway.Caller, r *gateway.Request) error
+	// Home names the replica that alone can go on with a request.
 	Home(c gateway.Caller, method string, params mcp.Object) replica.ID
+	// HeaderParams tells which headers of a request must repeat its arguments.
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
-}
 
-// streaming gives out the places for event streams.
-type streaming interface {
 	OpenStream(ctx context.Context, c gateway.Caller, kind string) (closed func(), err error)
-}
-
-// listing tells when the lists that a caller sees have changed.
-type listing interface {
 	Lists(c gateway.Caller) gateway.Digests
 	Changed() <-chan struct{}
-}
-
-// watching tells of changes of resources, and whether a caller may still read them.
-type watching interface {
 	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool
-}
 
-// judging ends calls whose callers may not go on with them, and tells how many calls go on.
-type judging interface {
+	// Ongoing counts the calls that go on; Judge ends those whose callers lost the right.
 	Ongoing() int
 	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
-}
-
-// recording puts refusals of the door on record.
-type recording interface {
+	// Refuse puts a refusal of the door on record.
 	Refuse(ctx context.Context, r audit.Record)
 }
 

@@ -213,7 +213,7 @@ func (f *feed) tell(ctx context.Context) bool {
 	}
 	s.adoptOrphans(f.session, caller)
 	open := true
-	for _, method := range f.session.claim(s.catalogue.Lists(caller), f.stream) {
+	for _, method := range f.session.claim(s.desk.Lists(caller), f.stream) {
 		open = f.put(ctx, listNotice(method), method, "") && open
 	}
 	return f.tellUpdates(ctx) && open
@@ -237,7 +237,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	open = true
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if s.resources.Reads(caller, uri) {
+		if s.desk.Reads(caller, uri) {
 			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params), mcp.NotifyResourceUpdated, uri) && open
 		}
 	}

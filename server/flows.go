@@ -46,7 +46,7 @@ func newFlows(s *Server) *flows { return &flows{server: s, kick: make(chan struc
 // add enters a flow that the calling goroutine drives.
 func (fs *flows) add(f *flow) {
 	now := time.Now()
-	changed := fs.server.catalogue.Changed() // before the flow looks at lists, so that it misses no change after that
+	changed := fs.server.desk.Changed() // before the flow looks at lists, so that it misses no change after that
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.server.isDraining() {
@@ -96,7 +96,7 @@ func (fs *flows) watch(changed <-chan struct{}) {
 		case <-timer.C:
 			fs.stirDue(time.Now())
 		case <-changed:
-			changed = fs.server.catalogue.Changed()
+			changed = fs.server.desk.Changed()
 			fs.stirAll()
 		case <-draining:
 			draining = nil

@@ -31,7 +31,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 		x.refuse(m.ID, refused)
 		return
 	}
-	sess.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
+	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
 }

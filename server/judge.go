@@ -54,7 +54,7 @@ func (s *Server) judgeAgain(ctx context.Context) {
 	sessions, given := s.sessions.judge(ctx, resolve)
 	s.forgetWatches(ctx, given)
 	streams := s.open.judge(accepts)
-	calls := s.judges.Judge(resolve)
+	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
 		s.log.InfoContext(ctx, "revoked what its callers may not have any more", slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))
@@ -72,7 +72,7 @@ func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	if s.config.Judge(unexpired) != nil {
 		return gateway.Caller{}, false
 	}
-	caller, err := s.admission.Resolve(p)
+	caller, err := s.desk.Resolve(p)
 	return caller, err == nil
 }
 

@@ -171,7 +171,7 @@ func refusalOfKeyed(err error) *refusal {
 // repeatKeyed gives the answer that was kept, if the caller may still use the tool by the config of this replica, which
 // may be newer than the answer, or another than that of the replica that ran it.
 func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, kept *once.Answer) {
-	caller, err := s.admission.Resolve(x.principal)
+	caller, err := s.desk.Resolve(x.principal)
 	if err != nil {
 		x.recordRefusal(&refusal{statusOf(toldOf(err).Code, mcp.Modern), toldOf(err)})
 	} else {

@@ -45,7 +45,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	l.claim(s.catalogue.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
+	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
 	// The address is a path from the root that clients see, because some of them append it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id

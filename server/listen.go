@@ -43,7 +43,7 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
-	for i, change := range changes(s.catalogue.Lists(x.caller)) { // taken before the acknowledgement, so that no change after it goes untold
+	for i, change := range changes(s.desk.Lists(x.caller)) { // taken before the acknowledgement, so that no change after it goes untold
 		sub.told[i] = change.digest
 	}
 	sub.flow = s.newFlow(sub, place)
@@ -126,7 +126,7 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []stri
 		all.Go(func() {
 			for i := range next {
 				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := s.resources.Subscribe(ctx, caller, x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					one, err := s.desk.Subscribe(ctx, caller, x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
 				})
@@ -229,7 +229,7 @@ func (sub *subscription) step(_ context.Context, out *stream) error {
 
 // tellLists sends a notice of each list that changed.
 func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
-	for i, change := range changes(sub.server.catalogue.Lists(caller)) {
+	for i, change := range changes(sub.server.desk.Lists(caller)) {
 		if sub.lists[i] && change.digest != sub.told[i] {
 			if err := out.send(sub.notice(change.method, mcp.Object{})); err != nil {
 				return err
@@ -253,7 +253,7 @@ func (sub *subscription) tellUpdates(out *stream) error {
 		if !ok {
 			return errOver
 		}
-		if !sub.server.resources.Reads(caller, uri) {
+		if !sub.server.desk.Reads(caller, uri) {
 			continue
 		}
 		if err := out.send(notice); err != nil {

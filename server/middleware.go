@@ -214,7 +214,7 @@ func (x *exchange) record(outcome, reason string) {
 	if x.refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
 	}
-	x.server.records.Refuse(x.outliving(), line)
+	x.server.desk.Refuse(x.outliving(), line)
 }
 
 // admitted finds the tenant of the caller and takes one request token from it, before the body is read; of a request that
@@ -223,9 +223,9 @@ func (x *exchange) record(outcome, reason string) {
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.forwarded {
-		x.caller, err = s.admission.Resolve(x.principal)
+		x.caller, err = s.desk.Resolve(x.principal)
 	} else {
-		x.caller, err = s.admission.Admit(x.context(), x.principal, 1)
+		x.caller, err = s.desk.Admit(x.context(), x.principal, 1)
 	}
 	if err != nil {
 		s.linger(x, err)

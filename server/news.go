@@ -210,7 +210,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		}
 	}
 	_, w.told = s.guarded(ctx, func() (result mcp.Object, err error) {
-		w.subscription, err = s.resources.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
+		w.subscription, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
 	if !l.finishOpening(uri, w) && w.told == nil {

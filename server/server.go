@@ -93,16 +93,10 @@ type AuthorizationServer struct {
 type Server struct {
 	guard
 
-	config    Config
-	log       *slog.Logger
-	lines     LineHandler // for the line of each request; nil: log writes it
-	admission admission   // the desk, part by part
-	desk      handling
-	places    streaming
-	catalogue listing
-	resources watching
-	judges    judging
-	records   recording
+	config Config
+	log    *slog.Logger
+	lines  LineHandler // for the line of each request; nil: log writes it
+	desk   desk
 
 	sessions  *sessions
 	jobs      *jobs
@@ -163,9 +157,9 @@ func newServer(cfg Config, d desk) *Server {
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	g := guard{cfg.Metrics, log}
 	s := &Server{
-		guard:     g,
-		config:    cfg,
-		admission: d, desk: d, places: d, catalogue: d, resources: d, judges: d, records: d,
+		guard:    g,
+		config:   cfg,
+		desk:     d,
 		log:      log,
 		lines:    lineHandlerOf(log.Handler()),
 		sessions: newSessions(&cfg, instance, g),
@@ -331,7 +325,7 @@ func (s *Server) Wait(ctx context.Context) int {
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.judges.Ongoing() > 0 || s.flows.isEnding() {
+	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.desk.Ongoing() > 0 || s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():

@@ -192,7 +192,7 @@ func (s *Server) recordStrangers(ctx context.Context) {
 				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote", sum.Remote),
 				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
 			if !sum.logged {
-				s.records.Refuse(ctx, sum.Record)
+				s.desk.Refuse(ctx, sum.Record)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 	case err != nil:
 		return nil, errStreamShare
 	}
-	closed, err := s.places.OpenStream(x.context(), x.caller, kind)
+	closed, err := s.desk.OpenStream(x.context(), x.caller, kind)
 	if err != nil {
 		s.streams.Give(share.User(x.principal.User()), 1)
 		told := toldOf(err)

@@ -77,6 +77,9 @@ func TestSavedSetServesWhereTheProviderFails(t *testing.T) {
 		if got := verify(t, second, tokenOf(next, "alice")); got != "" {
 			t.Errorf("after the outage: refused as %q", got)
 		}
+		synctest.Wait()
+		store.mu.Lock()
+		defer store.mu.Unlock()
 		for _, life := range store.lives {
 			if life != time.Hour {
 				t.Errorf("saved for %v, want keys_stale", life)

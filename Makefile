@@ -10,6 +10,7 @@ PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 wind
 LINTER   := v2.15.0
 LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+LAB       = go run -C internal/lab .
 
 .PHONY: help setup run build platforms image test race plain needs nightly allocations check docs bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
 
@@ -38,15 +39,14 @@ image: ## the container image drawbridge, with its version, commit and date
 
 # Under the race detector go the packages of the product in whose code or tests something runs at the same time; archtest compares
 # the list with the code. The gateway of interop is a program of its own, which the race detector of its test would not see. The
-# longest come first, so that no processor waits for them at the end. LABS have tests of their own for make nightly, and -short
-# leaves to it what goes through all cases of something of which a few show the same. Whatever Go has tested before, with the same
-# code, files and variables, it does not run again. Most tests wait for a server or a failover most of the time, so twice as many
-# run as there are processors. The linter vets.
+# longest come first, so that no processor waits for them at the end. The labs are a module of their own, with tests for make
+# nightly, and -short leaves to it what goes through all cases of something of which a few show the same. Whatever Go has tested
+# before, with the same code, files and variables, it does not run again. Most tests wait for a server or a failover most of the
+# time, so twice as many run as there are processors. The linter vets.
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./internal/gateway ./internal/allot ./internal/audit \
 	./internal/connlimit ./internal/dial ./internal/fairqueue ./internal/lifetime ./internal/link ./internal/redis ./internal/replica \
 	./internal/seal ./internal/share ./internal/sse ./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/session
-LABS = bench|chaos|fair|raid|scoreboard|siege|survey
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
 
@@ -61,7 +61,7 @@ race: needs ## the tests of all packages where something runs at the same time, 
 	$(TEST) -short -race $(RACE)
 
 plain: needs ## the tests of the other packages, and those with real clients, servers and agents
-	$(TEST) -short ./internal/interop $$(printf '%s\n' $(OTHER) | grep -v -E '/internal/($(LABS))(/|$$)')
+	$(TEST) -short ./internal/interop $(OTHER)
 
 needs: ## say what the tests need beside Go and is not here
 	@.ci/setup missing
@@ -72,6 +72,7 @@ nightly: vuln allocations kubernetes ## every test in any order, with labs, two 
 	@CI=true .ci/setup missing
 	CI=true $(TEST) -race -shuffle=on $(RACE)
 	CI=true $(TEST) -shuffle=on $(OTHER)
+	cd internal/lab && CI=true $(TEST) -shuffle=on ./...
 	CI=true $(TEST) -shuffle=on ./internal/interop -matrix=all
 	@CI=true $(MAKE) --no-print-directory fleet
 	.ci/fuzz 10s
@@ -94,35 +95,35 @@ kubernetes: ## the chart again with helm and kubeconform themselves, which takes
 	@.ci/kubernetes
 
 bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, and idle streams, in ten minutes
-	go run ./internal/bench -out docs/evidence/benchmarks.md
+	$(LAB)/bench -out docs/evidence/benchmarks.md
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
-	go run ./internal/bench scale -out docs/evidence/benchmarks.md
+	$(LAB)/bench scale -out docs/evidence/benchmarks.md
 
 bench-replicas: ## one, two and three replicas behind nginx that share Redis, and what is asked of Redis, in eight minutes
-	go run ./internal/bench replicas -out docs/evidence/benchmarks.md
+	$(LAB)/bench replicas -out docs/evidence/benchmarks.md
 
 bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes
-	go run ./internal/bench peers -out docs/evidence/benchmarks.md
+	$(LAB)/bench peers -out docs/evidence/benchmarks.md
 
 bench-fair: ## what a quiet tenant notices of attacks on the same gateway, in half an hour
-	go run ./internal/fair -out docs/evidence/fairness.md
+	$(LAB)/fair -out docs/evidence/fairness.md
 
 scoreboard: needs ## what the gateway withstands: a million bad inputs, ids in others' hands, and more; writes SECURITY.md
-	go run ./internal/scoreboard -out SECURITY.md
+	$(LAB)/scoreboard -out SECURITY.md
 
 siege: ## whether attacks of all kinds, mixed, end a gateway of 512 MB and of 128 MB, or strangers fill a disk; needs root, in an hour
-	go run ./internal/siege -out docs/evidence/siege.md
-	go run ./internal/siege -memory 512MiB -disk 64MiB -addresses 1,4000 -only "floods of the log,refused logins" -out docs/evidence/disk.md
+	$(LAB)/siege -out docs/evidence/siege.md
+	$(LAB)/siege -memory 512MiB -disk 64MiB -addresses 1,4000 -only "floods of the log,refused logins" -out docs/evidence/disk.md
 
 chaos: ## every fault that one machine can make, while clients of all revisions work; as root, in forty minutes; writes docs/evidence/reliability.md
-	go run ./internal/chaos faults -out docs/evidence/reliability.md
+	$(LAB)/chaos faults -out docs/evidence/reliability.md
 
 rolling: ## whether restarts of replicas lose a request of 100,000, behind nginx and behind HAProxy; ARGS=-previous=PROGRAM; in ten minutes
-	go run ./internal/chaos rolling $(ARGS) -out docs/evidence/reliability.md
+	$(LAB)/chaos rolling $(ARGS) -out docs/evidence/reliability.md
 
 soak: ## whether gateways and Redis hold what they held before, after 30,000 sessions; in half an hour; ARGS=-balancer=haproxy
-	go run ./internal/chaos soak $(ARGS) -out docs/evidence/reliability.md
+	$(LAB)/chaos soak $(ARGS) -out docs/evidence/reliability.md
 
 compat: needs ## every client with every server and feature, and the agents that people use
 	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat
@@ -138,10 +139,11 @@ fmt: $(LINT) ## format the tree
 	$(LINT) fmt
 
 openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, which do not, and why
-	@go run ./internal/survey "$(DIR)"
+	@$(LAB)/survey "$(DIR)"
 
 lint: $(LINT) ## what the linter finds
 	$(LINT) run --allow-parallel-runners
+	cd internal/lab && $(CURDIR)/$(LINT) run --allow-parallel-runners
 
 linter: $(LINT) ## build the linter, and say which it is
 	@$(LINT) version
@@ -155,8 +157,9 @@ $(LINT):
 formatted: $(LINT) ## what fmt would change
 	$(LINT) fmt --diff
 
-tidy: ## whether go.mod and go.sum say what is used
+tidy: ## whether go.mod and go.sum say what is used, here and in the labs
 	go mod tidy -diff
+	go -C internal/lab mod tidy -diff
 
 vuln: ## known vulnerabilities, where their database is at hand
 	@.ci/vuln $(VULN)

@@ -255,7 +255,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"a client that is no pointer", "auth/x.go", `import "net/http"; type s struct{ c http.Client }`, "opens connections"},
 		{"a new client", "auth/x.go", `import "net/http"; var c = new(http.Client)`, "opens connections"},
 		{"listening", "cmd/drawbridge/x.go", `import "net"; var _ = net.Listen`, ""},
-		{"a tool", "internal/bench/x.go", `import "net"; import _ "testing"; import _ "` + module + `/cmd/drawbridge"; var _ = net.Dial`, ""},
+		{"a tool", "internal/corpus/x.go", `import "net"; import _ "testing"; import _ "` + module + `/cmd/drawbridge"; var _ = net.Dial`, ""},
 		{"of a tool", "server/x.go", `import _ "` + module + `/internal/wiretest"`, "no part of the product"},
 		{"of a tool in a test", "server/x_test.go", `import _ "` + module + `/internal/wiretest"`, ""},
 		{"testing outside tests", "auth/x.go", `import _ "testing"`, "no door here"},

@@ -82,7 +82,7 @@ func TestKindsAreApart(t *testing.T) {
 	}
 	write("auth/auth.go", "package auth\nfunc f() { return }\n")
 	write("auth/auth_test.go", "package auth\n// A comment.\n")
-	write("internal/bench/main.go", "package main\nfunc main() { f(); f() }\n")
+	write("internal/lab/bench/main.go", "package main\nfunc main() { f(); f() }\n")
 	write("server/same.go", "package server\n")
 	for _, passedOver := range []string{
 		"auth/testdata/x.go", "docs/node_modules/x.go", ".bin/x.go", "_old/x.go", "docs/x.txt",
@@ -92,7 +92,7 @@ func TestKindsAreApart(t *testing.T) {
 	head := " | statements | code lines | comment lines | lines over 110 columns |\n|---|---:|---:|---:|---:|\n"
 	want := "| product" + head +
 		"| auth | 1 | 2 | 0 | 0 |\n| server | 0 | 1 | 0 | 0 |\n| **all** | 1 | 3 | 0 | 0 |\n\n" +
-		"| labs" + head + "| internal/bench | 2 | 2 | 0 | 0 |\n| **all** | 2 | 2 | 0 | 0 |\n\n" +
+		"| labs" + head + "| internal/lab/bench | 2 | 2 | 0 | 0 |\n| **all** | 2 | 2 | 0 | 0 |\n\n" +
 		"| tests" + head + "| auth | 0 | 1 | 1 | 0 |\n| **all** | 0 | 1 | 1 | 0 |\n\n"
 	got, err := count()
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -114,7 +114,7 @@ func TestKindsAreApart(t *testing.T) {
 	for _, row := range []string{
 		"| product | statements before | after | ± | code lines before | after | ± | ",
 		"\n| auth | 1 | 3 | +2 | 2 | 4 | +2 | 0 | 0 | 0 | 0 | 0 | 0 |\n| **all** | 1 | 3 | +2 | 3 | 5 | +2 |",
-		"\n| internal/bench | 2 | 0 | −2 | 2 | 0 | −2 |",
+		"\n| internal/lab/bench | 2 | 0 | −2 | 2 | 0 | −2 |",
 	} {
 		if !strings.Contains(got, row) {
 			t.Errorf("no %q in:\n%s", row, got)

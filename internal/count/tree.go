@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +36,10 @@ type part struct {
 // tree is what was counted.
 type tree map[part]figures
 
+// lab matches the directories of the labs: in the module of their own, and where they stood
+// before they had one, for comparisons with revisions of then.
+var lab = regexp.MustCompile(`^internal/(lab|bench|chaos|fair|raid|scoreboard|siege|survey)(/|$)`)
+
 // add counts a file, whose name begins at the root of the module.
 func (t tree) add(name string, source []byte) error {
 	counted, err := measure(name, source)
@@ -45,7 +50,7 @@ func (t tree) add(name string, source []byte) error {
 	switch {
 	case strings.HasSuffix(name, "_test.go"):
 		p.kind = tests
-	case slices.Contains(archtest.Yard(), p.directory):
+	case slices.Contains(archtest.Yard(), p.directory), lab.MatchString(p.directory):
 		p.kind = labs
 	}
 	t[p] = t[p].plus(counted)

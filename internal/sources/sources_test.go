@@ -47,7 +47,7 @@ func TestGoLearnsWhatAProgramIsMadeOf(t *testing.T) {
 			t.Errorf("the go command does not learn of %q:\n%s", want, text)
 		}
 	}
-	for _, passedOver := range []string{"/node_modules/", root + "/internal/bench\n"} {
+	for _, passedOver := range []string{"/node_modules/", root + "/internal/corpus\n"} {
 		if strings.Contains(string(text), passedOver) {
 			t.Errorf("the go command learns of %q", passedOver)
 		}

@@ -78,16 +78,17 @@ func StartOpen(t testing.TB, args ...string) *Server {
 // Rule returns the rights that the operator's page gives to the user of the gateway, without a password.
 func Rule(t testing.TB) []string {
 	t.Helper()
-	root, err := os.Getwd()
-	for err == nil {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil || root == filepath.Dir(root) {
-			break
-		}
-		root = filepath.Dir(root)
-	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "replicas.md")) //nolint:gosec // a page of this repository
+	folder, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(folder, "docs", "replicas.md")) //nolint:gosec // a page of this repository
+	for err != nil {
+		if folder == filepath.Dir(folder) {
+			t.Fatal(err)
+		}
+		folder = filepath.Dir(folder)
+		page, err = os.ReadFile(filepath.Join(folder, "docs", "replicas.md")) //nolint:gosec // as above
 	}
 	found := regexp.MustCompile(`(?m)^user drawbridge on >PASSWORD (.*)$`).FindSubmatch(page)
 	if found == nil {

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// scaleLab has an upstream and Go's ReverseProxy, and starts gateways of several sizes, also several at a time.
+type scaleLab struct {
+	*lab
+
+	client   *http.Client
+	proxyPID int
+	gateways int // started so far
+}
+
+func newScaleLab(ctx context.Context) (*scaleLab, error) {
+	dir, err := os.MkdirTemp("", "drawbridge-scale-")
+	if err != nil {
+		return nil, err
+	}
+	l := &scaleLab{lab: &lab{dir: dir}, client: &http.Client{
+		Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true},
+	}}
+	if err := l.begin(ctx); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// begin starts all but the gateways.
+func (l *scaleLab) begin(ctx context.Context) error {
+	if err := l.build(ctx); err != nil {
+		return err
+	}
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return err
+	}
+	l.upstream, l.proxy = addrs[0], addrs[1]
+	if err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+		return err
+	}
+	if err := l.start(ctx, l.proxy, l.self, "proxy", l.proxy, "http://"+l.upstream); err != nil {
+		return err
+	}
+	l.proxyPID = l.running[len(l.running)-1].Process.Pid
+	return nil
+}
+
+// gatewayProcess is a gateway that is running.
+type gatewayProcess struct {
+	contents contents
+	dir      string
+	address  string
+	operator string
+	upstream string
+	log      string
+	tokens   []string
+	cmd      *exec.Cmd
+	pid      int
+	took     time.Duration // from its start until all servers were there
+}
+
+// serve starts a gateway, and returns when all its servers are there.
+func (l *scaleLab) serve(ctx context.Context, w contents) (*gatewayProcess, error) {
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return nil, err
+	}
+	l.gateways++
+	g := &gatewayProcess{
+		contents: w, address: addrs[0], operator: addrs[1], upstream: l.upstream,
+		dir: filepath.Join(l.dir, fmt.Sprintf("gateway-%d", l.gateways)),
+		log: filepath.Join(l.dir, fmt.Sprintf("drawbridge%d.log", len(l.running))),
+	}
+	g.tokens = w.tokens(g.address)
+	if err := w.write(g.dir, g.address, g.operator, g.upstream); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := l.start(ctx, g.address, l.program, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml"), "-drain-delay", "0s"); err != nil {
+		return nil, err
+	}
+	g.cmd = l.running[len(l.running)-1]
+	g.pid = g.cmd.Process.Pid
+	if err := within(ctx, startTime, "all servers are there", func() bool { return l.isReady(ctx, g) }); err != nil {
+		return nil, err
+	}
+	g.took = time.Since(began)
+	return g, nil
+}
+
+// end stops the gateways that were started last, which must be these.
+func (l *scaleLab) end(gateways ...*gatewayProcess) {
+	for _, g := range gateways {
+		_ = g.cmd.Process.Signal(os.Interrupt) // it may be gone
+	}
+	for _, g := range gateways {
+		_ = g.cmd.Wait() // how it ended does not matter here
+		l.running = l.running[:len(l.running)-1]
+	}
+	l.client.CloseIdleConnections()
+}
+
+// isReady tells whether every server was reached.
+func (l *scaleLab) isReady(ctx context.Context, g *gatewayProcess) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.operator+"/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := l.client.Do(r)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }() // only the status counts
+	return response.StatusCode == http.StatusOK
+}
+
+// reload changes the first tenant, asks for a reload, and returns how long it took until the change was in force.
+func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err error) {
+	g.contents.version++
+	commit, err := g.contents.rewrite(g.dir, g.address, g.operator, g.upstream)
+	if err != nil {
+		return 0, err
+	}
+	before := len(g.reloads())
+	began := time.Now()
+	if err := commit(); err != nil {
+		return 0, err
+	}
+	if err := syscall.Kill(g.pid, syscall.SIGHUP); err != nil {
+		return 0, err
+	}
+	err = within(ctx, time.Minute, "the change is in force", func() bool {
+		for _, line := range g.reloads()[before:] { // the gateway may also have seen by itself that the file changed
+			if line.Changes == "tenant "+tenantName(0)+" changed (rules)" {
+				took = line.Time.Sub(began)
+				return true
+			}
+		}
+		return false
+	})
+	return took, err
+}
+
+// reloadLine is what the gateway logs of a reload.
+type reloadLine struct {
+	Time    time.Time `json:"time"`
+	Changes string    `json:"changes"`
+}
+
+// reloads returns what the log says of reloads that are done.
+func (g *gatewayProcess) reloads() []reloadLine {
+	text, _ := os.ReadFile(g.log) // while there is none, nothing was reloaded
+	var all []reloadLine
+	for line := range strings.Lines(string(text)) {
+		var l reloadLine
+		if strings.Contains(line, `"config reloaded"`) && json.Unmarshal([]byte(line), &l) == nil { //nolint:forbidigo // our own log
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// errNoSession is for an answer to initialize without a session.
+var errNoSession = errors.New("no session was opened")

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// contents is what a gateway has to hold.
+type contents struct {
+	tenants int
+	servers int  // in all; a tenant has two of them, or the only one
+	tools   int  // of each server
+	rules   int  // of each tenant
+	files   bool // each tenant stands in a file of its own
+	version int  // of the first tenant, so that a reload finds a change
+}
+
+const (
+	scaleIssuer = "https://bench.test/"
+	signed      = 10 // tenants that send requests, however many there are
+)
+
+func tenantName(n int) string { return fmt.Sprintf("tenant-%d", n) }
+
+// write writes the config of a contents into a folder.
+func (w contents) write(dir, gateway, operator, upstream string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret+"\n"), 0o600); err != nil {
+		return err
+	}
+	for n := range w.tenants {
+		if !w.files {
+			break
+		}
+		if err := os.WriteFile(w.fileOf(dir, n), []byte("tenants:\n"+w.tenant(n)), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "drawbridge.yaml"), []byte(w.config(gateway, operator, upstream)), 0o600)
+}
+
+// fileOf returns the file in which a tenant stands.
+func (w contents) fileOf(dir string, n int) string {
+	if w.files {
+		return filepath.Join(dir, "tenants", tenantName(n)+".yaml")
+	}
+	return filepath.Join(dir, "drawbridge.yaml")
+}
+
+// rewrite writes the first tenant as it is now into a file that commit puts in the place of its file, in one step.
+func (w contents) rewrite(dir, gateway, operator, upstream string) (commit func() error, err error) {
+	text := "tenants:\n" + w.tenant(0)
+	if !w.files {
+		text = w.config(gateway, operator, upstream)
+	}
+	file := w.fileOf(dir, 0)
+	return func() error { return os.Rename(file+".next", file) }, os.WriteFile(file+".next", []byte(text), 0o600)
+}
+
+// config returns the text of the config file.
+func (w contents) config(gateway, operator, upstream string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\nlimits: {memory: 1GiB}\n", gateway, operator, gateway)
+	b.WriteString("audit: {file: audit.jsonl, sync: interval}\nlog: {level: info, format: json}\n")
+	fmt.Fprintf(&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [", scaleIssuer)
+	for n := range w.tenants {
+		b.WriteString(tenantName(n) + ", ")
+	}
+	b.WriteString("]}\nservers:\n")
+	for n := range w.servers {
+		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream, w.tools)
+	}
+	if w.files {
+		b.WriteString("include: [tenants/*.yaml]\n")
+		return b.String()
+	}
+	b.WriteString("tenants:\n")
+	for n := range w.tenants {
+		b.WriteString(w.tenant(n))
+	}
+	return b.String()
+}
+
+// tenant returns the text of one tenant. Its last rule allows everything, and each before that one tool; which tools
+// these are differs from tenant to tenant, as it would among people.
+func (w contents) tenant(n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s:\n    servers: [s0", tenantName(n))
+	second := 0
+	if w.servers > 1 {
+		second = 1 + n%(w.servers-1)
+		fmt.Fprintf(&b, ", s%d", second)
+	}
+	b.WriteString("]\n    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, " +
+		"user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
+	for rule := range w.rules - 1 {
+		fmt.Fprintf(&b, "      - {allow: [\"s%d__tool_%04d\"]}\n", []int{0, second}[rule%2], (n*7+rule)%(w.tools-1))
+	}
+	if n == 0 && w.version > 0 {
+		fmt.Fprintf(&b, "      - {allow: [\"s0__tool_%04d\"]}\n", w.version)
+	}
+	b.WriteString("      - {allow: [\"*\"]}\n")
+	return b.String()
+}
+
+// tokens returns tokens of tenants that stand as far from each other as may be.
+func (w contents) tokens(gateway string) []string {
+	var all []string
+	step := max(1, w.tenants/signed)
+	for n := 0; n < w.tenants && len(all) < signed; n += step {
+		encode := base64.RawURLEncoding.EncodeToString
+		now := time.Now()
+		text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"iss":%q,"aud":"http://%s/mcp","sub":"load","org":%q,"iat":%d,"exp":%d}`,
+			scaleIssuer, gateway, tenantName(n), now.Unix(), now.Add(12*time.Hour).Unix()))
+		mac := hmac.New(sha256.New, []byte(hmacSecret))
+		_, _ = mac.Write([]byte(text)) // a hash has no errors
+		all = append(all, text+"."+encode(mac.Sum(nil)))
+	}
+	return all
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// act is one way in which replicas come and go. The first three replicas run when it begins and when it ends.
+type act struct {
+	name, done string // for the report
+	share      int    // how many requests go through at least while it is played, in percent of those that are wanted with restarts
+	deadly     bool   // replicas are killed
+	pass       func(ctx context.Context, s *stage) error
+}
+
+// acts returns all ways, some only if there is another program of the gateway. With restarts a tenth more requests go through
+// than are wanted, without those of the other program, of the act without restarts and of that with kills.
+func acts(withPrevious bool) []*act {
+	all := []*act{
+		{name: "none", done: "nothing, for comparison", share: 5, pass: func(ctx context.Context, s *stage) error { return s.work(ctx) }},
+		{name: "one after the other", done: "each of three replicas in turn: SIGTERM, exit 0, start, ready, and the next", share: 60, pass: oneByOne},
+		{name: "the new one first", done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18, pass: newFirst},
+		{name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12, pass: scaled},
+		{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
+		{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
+	}
+	if withPrevious {
+		all = append(all, &act{name: "another program", done: "each replica in turn is replaced by another program, and then each by this one", share: 5, pass: replaced})
+	}
+	return append(all, &act{name: "kill -9", done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true, pass: struck})
+}
+
+func oneByOne(ctx context.Context, s *stage) error {
+	for _, r := range s.Replicas[:replicas] {
+		if err := s.restart(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newFirst(ctx context.Context, s *stage) error {
+	if err := s.further(ctx, replicas+1); err != nil {
+		return err
+	}
+	if err := oneByOne(ctx, s); err != nil {
+		return err
+	}
+	return s.leave(ctx, s.Replicas[replicas])
+}
+
+func scaled(ctx context.Context, s *stage) error {
+	if err := s.further(ctx, world.Room); err != nil {
+		return err
+	}
+	if err := s.work(ctx); err != nil {
+		return err
+	}
+	limited, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	leaving := s.Replicas[1:]
+	s.restarts += len(leaving)
+	if err := each(leaving, func(r *world.Replica) error { return s.stopClean(limited, r) }); err != nil {
+		return err
+	}
+	if err := s.work(ctx); err != nil {
+		return err
+	}
+	return s.further(ctx, replicas)
+}
+
+// reconfigured gives each replica another config while the others have another one still: the first by a reload, the
+// second by a restart, and so on; and then the old one, the last first.
+func reconfigured(ctx context.Context, s *stage) error {
+	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
+	more := func(config string) string { return strings.Replace(config, "\nservers:\n", added, 1) }
+	less := func(config string) string { return strings.Replace(config, added, "\nservers:\n", 1) }
+	for i, r := range s.Replicas[:replicas] {
+		if err := s.reconfigure(ctx, r, more, i%2 == 0); err != nil {
+			return err
+		}
+	}
+	for i := replicas - 1; i >= 0; i-- {
+		if err := s.reconfigure(ctx, s.Replicas[i], less, i%2 == 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconfigure changes the config of a replica, while it runs or between its stop and its start.
+func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(config string) string, running bool) error {
+	limited, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	if running {
+		return r.Rewrite(limited, change)
+	}
+	if err := s.leave(ctx, r); err != nil {
+		return err
+	}
+	if err := r.Rewrite(limited, change); err != nil {
+		return err
+	}
+	return s.join(ctx, r)
+}
+
+// rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the old key are gone before it ends.
+func rekeyed(ctx context.Context, s *stage) error {
+	text, err := os.ReadFile(filepath.Join(s.Replicas[0].Dir, "keys"))
+	if err != nil {
+		return err
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	old, fresh := string(text), base64.StdEncoding.EncodeToString(random[:])+"\n"
+	for i, keys := range []string{old + fresh, fresh + old, fresh} {
+		if keys == fresh {
+			if err := s.relieve(ctx); err != nil {
+				return err
+			}
+		}
+		for _, r := range s.Replicas {
+			if err := s.rekey(ctx, r, keys); err != nil {
+				return err
+			}
+		}
+		if err := s.restart(ctx, s.Replicas[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rekey writes the keys of a replica, and waits until it has taken them if it runs.
+func (s *stage) rekey(ctx context.Context, r *world.Replica, keys string) error {
+	path := filepath.Join(r.Dir, "keys")
+	if !r.Runs() {
+		return os.WriteFile(path, []byte(keys), 0o600) //nolint:gosec // our own folder
+	}
+	const reloads = "drawbridge_config_reloads_total"
+	before, err := r.Metric(ctx, reloads)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(keys), 0o600); err != nil { //nolint:gosec // as above
+		return err
+	}
+	if err := until(ctx, counts(r, before+1, reloads)); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	return until(ctx, s.measures(r, 1, "drawbridge_config_last_reload_successful"))
+}
+
+// replaced replaces each replica by the other program, and then each by this one.
+func replaced(ctx context.Context, s *stage) error {
+	for _, program := range []string{s.previous, s.current} {
+		for _, r := range s.Replicas[:replicas] {
+			r.Program(program)
+			if err := s.restart(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func struck(ctx context.Context, s *stage) error {
+	for _, r := range s.Replicas[:replicas] {
+		if err := s.work(ctx); err != nil {
+			return err
+		}
+		s.strike(ctx, r)
+		if err := s.work(ctx); err != nil {
+			return err
+		}
+		if err := s.join(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
+)
+
+// clientFaults returns what clients and those between them and the replicas may do. The bad clients come beside the crowd.
+func clientFaults() []*fault {
+	return []*fault{
+		{
+			name: "clients read slowly", done: "40 connections ask for 500 lists each without waiting, and read one byte a second", ground: plain,
+			holds: "all replicas serve everybody else",
+			make: func(ctx context.Context, s *scene) (effect, error) {
+				crawl, err := s.besiege(ctx, s.victim.Address, 40, strings.Repeat(s.listRequest(), 500), 1)
+				return effect{seen: s.goOn(), heal: crawl}, err
+			},
+		},
+		{
+			name: "clients stop in the middle of a request", done: "40 connections send half a header, 40 half a body, and no more", ground: plain,
+			holds: "all replicas serve everybody else",
+			make: func(ctx context.Context, s *scene) (effect, error) {
+				request := s.listRequest()
+				header, err := s.besiege(ctx, s.victim.Address, 40, request[:len(request)/3], 0)
+				if err != nil {
+					return effect{}, err
+				}
+				body, err := s.besiege(ctx, s.victim.Address, 40, request[:len(request)-20], 0)
+				return effect{seen: s.goOn(), heal: all(header, body)}, err
+			},
+		},
+		{
+			name: "clients vanish without a word", done: "40 clients with open streams of events, from and to whom nothing comes any more", ground: plain,
+			holds: "all replicas serve everybody else",
+			make: func(ctx context.Context, s *scene) (effect, error) {
+				proxy, err := netfault.Start(s.victim.Address)
+				if err != nil {
+					return effect{}, err
+				}
+				s.later(func(context.Context) error { proxy.Close(); return nil })
+				gone, err := s.besiege(ctx, proxy.Address, 40, s.listenRequest(), 1<<10)
+				wait(ctx, 10*pace)
+				proxy.BlackHole()
+				return effect{seen: s.goOn(), heal: gone}, err
+			},
+		},
+		sentTwice(),
+		resent(),
+	}
+}
+
+// besiege opens connections that all send a text and then read so many bytes a second, 0: none. It returns what ends them.
+func (s *scene) besiege(ctx context.Context, address string, connections int, text string, rate int) (end func(context.Context) error, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	end = func(context.Context) error {
+		stop()
+		reading.Wait()
+		return nil
+	}
+	for range connections {
+		c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			_ = end(ctx) // it returns nil
+			return end, err
+		}
+		if narrow, ok := c.(*net.TCPConn); ok {
+			_ = narrow.SetReadBuffer(4096) // a larger one hides for longer that nobody reads
+		}
+		context.AfterFunc(ctx, func() { _ = c.Close() })
+		reading.Go(func() {
+			_, _ = io.WriteString(c, text) // it may be cut off, which is the replica's right
+		})
+		reading.Go(func() {
+			for buffer := make([]byte, max(rate, 1)); rate > 0 && ctx.Err() == nil; wait(ctx, time.Second) {
+				if _, err := c.Read(buffer); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return end, nil
+}
+
+// listRequest is a request for a list, as it goes over the wire.
+func (s *scene) listRequest() string {
+	return s.wire("tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+mcp.LatestModern+`","io.modelcontextprotocol/clientCapabilities":{}}}`)
+}
+
+// listenRequest is a request for a stream of events.
+func (s *scene) listenRequest() string {
+	return s.wire("subscriptions/listen", `{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"`+
+		mcp.LatestModern+`","io.modelcontextprotocol/clientCapabilities":{}}}`)
+}
+
+// callRequest is a call of the plain tool of the server that is spared.
+func (s *scene) callRequest() string {
+	return s.wire("tools/call", fmt.Sprintf(`{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q},"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}`,
+		s.spared, crowd.TenantB, mcp.LatestModern), "Mcp-Name: "+s.spared+"__touch\r\n")
+}
+
+// wire is a request as it goes over the wire, with further headers.
+func (s *scene) wire(method, params string, header ...string) string {
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"MCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s",
+		strings.TrimPrefix(s.URL, "http://"), s.token(crowd.TenantB, "slow"), mcp.LatestModern, method, strings.Join(header, ""), len(body), body)
+}
+
+// sentTwice sends calls under one key to two replicas at once.
+func sentTwice() *fault {
+	return &fault{
+		name: "a request comes twice at once", done: "100 calls under an Idempotency-Key, each sent to two replicas at the same time", ground: plain,
+		holds: "both answers are of the same execution",
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			for i := range 100 {
+				key := fmt.Sprintf("twice-%d-%d", s.draw.Uint64(), i)
+				var said [2]reply
+				var wrong [2]error
+				var asking sync.WaitGroup
+				for n, r := range s.others {
+					asking.Go(func() { said[n], wrong[n] = s.touch(ctx, at(r), s.server, "Idempotency-Key", key) })
+				}
+				asking.Wait()
+				for n := range said {
+					if err := is("a call under a key is answered", said[n].ok(), said[n], wrong[n]); err != nil {
+						return effect{}, err
+					}
+				}
+				if serialOf(said[0]) != serialOf(said[1]) {
+					return effect{}, fmt.Errorf("a call under one key was executed twice: %v and %v", said[0], said[1])
+				}
+			}
+			return effect{}, nil
+		},
+	}
+}
+
+// serialOf returns what an answer says of its execution.
+func serialOf(r reply) string {
+	_, rest, _ := strings.Cut(r.body, "serial ")
+	serial, _, _ := strings.Cut(rest, " ")
+	return serial
+}
+
+// resent puts a load balancer before the replicas that sends a POST again when its replica goes away, which ours do not.
+func resent() *fault {
+	return &fault{
+		name: "the load balancer sends calls again", done: "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed", ground: direct,
+		holds: "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that", unrecorded: true,
+		before: func(ctx context.Context, s *scene) error {
+			address, err := freeport.Address()
+			if err != nil {
+				return err
+			}
+			end, err := s.careless(ctx, address)
+			if err != nil {
+				return err
+			}
+			s.later(func(context.Context) error { end(); return nil })
+			s.url = "http://" + address
+			return nil
+		},
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			for range 3 {
+				s.victim.Kill()
+				if err := s.victim.Start(ctx); err != nil {
+					return effect{}, err
+				}
+			}
+			return effect{seen: s.goOn()}, nil
+		},
+		// A copy is refused with DB-REQUEST, since its id is in flight. Any other refusal of what was executed counts.
+		spares: func(v *ledger.Verdict) int { return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"]) },
+	}
+}
+
+// careless starts the load balancer that sends again.
+func (s *scene) careless(ctx context.Context, address string) (end func(), err error) {
+	dir := filepath.Join(s.dir, "careless")
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nginx changes its user
+		return nil, err
+	}
+	name, config := "nginx", s.nginx(dir, address)
+	if s.balancer == "haproxy" {
+		name, config = "haproxy", s.haproxy(address)
+	}
+	file := filepath.Join(dir, name+".conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	program, err := exec.LookPath(name)
+	if err != nil {
+		program = "/usr/sbin/" + name // where only root's path leads
+	}
+	args := map[string][]string{"nginx": {"-p", dir, "-c", file}, "haproxy": {"-db", "-f", file}}[name]
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	command := exec.CommandContext(running, program, args...) //nolint:gosec // our own config
+	command.SysProcAttr = dying()
+	if err := command.Start(); err != nil {
+		stop()
+		return nil, err
+	}
+	end = func() {
+		stop()
+		_ = command.Wait() // it was killed
+	}
+	err = until(ctx, func(ctx context.Context) error {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		end()
+	}
+	return end, err
+}
+
+func (s *scene) nginx(dir, address string) string {
+	var servers strings.Builder
+	for _, r := range s.Replicas[:replicas] {
+		fmt.Fprintf(&servers, "server %s max_fails=0; ", r.Address)
+	}
+	return fmt.Sprintf(`daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log %[1]s/log;
+events { worker_connections 1024; }
+http {
+  access_log off;
+  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+  upstream fleet { %[2]s }
+  server {
+    listen %[3]s;
+    location / {
+      proxy_pass http://fleet;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Host %[4]s;
+      proxy_buffering off;
+      proxy_read_timeout 10m;
+      proxy_next_upstream error timeout non_idempotent;
+    }
+  }
+}
+`, dir, servers.String(), address, strings.TrimPrefix(s.URL, "http://"))
+}
+
+func (s *scene) haproxy(address string) string {
+	var servers strings.Builder
+	for _, r := range s.Replicas[:replicas] {
+		fmt.Fprintf(&servers, "  server %s %s\n", r.Name, r.Address)
+	}
+	return fmt.Sprintf(`defaults
+  mode http
+  timeout connect 2s
+  timeout client 10m
+  timeout server 10m
+  retries 3
+  retry-on conn-failure empty-response
+  option redispatch
+frontend clients
+  bind %s
+  default_backend fleet
+backend fleet
+  balance roundrobin
+  http-request set-header Host %s
+%s`, address, strings.TrimPrefix(s.URL, "http://"), servers.String())
+}

@@ -1,0 +1,211 @@
+// Package crowd is a crowd of MCP clients of all revisions that use a gateway as good clients do, and enter in a ledger
+// what they ask and what they get. They are written by hand, since what they must notice, such as an event that comes
+// twice, a library would hide.
+//
+// crowd.go has the crowd and its kinds of clients, person.go what each client can do over HTTP, word.go what it reads
+// there. modern.go, listen.go, session.go, legacy.go, follow.go and old.go have one kind of client each, or two. tally.go
+// counts what is no call.
+package crowd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+)
+
+// The tenants that a crowd has unless its Config names others, and the servers that a gateway needs for it. Each tenant
+// uses both, whose tools are exposed as modern__touch and legacy__touch: "modern" is /mcp of an upstream.Server,
+// "legacy" is /legacy of one. Their timeout must be shorter than the crowd's patience.
+const (
+	TenantA = "red"
+	TenantB = "blue"
+	Modern  = "modern"
+	Legacy  = "legacy"
+)
+
+// Config is what a crowd needs.
+type Config struct {
+	URL      string // of the gateway or of the load balancer, such as http://127.0.0.1:8080, without a path
+	Token    func(tenant, user string) string
+	Ledger   *ledger.Ledger
+	Size     int           // how many clients of each kind and tenant; zero: one
+	Tenants  []string      // nil: TenantA and TenantB
+	Kinds    []string      // nil: all of Kinds
+	Pause    time.Duration // between two operations of one client, on average; zero: 20 ms
+	Patience time.Duration // how long a client waits for an answer before that counts as silence; zero: a minute
+
+	// ChangePatience is how long a client waits to be told of a change. Where the replica died that had its
+	// subscription, the one that has its stream makes another after up to three heartbeats. Zero: two minutes.
+	ChangePatience time.Duration
+
+	// Forgetful tells that Redis may lose what it keeps. Then a client is told of changes only while its stream is open:
+	// what it is owed when the stream ends is not asked for on the one that resumes it.
+	Forgetful bool
+}
+
+// Crowd is a crowd at work.
+type Crowd struct {
+	config Config
+	http   *http.Client
+	life   context.Context //nolint:containedctx // of all its clients, who live as long as the crowd
+	end    context.CancelFunc
+	stop   chan struct{} // closed when nothing new is to be asked
+	once   sync.Once
+	work   sync.WaitGroup
+	tally  tally
+
+	deeds struct {
+		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed, reconnects, doubled atomic.Int64
+	}
+	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
+}
+
+// kinds are the kinds of clients by their names.
+func kinds() map[string]func(*person) {
+	return map[string]func(*person){
+		"2026 calls":    (*person).modernCalls,
+		"2026 keyed":    (*person).keyedCalls,
+		"2026 progress": (*person).modernProgress,
+		"2026 parked":   (*person).parkedCalls,
+		"2026 listen":   (*person).listen,
+		"2025 calls":    (*person).sessions,
+		"2025 listen":   (*person).follow,
+		"2024":          (*person).old,
+		Plain:           (*person).plainCalls,
+		Brief:           (*person).briefSessions,
+	}
+}
+
+// Kinds of clients for load, which are not among Kinds: one that does nothing but call the plain tool in 2026-07-28, and
+// one that opens a session, makes a plain call in it and ends it with DELETE.
+const (
+	Plain = "2026 plain"
+	Brief = "2025 brief"
+)
+
+// Kinds returns the kinds of clients that a crowd has unless it is told others, in the order of the revisions.
+func Kinds() []string {
+	return []string{"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls", "2025 listen", "2024"}
+}
+
+// Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in flight stays open in the ledger.
+func Start(ctx context.Context, c Config) *Crowd {
+	if c.Size == 0 {
+		c.Size = 1
+	}
+	if c.Tenants == nil {
+		c.Tenants = []string{TenantA, TenantB}
+	}
+	if c.Kinds == nil {
+		c.Kinds = Kinds()
+	}
+	if c.Pause == 0 {
+		c.Pause = 20 * time.Millisecond
+	}
+	if c.Patience == 0 {
+		c.Patience = time.Minute
+	}
+	if c.ChangePatience == 0 {
+		c.ChangePatience = 2 * time.Minute
+	}
+	life, end := context.WithCancel(ctx)
+	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second, DisableCompression: true},
+	}}
+	crowd.answers = map[string]*atomic.Int64{}
+	for _, kind := range c.Kinds {
+		crowd.answers[kind] = &atomic.Int64{}
+	}
+	for _, kind := range c.Kinds {
+		for _, tenant := range c.Tenants {
+			for i := range c.Size {
+				p := newPerson(crowd, kind, tenant, fmt.Sprintf("user-%d", i), i)
+				crowd.work.Go(func() { kinds()[kind](p) })
+			}
+		}
+	}
+	return crowd
+}
+
+// Stop asks nothing new, waits until all that was asked has its end, and ends streams and sessions. It returns an error
+// if ctx ends before that; then the rest ends abruptly.
+func (c *Crowd) Stop(ctx context.Context) error {
+	c.once.Do(func() { close(c.stop) })
+	done := make(chan struct{})
+	go func() {
+		c.work.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("clients of the crowd are still waiting: %w", context.Cause(ctx))
+	}
+	c.end()
+	<-done
+	c.http.CloseIdleConnections()
+	return err
+}
+
+// Deeds is what a crowd did, as a proof that it did something.
+type Deeds struct {
+	Calls      int64 // asked
+	Resumed    int64 // streams that went on after they broke
+	Questions  int64 // questions of tools that were answered, on a stream or by a repeat of the call
+	Cancelled  int64 // calls that their client cancelled
+	Repeated   int64 // requests with an Idempotency-Key that were sent again after a broken connection
+	Changes    int64 // changes of lists and resources that were told
+	Sessions   int64 // that were opened, over HTTP+SSE too
+	Listened   int64 // subscriptions/listen that were acknowledged
+	Postponed  int64 // requests that were told to come again later
+	Reconnects int64 // sessions that were opened because the last one was gone
+	Doubled    int64 // events that came again on a stream that was resumed after them
+
+	Requests    int64         // that were sent over HTTP, of all kinds
+	Lives       int64         // sessions that were opened, used and ended with DELETE
+	Goodbyes    int64         // streams that the gateway ended in good order, though there was more to come
+	Crossed     int64         // messages over HTTP+SSE that were refused since their session had just ended, and were sent again in another
+	Aborted     int64         // answers, streams among them, whose connection broke without the client's doing
+	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
+	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
+}
+
+// Deeds returns what the crowd has done so far.
+func (c *Crowd) Deeds() Deeds {
+	d, t := &c.deeds, &c.tally
+	return Deeds{
+		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(), Cancelled: d.cancelled.Load(),
+		Repeated: d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(), Listened: d.listened.Load(),
+		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(), Doubled: d.doubled.Load(),
+		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(), Crossed: t.crossed.Load(),
+		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
+	}
+}
+
+// Answers returns how many calls were answered with what a server did, by the kind of client. Each kind that the crowd has is
+// there.
+func (c *Crowd) Answers() map[string]int64 {
+	answers := make(map[string]int64, len(c.answers))
+	for kind, n := range c.answers {
+		answers[kind] = n.Load()
+	}
+	return answers
+}
+
+// stopping tells whether nothing new is to be asked.
+func (c *Crowd) stopping() bool {
+	select {
+	case <-c.stop:
+		return true
+	case <-c.life.Done():
+		return true
+	default:
+		return false
+	}
+}

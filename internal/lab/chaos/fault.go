@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+)
+
+// fault is one kind of fault. A round of it goes
+//
+//	before ─▶ crowd begins ─▶ make ─▶ seen ─▶ heal ─▶ ready, unaided ─▶ after ─▶ crowd ends ─▶ verdict
+//	                                  (asked until all is as it must be)
+//
+// make returns the rest as an effect, which keeps what it needs of the round. Whatever is to be undone when the crowd has
+// ended is given to scene.later.
+type fault struct {
+	name    string // what happens, such as "a replica is killed"
+	done    string // how it is done, for the report
+	holds   string // what must hold beyond that nothing is lost, for the report
+	ground  ground // the world it needs
+	root    bool   // it needs root
+	variant bool   // it needs a gateway with a clock that can be set
+	weak    bool   // Redis is not well meanwhile, so calls may be answered without a stream, and their progress be left out
+	// unrecorded says that a replica is killed, or its record disturbed, so calls may be executed, broken, and not on record.
+	unrecorded bool
+	before     func(ctx context.Context, s *scene) error
+	make       func(ctx context.Context, s *scene) (effect, error)
+	// spares returns how much of what the verdict found must be expected with this fault; holds says so, too. Nil: nothing.
+	spares func(v *ledger.Verdict) int
+}
+
+// effect is what a fault does once it is made. Any of its functions may be nil.
+type effect struct {
+	seen  func(ctx context.Context) error // returns what is not as it must be while the fault lasts
+	heal  func(ctx context.Context) error // ends the fault
+	after func(ctx context.Context) error // returns what is not as it must be when everything is ready again
+}
+
+// ground is the kind of world that a fault needs.
+type ground struct {
+	redis      string // "one", "watched" or "cluster"
+	direct     bool   // the load balancer reaches the replicas without proxies
+	namespaces bool   // the parts are in network namespaces of their own
+
+	patience time.Duration // redis.patience of the gateways; zero: that of the world
+	eventAge time.Duration // sessions.events.age of the gateways; zero: that of the world
+}
+
+// The grounds.
+var (
+	plain  = ground{redis: "one"}                   //nolint:gochecknoglobals // a constant
+	direct = ground{redis: "one", direct: true}     //nolint:gochecknoglobals // as above
+	spaces = ground{redis: "one", namespaces: true} //nolint:gochecknoglobals // as above
+)
+
+func (g ground) compare(other ground) int {
+	return cmp.Or(cmp.Compare(g.redis, other.redis), compareBool(g.direct, other.direct), compareBool(g.namespaces, other.namespaces))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// catalogue returns all faults.
+func catalogue() []*fault {
+	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), partitionFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
+}

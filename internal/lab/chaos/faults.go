@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+// faultFlags say which faults are made, and how often.
+type faultFlags struct {
+	only     string
+	rounds   int
+	balancer string
+	seed     uint64
+	size     int
+	keep     bool
+}
+
+// newFaults is the part faults: it makes every fault of the catalogue, several times each, while a crowd of clients works.
+func newFaults(flags *flag.FlagSet) proof {
+	var f faultFlags
+	flags.StringVar(&f.only, "only", "", "make only the faults whose names match this regular expression")
+	flags.IntVar(&f.rounds, "rounds", 3, "how often each fault is made")
+	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both in turn")
+	flags.Uint64Var(&f.seed, "seed", uint64(time.Now().Unix()), "of all that is drawn: the replica that a fault meets, bytes of garbage") //nolint:gosec // not before 1970
+	flags.IntVar(&f.size, "size", 1, "how many clients of each kind there are")
+	flags.BoolVar(&f.keep, "keep", false, "keep the folders of worlds in which a promise was broken")
+	return f.prove
+}
+
+// prove makes the faults and returns the section about them.
+func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
+	faults, unable, err := f.chosen()
+	if err != nil {
+		return "", err
+	}
+	balancers := []string{"nginx", "haproxy"}
+	if f.balancer != "both" {
+		balancers = []string{f.balancer}
+	}
+	dir, err := os.MkdirTemp("", "drawbridge-chaos-")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if !f.keep {
+			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
+		}
+	}()
+	began := time.Now()
+	say(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
+	program, variant, err := programs(ctx, dir, faults)
+	if err != nil {
+		return "", err
+	}
+	// The two load balancers have worlds of their own, so their rounds can be made at the same time: nothing is measured.
+	group, ctx := errgroup.WithContext(ctx)
+	runners := make([]*runner, len(balancers))
+	for i, balancer := range balancers {
+		r := &runner{dir: filepath.Join(dir, balancer), program: program, variant: variant, size: f.size, keep: f.keep, log: log, began: began}
+		runners[i] = r
+		group.Go(func() error { return r.run(ctx, f.plan(faults, balancers, balancer)) })
+	}
+	if err := group.Wait(); err != nil {
+		return "", err
+	}
+	var outcomes []*outcome
+	for _, r := range runners {
+		outcomes = append(outcomes, r.outcomes...)
+	}
+	return describe(faults, unable, outcomes, f.seed, time.Since(began)), verdictOf(faults, outcomes)
+}
+
+// programs builds the gateway, and the other one if a fault needs it.
+func programs(ctx context.Context, dir string, faults []*fault) (program, variant string, err error) {
+	if program, err = build(ctx, dir); err == nil && slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
+		variant, err = buildVariant(ctx, dir)
+	}
+	return program, variant, err
+}
+
+// chosen returns the faults that are to be made, and those that this machine or user cannot make.
+func (f *faultFlags) chosen() (faults, unable []*fault, err error) {
+	pattern, err := regexp.Compile(f.only)
+	if err != nil {
+		return nil, nil, fmt.Errorf("-only: %w", err)
+	}
+	if f.rounds < 1 || f.size < 1 || !slices.Contains([]string{"nginx", "haproxy", "both"}, f.balancer) {
+		return nil, nil, fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds, f.size, f.balancer)
+	}
+	for _, one := range catalogue() {
+		switch {
+		case !pattern.MatchString(one.name):
+		case one.root && os.Getuid() != 0:
+			unable = append(unable, one)
+		default:
+			faults = append(faults, one)
+		}
+	}
+	if len(faults) == 0 {
+		return nil, nil, fmt.Errorf("-only: no fault that can be made here matches %q", f.only)
+	}
+	return faults, unable, nil
+}
+
+// job is one round that is to be made.
+type job struct {
+	fault    *fault
+	at       int // of the fault in the catalogue
+	balancer string
+	round    int
+	seed     uint64
+}
+
+// plan returns the rounds behind one of the load balancers, in an order in which one world serves many of them. The load
+// balancers take turns from round to round of a fault.
+func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) (jobs []job) {
+	for at, one := range faults {
+		for round := range f.rounds {
+			if balancers[(at+round)%len(balancers)] == balancer {
+				jobs = append(jobs, job{one, at, balancer, round, seedOf(f.seed, one, round)})
+			}
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int {
+		return cmp.Or(a.fault.ground.compare(b.fault.ground), a.round-b.round, a.at-b.at)
+	})
+	return jobs
+}
+
+// seedOf returns the seed of a round. It depends on the fault, so that over a run all replicas and both servers are met, and
+// by its name, so that the same is drawn when -only leaves out others.
+func seedOf(seed uint64, f *fault, round int) uint64 {
+	name := fnv.New64a()
+	_, _ = io.WriteString(name, f.name)        // a hash takes everything
+	return seed + name.Sum64() + uint64(round) //nolint:gosec // rounds count from 0
+}
+
+// runner makes rounds, each in the world of the one before if that fits and is well.
+type runner struct {
+	dir, program, variant string
+	size                  int
+	keep                  bool
+	log                   io.Writer
+	began                 time.Time
+	worlds                int // so many were started
+	scene                 *scene
+	outcomes              []*outcome
+}
+
+// run makes rounds.
+func (r *runner) run(ctx context.Context, jobs []job) error {
+	defer r.end(false)
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := r.round(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round makes one round and keeps its outcome. An error means that no world could be started, or that ctx ended.
+func (r *runner) round(ctx context.Context, j job) error {
+	if r.scene != nil && (r.scene.ground != j.fault.ground || r.scene.balancer != j.balancer) {
+		r.end(false)
+	}
+	if r.scene == nil {
+		dir := filepath.Join(r.dir, fmt.Sprint("world-", r.worlds))
+		r.worlds++
+		scene, err := newScene(ctx, dir, r.program, j.balancer, j.fault.ground)
+		if err != nil {
+			return fmt.Errorf("start a world behind %s for %q: %w", j.balancer, j.fault.name, err)
+		}
+		scene.variant = r.variant
+		r.scene = scene
+	}
+	o := r.scene.play(ctx, j, r.size)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	o.lost += j.fault.unexcused(&o.verdict)
+	r.outcomes = append(r.outcomes, o)
+	say(r.log, "%6s  %s\n", time.Since(r.began).Round(time.Second), o)
+	if o.bad() {
+		for _, sample := range slices.Concat(o.verdict.Samples, o.verdict.Notes) {
+			say(r.log, "          %s\n", sample)
+		}
+		r.end(r.keep)
+	}
+	return nil
+}
+
+// unexcused returns how many calls were executed, broken and not on record, although the fault kills no replica and leaves
+// the record alone. Those that their clients left do not count: they may still be on their way to the record.
+func (f *fault) unexcused(v *ledger.Verdict) int {
+	if f.unrecorded {
+		return 0
+	}
+	return len(v.Unrecorded)
+}
+
+// end ends the world, and removes its folder unless it is kept.
+func (r *runner) end(keep bool) {
+	if r.scene == nil {
+		return
+	}
+	r.scene.close()
+	if keep {
+		say(r.log, "          kept: %s\n", r.scene.dir)
+	} else {
+		_ = os.RemoveAll(r.scene.dir) // it is below the folder that close removes
+	}
+	r.scene = nil
+}
+
+// verdictOf returns the promises that were broken, nil if none was.
+func verdictOf(faults []*fault, outcomes []*outcome) error {
+	var broken []error
+	for _, f := range faults {
+		for _, o := range outcomes {
+			if o.job.fault == f && o.bad() {
+				broken = append(broken, fmt.Errorf("%w: %s", lab.ErrBroken, o))
+			}
+		}
+	}
+	return errors.Join(broken...)
+}

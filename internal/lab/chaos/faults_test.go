@@ -1,0 +1,79 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// TestOneRoundOfEachFaultMeetsAllReplicasAndServers draws what a run of one round each draws, behind both load balancers.
+func TestOneRoundOfEachFaultMeetsAllReplicasAndServers(t *testing.T) {
+	balancers := []string{"nginx", "haproxy"}
+	for seed := range uint64(10) {
+		f := &faultFlags{rounds: 1, seed: seed}
+		for _, balancer := range balancers {
+			met := map[string]int{}
+			jobs := f.plan(catalogue(), balancers, balancer)
+			for _, j := range jobs {
+				s := &scene{World: &world.World{Replicas: []*world.Replica{{Name: "replica-0"}, {Name: "replica-1"}, {Name: "replica-2"}}}}
+				s.begin(j.seed)
+				met[s.victim.Name]++
+				met[s.server]++
+			}
+			if len(met) != replicas+2 {
+				t.Errorf("seed %d, %s: %d rounds meet %v, want each of three replicas and of two servers", seed, balancer, len(jobs), met)
+			}
+		}
+	}
+}
+
+func TestARoundDrawsTheSameWithoutTheOtherFaults(t *testing.T) {
+	f := &faultFlags{rounds: 3, seed: 7}
+	seeds := func(only string) map[int]uint64 {
+		pattern, found := regexp.MustCompile(only), map[int]uint64{}
+		var faults []*fault
+		for _, one := range catalogue() {
+			if pattern.MatchString(one.name) {
+				faults = append(faults, one)
+			}
+		}
+		for _, j := range f.plan(faults, []string{"nginx"}, "nginx") {
+			if j.fault.name == "a replica is killed" {
+				found[j.round] = j.seed
+			}
+		}
+		return found
+	}
+	all, alone := seeds(""), seeds("^a replica is killed$")
+	for round := range f.rounds {
+		if all[round] == 0 || all[round] != alone[round] {
+			t.Errorf("round %d: got seed %d alone, want %d as among all others", round, alone[round], all[round])
+		}
+	}
+	if all[0] == all[1] || all[1] == all[2] {
+		t.Errorf("all rounds draw alike: %v", all)
+	}
+}
+
+// TestACallThatIsNotOnRecordIsExcusedByAKillOnly judges the same verdict with a fault that kills a replica, and with one that
+// does not, and looks for it in the report.
+func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
+	v := ledger.Verdict{BrokenUnaudited: 3, Unrecorded: []ledger.Nonce{1, 2}, Notes: []string{"the call"}}
+	for name, want := range map[string]int{
+		"a replica is killed": 0, "a replica is killed while it stops": 0, "the record may not grow": 0, "the load balancer sends calls again": 0,
+		"a replica is stopped": 2, "Redis freezes": 2, "replica to server: resets": 2,
+	} {
+		f := named(t, name)
+		o := &outcome{job: job{fault: f}, verdict: v, lost: f.unexcused(&v)}
+		if o.lost != want {
+			t.Errorf("%s: got %d lost, want %d", name, o.lost, want)
+		}
+		page := describe([]*fault{f}, nil, []*outcome{o}, 1, 0)
+		if !strings.Contains(page, "| 0, 3 | "+map[bool]string{true: "yes", false: "**no**"}[want == 0]+" |") || strings.Contains(page, "the call") == (want == 0) {
+			t.Errorf("%s: the report does not say it: %s", name, page)
+		}
+	}
+}

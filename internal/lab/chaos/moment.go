@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// moment is what all parts hold while nobody works.
+type moment struct {
+	name  string
+	at    time.Duration // since the beginning
+	lives int64         // sessions that were opened, used and ended since then
+	usage map[string]world.Usage
+	redis holding
+}
+
+// holding is what Redis holds.
+type holding struct {
+	used  int64 // bytes
+	kinds map[string]kind
+}
+
+// kind is all keys of one kind, such as session.
+type kind struct {
+	keys  int
+	bytes int64
+}
+
+// countScript tells of each kind of keys how many there are, and how many bytes they take.
+const countScript = `local n, b, out = {}, {}, {}
+for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
+  local kind = string.match(key, '^db2:{[^}]*}:(%a+)') or string.match(key, '^db2:(%a+)')
+  n[kind] = (n[kind] or 0) + 1
+  b[kind] = (b[kind] or 0) + redis.call('MEMORY', 'USAGE', key)
+end
+for kind, keys in pairs(n) do out[#out + 1] = kind .. ' ' .. keys .. ' ' .. b[kind] end
+return out`
+
+// removeScript removes the keys of the kinds in its arguments, which are names and lives in milliseconds in turn, that will
+// end by themselves within the life of their kind. Of all kinds it returns, one in a line, those of which keys never end, or
+// end later than that.
+const removeScript = `local life, wrong, out = {}, {}, {}
+for i = 1, #ARGV, 2 do life[ARGV[i]] = tonumber(ARGV[i + 1]) end
+for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
+  local kind = string.match(key, '^db2:{[^}]*}:(%a+)') or string.match(key, '^db2:(%a+)')
+  local left = redis.call('PTTL', key)
+  local why
+  if left == -1 then why = ' never ends'
+  elseif life[kind] and left > life[kind] then why = ' lives too long'
+  elseif life[kind] then redis.call('DEL', key) end
+  if why then wrong[kind .. why] = (wrong[kind .. why] or 0) + 1 end
+end
+for what, keys in pairs(wrong) do out[#out + 1] = what .. ': ' .. keys .. ' keys' end
+table.sort(out)
+return out`
+
+// staying are the kinds of keys that live for longer than it takes to measure, and how long they live at most, as
+// docs/replicas.md says: what is known of a session, answers of calls under a key, and used states.
+func staying() map[string]time.Duration {
+	return map[string]time.Duration{"session": 25 * time.Hour, "once": 10 * time.Minute, "used": 11 * time.Minute}
+}
+
+func stays(kind string) bool { return staying()[kind] > 0 }
+
+// removal is the command that runs removeScript.
+func removal() []string {
+	command := []string{"EVAL", removeScript, "0"}
+	for kind, life := range staying() {
+		command = append(command, kind, strconv.FormatInt(life.Milliseconds(), 10))
+	}
+	return command
+}
+
+// measure waits until nothing is left of what clients did, and looks at what all parts hold. Nobody may be at work.
+func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
+	quiet := time.Now()
+	if err := s.well(ctx); err != nil {
+		return nil, err
+	}
+	wait(ctx, time.Until(quiet.Add(closing)))
+	m := &moment{name: name, at: time.Since(s.began), lives: s.deeds().Lives, usage: map[string]world.Usage{}}
+	for _, r := range s.Replicas {
+		usage, err := s.usage(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		m.usage[r.Name] = usage
+	}
+	var err error
+	m.redis, err = s.store(ctx)
+	return m, err
+}
+
+// usage looks at what a replica holds. Its heap is the least of some looks, since each finds what was made since the last
+// collection, too.
+func (s *soak) usage(ctx context.Context, r *world.Replica) (least world.Usage, err error) {
+	const looks = 3
+	for i := range looks {
+		if err := s.collect(ctx, r); err != nil {
+			return least, err
+		}
+		u, err := r.Usage(ctx)
+		if err != nil {
+			return least, err
+		}
+		if i > 0 {
+			u.Heap = min(u.Heap, least.Heap)
+		}
+		least = u
+	}
+	return least, nil
+}
+
+// collect has a replica collect its garbage twice, after which what its pools kept is gone, too. The metrics tell when it
+// has, and asking for them makes the garbage that it takes.
+func (s *soak) collect(ctx context.Context, r *world.Replica) error {
+	const collections = "go_gc_duration_seconds_count"
+	before, err := r.Metric(ctx, collections)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	for now := before; now < before+2; {
+		if now, err = r.Metric(ctx, collections); err != nil {
+			return fmt.Errorf("%s has not collected its garbage: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// store looks at what Redis holds.
+func (s *soak) store(ctx context.Context) (holding, error) {
+	h := holding{kinds: map[string]kind{}}
+	text, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0")
+	if err != nil {
+		return h, err
+	}
+	for line := range strings.Lines(text) {
+		var name string
+		var k kind
+		if n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes); n != 3 {
+			return h, fmt.Errorf("redis says %q: %w", line, err)
+		}
+		h.kinds[name] = k
+	}
+	info, err := s.Redis.Nodes[0].Exec(ctx, "INFO", "memory")
+	if err != nil {
+		return h, err
+	}
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	digits, _, _ := strings.Cut(rest, "\n")
+	h.used, err = strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	return h, err
+}
+
+// String is the moment in a line.
+func (m *moment) String() string {
+	var b strings.Builder // which has no errors
+	_, _ = fmt.Fprintf(&b, "%s (%v): Redis %s", m.name, m.at.Round(time.Second), mebibytes(m.redis.used))
+	for _, name := range slices.Sorted(maps.Keys(m.redis.kinds)) {
+		k := m.redis.kinds[name]
+		_, _ = fmt.Fprintf(&b, ", %d %s with %s", k.keys, name, mebibytes(k.bytes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.usage)) {
+		u := m.usage[name]
+		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+	}
+	return b.String()
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// describe writes the section.
+func (s *soak) describe() string {
+	var b strings.Builder // which has no errors
+	d, v := s.deeds(), &s.total
+	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
+		"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
+		time.Since(s.began).Round(time.Second), s.balancer, grouped(int(d.Lives)), grouped(int(d.Requests)), grouped(v.Requests),
+		s.reloads, s.restarts, v.Lost())
+	_, _ = fmt.Fprintf(&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
+		"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
+		"%d were answered without a stream for their events.\n\n%s\n",
+		grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed, tabled("end of a call that was not answered", s.ends))
+	b.WriteString("| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
+	for _, r := range s.Replicas {
+		what := "replaced"
+		if r == s.longLived() {
+			what = "all the time"
+		}
+		for _, m := range s.moments[:3] {
+			u := m.usage[r.Name]
+			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name, m.at.Round(time.Second), u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+		}
+	}
+	b.WriteString("\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
+	for _, m := range s.moments {
+		short := 0
+		for name, k := range m.redis.kinds {
+			if !stays(name) {
+				short += k.keys
+			}
+		}
+		_, _ = fmt.Fprintf(&b, "| %s | %s | %d", m.name, mebibytes(m.redis.used), short)
+		for _, name := range []string{"session", "once", "used"} {
+			k := m.redis.kinds[name]
+			_, _ = fmt.Fprintf(&b, " | %s with %s", grouped(k.keys), mebibytes(k.bytes))
+		}
+		b.WriteString(" |\n")
+	}
+	if err := s.verdict(); err != nil {
+		_, _ = fmt.Fprintf(&b, "\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return b.String()
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// A probe is a call beside the crowd, of which the ledger knows nothing, to see what one replica answers.
+
+const prober = "prober" // the user that probes come from
+
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience} // a probe must not meet a connection that a fault has left behind
+}
+
+// reply is what came back.
+type reply struct {
+	status  int
+	code    string // data.code of the error; "": none
+	body    string
+	session string // Mcp-Session-Id
+	header  http.Header
+}
+
+// ok tells whether a call was answered with what its server did.
+func (r reply) ok() bool { return r.status == http.StatusOK && strings.Contains(r.body, "serial ") }
+
+func (r reply) String() string {
+	return fmt.Sprintf("%d %s %.300q", r.status, r.code, r.body)
+}
+
+// at returns the URL of a replica itself.
+func at(r *world.Replica) string { return "http://" + r.Address }
+
+// touch calls the plain tool of a server in revision 2026-07-28, as a user of the first tenant. header are further ones:
+// name, value, name, value.
+func (s *scene) touch(ctx context.Context, base, server string, header ...string) (reply, error) {
+	return s.call(ctx, base, s.token(crowd.TenantA, prober), server+"__touch", crowd.TenantA, header...)
+}
+
+// call calls a tool in revision 2026-07-28.
+func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) (reply, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"nonce":"probe","tenant":%q},`+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, tenant, mcp.LatestModern)
+	return s.post(ctx, base, token, body, append([]string{"MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", tool}, header...)...)
+}
+
+const legacyRevision = "2025-11-25"
+
+// open opens a session of 2025-11-25.
+func (s *scene) open(ctx context.Context, base string) (session string, err error) {
+	token := s.token(crowd.TenantA, prober)
+	said, err := s.post(ctx, base, token, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+legacyRevision+
+		`","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}`)
+	if err != nil {
+		return "", err
+	}
+	if said.session == "" {
+		return "", fmt.Errorf("no session was opened: %v", said)
+	}
+	_, err = s.post(ctx, base, token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", said.session, "MCP-Protocol-Version", legacyRevision)
+	return said.session, err
+}
+
+// within calls the plain tool of a server in a session.
+func (s *scene) within(ctx context.Context, base, session, server string) (reply, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q}}}`,
+		rand.Text(), server, crowd.TenantA) // no two requests of a session have one id
+	return s.post(ctx, base, s.token(crowd.TenantA, prober), body, "Mcp-Session-Id", session, "MCP-Protocol-Version", legacyRevision)
+}
+
+func (s *scene) post(ctx context.Context, base, token, body string, header ...string) (reply, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/mcp", strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	return s.do(request)
+}
+
+func (s *scene) do(request *http.Request) (reply, error) {
+	response, err := s.client.Do(request) //nolint:gosec // of our own gateways
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = response.Body.Close() }() // it was read
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return reply{}, err
+	}
+	r := reply{status: response.StatusCode, body: string(text), session: response.Header.Get("Mcp-Session-Id"), header: response.Header}
+	var message struct {
+		Error struct {
+			Data struct {
+				Code string `json:"code"`
+			} `json:"data"`
+		} `json:"error"`
+	}
+	plain := r.body[max(0, strings.Index(r.body, "{")):]
+	if json.Unmarshal([]byte(plain), &message) == nil { //nolint:forbidigo // an answer of the gateway, in a tool for trials
+		r.code = message.Error.Data.Code
+	}
+	return r, nil
+}
+
+// serves returns what is wrong when a replica does not answer a call of a server.
+func (s *scene) serves(r *world.Replica, server string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		said, err := s.touch(ctx, at(r), server)
+		return is(r.Name+" serves "+server, said.ok(), said, err)
+	}
+}
+
+// refuses returns what is wrong when a replica does not refuse a call of a server with one of the codes.
+func (s *scene) refuses(r *world.Replica, server string, codes ...string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		said, err := s.touch(ctx, at(r), server)
+		for _, code := range codes {
+			if err == nil && said.code == code {
+				return nil
+			}
+		}
+		return is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes), false, said, err)
+	}
+}
+
+// is returns nil if something is so, or an error that says what came instead.
+func is(what string, so bool, said any, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("want that %s: %w", what, err)
+	case !so:
+		return fmt.Errorf("want that %s: got %v", what, said)
+	}
+	return nil
+}
+
+// view is what /readyz says.
+type view struct {
+	Ready    bool     `json:"ready"`
+	Draining bool     `json:"draining"`
+	Problems []string `json:"problems"`
+	Warnings []string `json:"warnings"`
+	Redis    string   `json:"redis"`
+	status   int
+}
+
+// readyz asks a replica how it is.
+func (s *scene) readyz(ctx context.Context, r *world.Replica) (view, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz", http.NoBody)
+	if err != nil {
+		return view{}, err
+	}
+	said, err := s.do(request)
+	if err != nil {
+		return view{}, err
+	}
+	v := view{status: said.status}
+	return v, json.Unmarshal([]byte(said.body), &v) //nolint:forbidigo // as above
+}
+
+// judged returns what is wrong when what /readyz of a replica says is not so.
+func (s *scene) judged(r *world.Replica, what string, so func(v view) bool) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		v, err := s.readyz(ctx, r)
+		return is(r.Name+" says that "+what, err == nil && so(v), v, err)
+	}
+}
+
+// counts returns what is wrong when a metric of a replica does not have at least a value.
+func counts(r *world.Replica, least float64, name string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		value, err := r.Metric(ctx, name)
+		return is(fmt.Sprintf("%s of %s is at least %v", name, r.Name, least), value >= least, value, err)
+	}
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+var (
+	watched   = ground{redis: "watched"} //nolint:gochecknoglobals // a constant
+	clustered = ground{redis: "cluster"} //nolint:gochecknoglobals // as above
+)
+
+// redisFaults returns what may happen to Redis.
+func redisFaults() []*fault {
+	faults := slices.Concat([]*fault{
+		redisLost("Redis is killed and begins empty", "it is killed and started again, and keeps nothing on disk", killed),
+		redisLost("Redis is killed again and again", "it is killed and started three times", killedAgain),
+		redisGone("Redis freezes", "its process is stopped with SIGSTOP, its connections stay open", (*world.Store).Freeze, (*world.Store).Thaw),
+		redisAbsent(),
+		redisSays("Redis is full", "CONFIG SET maxmemory 1", "full", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
+		redisSays("Redis is read-only", "it becomes a replica of a server that is not there", "readonly", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
+		redisSays("Redis has too few replicas", "CONFIG SET min-replicas-to-write 1", "readonly",
+			[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
+		redisSays("Redis pauses", "CLIENT PAUSE 60000 WRITE", "slow", []string{"CLIENT", "PAUSE", "60000", "WRITE"}, []string{"CLIENT", "UNPAUSE"}),
+		flushed(),
+		spoiled("Redis has values of other types", "each key that does not hold a number becomes a list, those of streams a text", wrongTypes),
+		spoiled("Redis has junk", "each text, field and entry is replaced by other bytes", junk),
+		hurried("Redis ends all connections", "CLIENT KILL of all connections, twenty times", []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}),
+		hurried("Redis forgets all scripts", "SCRIPT FLUSH, twenty times", []string{"SCRIPT", "FLUSH"}),
+	}, watchedFaults(), clusterFaults())
+	for _, f := range faults {
+		f.weak = true
+	}
+	return faults
+}
+
+// legacyMeets opens a session at the victim, and returns what is wrong when another replica, which has not seen it, does not
+// answer with the status.
+func (s *scene) legacyMeets(ctx context.Context) (meets func(status int) func(context.Context) error, err error) {
+	session, err := s.open(ctx, at(s.victim))
+	if err != nil {
+		return nil, err
+	}
+	other := s.others[0]
+	return func(status int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			said, err := s.within(ctx, at(other), session, s.spared)
+			so := said.status == status && (status != http.StatusServiceUnavailable || said.header.Get("Retry-After") != "")
+			return is(fmt.Sprintf("%s answers %d to a session that it has not seen", other.Name, status), so, said, err)
+		}
+	}, nil
+}
+
+// goOn returns what is wrong when a replica is not ready, or does not serve calls of 2026-07-28.
+func (s *scene) goOn() func(context.Context) error {
+	var questions []func(context.Context) error
+	for _, r := range s.Replicas[:replicas] {
+		questions = append(questions, s.isReady(r), s.servesAll(r))
+	}
+	return all(questions...)
+}
+
+// sayRedis returns what is wrong when a replica does not say that Redis is in one of the states.
+func (s *scene) sayRedis(states ...string) func(context.Context) error {
+	var questions []func(context.Context) error
+	for _, r := range s.Replicas[:replicas] {
+		questions = append(questions, s.judged(r, fmt.Sprintf("Redis is one of %v", states), func(v view) bool { return slices.Contains(states, v.Redis) }))
+	}
+	return all(questions...)
+}
+
+// redisGone is a fault in which Redis is gone and comes back as it was.
+func redisGone(name, done string, begin, end func(*world.Store) error) *fault {
+	return &fault{
+		name: name, done: done, ground: plain,
+		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 with Retry-After, not 404, and goes on afterwards",
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			meets, err := s.legacyMeets(ctx)
+			if err != nil {
+				return effect{}, err
+			}
+			store := s.Redis.Nodes[0]
+			return effect{
+				seen:  all(s.sayRedis("slow", "unreachable"), s.goOn(), meets(http.StatusServiceUnavailable)),
+				heal:  func(context.Context) error { return end(store) },
+				after: meets(http.StatusOK),
+			}, begin(store)
+		},
+	}
+}
+
+// keyedTwice spares calls under an Idempotency-Key that were executed twice, because Redis forgot that they had been made.
+// docs/once.md says so.
+func keyedTwice(v *ledger.Verdict) int { return v.TwiceKeyed }
+
+const forgets = "; calls under an Idempotency-Key that are sent again may run again, since Redis has forgotten them"
+
+// redisLost is a fault in which Redis comes back and has lost everything.
+func redisLost(name, done string, begin func(ctx context.Context, s *scene) error) *fault {
+	return &fault{
+		name: name, done: done, ground: plain,
+		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 meanwhile, and 404 only when Redis is back without it" + forgets, spares: keyedTwice,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			meets, err := s.legacyMeets(ctx)
+			if err != nil {
+				return effect{}, err
+			}
+			return effect{
+				seen:  all(s.sayRedis("unreachable"), s.goOn(), meets(http.StatusServiceUnavailable)),
+				heal:  func(ctx context.Context) error { return s.Redis.Nodes[0].Begin(ctx) },
+				after: meets(http.StatusNotFound),
+			}, begin(ctx, s)
+		},
+	}
+}
+
+func killed(_ context.Context, s *scene) error {
+	s.Redis.Nodes[0].Kill()
+	return nil
+}
+
+func killedAgain(ctx context.Context, s *scene) error {
+	store := s.Redis.Nodes[0]
+	for range 2 {
+		store.Kill()
+		if err := until(ctx, s.missesRedis(s.victim)); err != nil {
+			return err
+		}
+		if err := store.Begin(ctx); err != nil {
+			return err
+		}
+		wait(ctx, pace)
+	}
+	store.Kill()
+	return nil
+}
+
+// redisAbsent starts a replica while Redis is not there.
+func redisAbsent() *fault {
+	return &fault{
+		name: "Redis is not there when a replica starts", done: "a replica is stopped, Redis killed, the replica started", ground: direct, spares: keyedTwice,
+		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28" + forgets,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			if _, err := s.victim.Stop(ctx); err != nil {
+				return effect{}, err
+			}
+			s.Redis.Nodes[0].Kill()
+			notReady := s.judged(s.victim, "it is not ready, since Redis was not reached", func(v view) bool {
+				return !v.Ready && v.status == http.StatusServiceUnavailable && v.Redis == "starting" && len(v.Problems) > 0
+			})
+			return effect{
+				seen: all(notReady, s.othersServe()),
+				heal: func(ctx context.Context) error { return s.Redis.Nodes[0].Begin(ctx) },
+			}, s.victim.Launch(ctx)
+		},
+	}
+}
+
+// redisSays is a fault in which Redis answers that it cannot write.
+func redisSays(name, done, state string, begin, end []string) *fault {
+	return &fault{
+		name: name, done: done, ground: plain,
+		holds: "replicas name the state `" + state + "`, stay ready and serve 2026-07-28; sessions go on afterwards",
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			meets, err := s.legacyMeets(ctx)
+			if err != nil {
+				return effect{}, err
+			}
+			_, err = s.Redis.Nodes[0].Exec(ctx, begin...)
+			return effect{
+				seen: all(s.sayRedis(state), s.goOn()),
+				heal: func(ctx context.Context) error {
+					_, err := s.Redis.Nodes[0].Exec(ctx, end...)
+					return err
+				},
+				after: meets(http.StatusOK),
+			}, err
+		},
+	}
+}
+
+// flushed empties Redis.
+func flushed() *fault {
+	return &fault{
+		name: "Redis is emptied", done: "FLUSHALL", ground: plain,
+		holds: "sessions from before get 404 at every replica, and new ones are opened" + forgets, spares: keyedTwice,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			meets, err := s.legacyMeets(ctx)
+			if err != nil {
+				return effect{}, err
+			}
+			_, err = s.Redis.Nodes[0].Exec(ctx, "FLUSHALL")
+			return effect{seen: all(meets(http.StatusNotFound), s.goOn())}, err
+		},
+	}
+}
+
+// Scripts that spoil what the gateway keeps.
+const (
+	wrongTypes = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
+  local t = redis.call('TYPE', k).ok
+  redis.call('DEL', k)
+  if t == 'string' then redis.call('RPUSH', k, 'junk') else redis.call('SET', k, 'junk') end
+end return 'OK'`
+	junk = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
+  local t = redis.call('TYPE', k).ok
+  if t == 'string' then redis.call('SET', k, 'junk', 'KEEPTTL')
+  elseif t == 'hash' then for _, f in ipairs(redis.call('HKEYS', k)) do redis.call('HSET', k, f, 'junk') end
+  elseif t == 'set' then redis.call('SADD', k, 'junk')
+  elseif t == 'zset' then redis.call('ZADD', k, 1e15, 'junk')
+  elseif t == 'stream' then redis.call('XADD', k, '*', 'junk', 'junk') end
+end return 'OK'`
+)
+
+// spoiled overwrites what the gateway keeps, three times, and empties Redis in the end.
+func spoiled(name, done, script string) *fault {
+	return &fault{
+		name: name, done: done + "; then Redis is emptied", ground: plain,
+		holds: "nothing that was written is believed, and when Redis was emptied all goes on" + forgets, spares: keyedTwice,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			for range 3 {
+				if _, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", script, "0"); err != nil {
+					return effect{}, err
+				}
+				if err := s.busy(ctx, warm/4); err != nil {
+					return effect{}, err
+				}
+			}
+			return effect{heal: func(ctx context.Context) error {
+				_, err := s.Redis.Nodes[0].Exec(ctx, "FLUSHALL")
+				return err
+			}, after: s.goOn()}, nil
+		},
+	}
+}
+
+// hurried runs a command again and again.
+func hurried(name, done string, command []string) *fault {
+	return &fault{
+		name: name, done: done, ground: plain, holds: "replicas stay ready and serve 2026-07-28",
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			for range 20 {
+				if _, err := s.Redis.Nodes[0].Exec(ctx, command...); err != nil {
+					return effect{}, err
+				}
+				wait(ctx, 5*pace)
+			}
+			return effect{seen: s.goOn()}, nil
+		},
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// scene is a world with the servers behind it, and what a fault in it needs. Its methods are for one goroutine.
+type scene struct {
+	*world.World
+
+	ground   ground
+	balancer string
+	dir      string // of the world
+	program  string // the gateway
+	variant  string // the gateway with a clock that can be set; "": it was not built
+	servers  map[string]*upstream.Server
+	client   *http.Client
+
+	// Of one round.
+	seed   uint64
+	draw   *rand.Rand
+	crowd  *crowd.Crowd
+	victim *world.Replica   // the replica that the fault meets, if it meets one
+	others []*world.Replica // all but the victim
+	server string           // the name of the server that the fault meets, if it meets one
+	spared string           // the name of the other
+	url    string           // where the crowd asks; the load balancer unless a fault puts something before it
+	pipe   *pipeReader      // of the fault with a blocked pipe
+	issuer *issuer          // of the faults of issuers
+	token  func(tenant, user string) string
+	undo   []func(ctx context.Context) error
+}
+
+const replicas = 3
+
+// newScene starts a world.
+func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *scene, err error) {
+	s := &scene{ground: g, balancer: balancer, dir: dir, program: program, servers: map[string]*upstream.Server{}, client: newClient()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	paths := map[string]string{crowd.Modern: "/mcp", crowd.Legacy: "/legacy"}
+	for name, path := range paths {
+		address, err := freeport.Address()
+		if err != nil {
+			return nil, err
+		}
+		if s.servers[name], err = upstream.Start(address); err != nil {
+			return nil, err
+		}
+		paths[name] = address + path
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	s.World, err = world.Start(ctx, world.Config{
+		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths, Direct: g.direct, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Ready(ctx)
+}
+
+func (s *scene) close() {
+	if s.World != nil {
+		s.World.Close() //nolint:staticcheck // scene.close is another one
+	}
+	for _, server := range s.servers {
+		server.Close()
+	}
+	s.client.CloseIdleConnections()
+}
+
+// begin draws what a round meets.
+func (s *scene) begin(seed uint64) {
+	s.seed, s.draw = seed, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a fault is no secret
+	at := s.draw.IntN(replicas)
+	s.victim, s.others = s.Replicas[at], nil
+	for i, r := range s.Replicas[:replicas] {
+		if i != at {
+			s.others = append(s.others, r)
+		}
+	}
+	s.server, s.spared = crowd.Modern, crowd.Legacy
+	if s.draw.IntN(2) == 1 {
+		s.server, s.spared = crowd.Legacy, crowd.Modern
+	}
+	s.url, s.token, s.undo = s.URL, s.Token, nil
+}
+
+// later has something undone when the crowd of this round has ended, the last one first.
+func (s *scene) later(undo func(ctx context.Context) error) { s.undo = append(s.undo, undo) }
+
+// clean undoes what was given to later.
+func (s *scene) clean(ctx context.Context) error {
+	var wrong []error
+	for len(s.undo) > 0 {
+		last := s.undo[len(s.undo)-1]
+		s.undo = s.undo[:len(s.undo)-1]
+		wrong = append(wrong, last(ctx))
+	}
+	return errors.Join(wrong...)
+}
+
+// executions returns what all servers did since the world began.
+func (s *scene) executions() (all []ledger.Execution) {
+	for _, server := range s.servers {
+		all = append(all, server.Executions()...)
+	}
+	return all
+}
+
+const (
+	// patience is how long anything may take that must come to an end. It is long because the processors may be busy with
+	// other things, and nothing is measured by it.
+	patience = 60 * time.Second
+	pace     = 20 * time.Millisecond // between two questions whether something is so by now
+)
+
+// until asks until the answer is nil, and returns the last one when ctx or the time is over.
+func until(ctx context.Context, wrong func(ctx context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	var last error
+	for {
+		err := wrong(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // what goes wrong since the time is over says little
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain: %w", last)
+		}
+	}
+}
+
+// all joins questions into one.
+func all(questions ...func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		for _, wrong := range questions {
+			if wrong == nil {
+				continue
+			}
+			if err := wrong(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

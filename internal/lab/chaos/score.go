@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+)
+
+// score is what became of one act.
+type score struct {
+	act              *act
+	balancer         string
+	passes, restarts int
+	deeds            crowd.Deeds
+	troubles         map[string]int
+	verdict          ledger.Verdict
+	failures         []ledger.Failure
+	inFlight         map[ledger.Nonce]bool // calls that were in flight when a replica was killed
+	soon             map[ledger.Nonce]bool // calls that were asked soon after
+	took             time.Duration
+}
+
+// lost returns how many requests of all kinds did not end as they would have without a restart.
+func (s *score) lost() (n int) {
+	for _, times := range s.troubles {
+		n += times
+	}
+	return max(n, len(s.failures))
+}
+
+// late returns the calls that failed although they were not in flight when a replica was killed: how many of them were
+// asked before the load balancer had time to notice, and the others.
+func late(all []ledger.Failure, inFlight, asked map[ledger.Nonce]bool) (soon int, others []ledger.Failure) {
+	for _, f := range all {
+		switch {
+		case inFlight[f.Nonce]:
+		case asked[f.Nonce]:
+			soon++
+		default:
+			others = append(others, f)
+		}
+	}
+	return soon, others
+}
+
+// unrecorded returns how many calls were executed, are unknown to their callers and not on record, although no replica was
+// killed, or they were not in flight then. Calls that their clients left count only where no replica was killed, since
+// nobody knows until when they were in flight.
+func unrecorded(v *ledger.Verdict, inFlight, soon map[ledger.Nonce]bool) (n int) {
+	if len(inFlight)+len(soon) == 0 {
+		return v.BrokenUnaudited
+	}
+	for _, nonce := range v.Unrecorded {
+		if !inFlight[nonce] && !soon[nonce] {
+			n++
+		}
+	}
+	return n
+}
+
+// wrong returns the promises that were broken, nil if none was.
+func (s *score) wrong() error {
+	var wrong []error
+	if s.verdict.Lost() > 0 {
+		wrong = append(wrong, fmt.Errorf("the oracle found %d: %q", s.verdict.Lost(), s.verdict.Samples))
+	}
+	if n := unrecorded(&s.verdict, s.inFlight, s.soon); n > 0 {
+		wrong = append(wrong, fmt.Errorf("%d calls were executed, are unknown to their callers and not on record: %q", n, s.verdict.Notes))
+	}
+	if n := s.verdict.Unstreamed; n > 0 {
+		wrong = append(wrong, fmt.Errorf("%d calls were answered without a stream for their events: %q", n, s.verdict.Notes))
+	}
+	switch {
+	case s.act.deadly:
+		if _, others := late(s.failures, s.inFlight, s.soon); others != nil {
+			wrong = append(wrong, fmt.Errorf("%d calls failed that were not in flight when a replica was killed: %v", len(others), others))
+		}
+	case s.lost() > 0:
+		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(), counted(s.troubles), s.failures))
+	}
+	if !s.act.deadly && s.deeds.Reconnects > 0 {
+		wrong = append(wrong, fmt.Errorf("%d sessions were gone", s.deeds.Reconnects))
+	}
+	return errors.Join(wrong...)
+}
+
+// String is the score in a line.
+func (s *score) String() string {
+	text := fmt.Sprintf("%s, %s: %d restarts, %d requests, %d calls, %d lost, %d twice, %d streams told to come back, %d torn, %d resumed, longest call %v, gap %v (%v)",
+		s.balancer, s.act.name, s.restarts, s.deeds.Requests, s.verdict.Requests, s.lost(), s.verdict.Twice, s.deeds.Goodbyes, s.deeds.Aborted, s.deeds.Resumed,
+		s.deeds.LongestCall.Round(time.Millisecond), s.deeds.LongestGap.Round(time.Millisecond), s.took.Round(time.Second))
+	if err := s.wrong(); err != nil {
+		text += ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return text
+}
+
+// rolls is what went through behind one load balancer while replicas were restarted.
+type rolls struct {
+	balancer         string
+	restarts, failed int
+	requests         int64
+}
+
+// rolled adds up, for each load balancer, the acts in which replicas were restarted and none was killed.
+func rolled(scores []*score) (all []rolls) {
+	for _, s := range scores {
+		at := slices.IndexFunc(all, func(r rolls) bool { return r.balancer == s.balancer })
+		if at < 0 {
+			all, at = append(all, rolls{balancer: s.balancer}), len(all)
+		}
+		if r := &all[at]; s.restarts > 0 && !s.act.deadly {
+			r.restarts += s.restarts
+			r.requests += s.deeds.Requests
+			r.failed += s.lost()
+		}
+	}
+	return all
+}
+
+// describeRolling writes the section.
+func describeRolling(scores []*score, withPrevious bool, took time.Duration) string {
+	var b strings.Builder // which has no errors
+	broken := 0
+	for _, s := range scores {
+		if s.wrong() != nil {
+			broken++
+		}
+	}
+	_, _ = fmt.Fprintf(&b, "%v.", took.Round(time.Second))
+	for _, all := range rolled(scores) {
+		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer, grouped(int(all.requests)), all.restarts, all.failed)
+	}
+	if broken > 0 {
+		_, _ = fmt.Fprintf(&b, " **%d rows did not hold.**", broken)
+	}
+	b.WriteString("\n\n| behind | how replicas come and go | restarts | requests | calls | lost | twice | events and changes lost, doubled, out of order | broken and not on record, without a stream | streams told to come back | torn | resumed | longest call | longest gap of a stream | held |\n" +
+		"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
+	for _, s := range scores {
+		if !s.act.deadly {
+			b.WriteString(s.row())
+		}
+	}
+	b.WriteString("\n| behind | kills | requests | calls | calls in flight at any replica when one was killed | of these not answered | of those asked within a second | of others | without a word | twice | broken and not on record, without a stream | how calls ended that were not answered | held |\n" +
+		"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|\n")
+	for _, s := range scores {
+		if s.act.deadly {
+			b.WriteString(s.deadlyRow())
+		}
+	}
+	for _, s := range scores {
+		if err := s.wrong(); err != nil {
+			_, _ = fmt.Fprintf(&b, "\n**%s, %s** did not hold: %.2000s\n", s.balancer, s.act.name, strings.Join(strings.Fields(err.Error()), " "))
+		}
+	}
+	b.WriteString("\n| how replicas come and go | what is done |\n|---|---|\n")
+	for _, a := range acts(withPrevious) {
+		_, _ = fmt.Fprintf(&b, "| %s | %s |\n", a.name, a.done)
+	}
+	if !withPrevious {
+		b.WriteString("| another program | not run: `-previous` names it |\n")
+	}
+	return b.String()
+}
+
+func (s *score) held() string {
+	if s.wrong() != nil {
+		return "**no**"
+	}
+	return "yes"
+}
+
+func (s *score) row() string {
+	v, d := &s.verdict, &s.deeds
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n", s.balancer, s.act.name, s.restarts, grouped(int(d.Requests)), grouped(v.Requests),
+		s.lost(), v.Twice, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.BrokenUnaudited, v.Unstreamed, grouped(int(d.Goodbyes)), d.Aborted, grouped(int(d.Resumed)),
+		seconds(d.LongestCall), seconds(d.LongestGap), s.held())
+}
+
+func (s *score) deadlyRow() string {
+	v, ends := &s.verdict, map[string]int{}
+	for _, f := range s.failures {
+		ends[f.How]++
+	}
+	soon, others := late(s.failures, s.inFlight, s.soon)
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %d | %d | %d | %d, %d | %s | %s |\n", s.balancer, s.restarts, grouped(int(s.deeds.Requests)), grouped(v.Requests), len(s.inFlight),
+		len(s.failures)-soon-len(others), soon, len(others), v.Unanswered, v.Twice, v.BrokenUnaudited, v.Unstreamed, counted(ends), s.held())
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

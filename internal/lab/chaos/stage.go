@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// stage is a scene on which replicas come and go while clients work. Its methods are for one goroutine.
+type stage struct {
+	*scene
+
+	current, previous string // programs of the gateway
+	size              int
+
+	book     *ledger.Ledger
+	crowds   []*crowd.Crowd
+	past     []*crowd.Crowd        // that were relieved
+	restarts int                   // replicas that were stopped or killed
+	inFlight map[ledger.Nonce]bool // calls in flight when a replica was killed
+	soon     map[ledger.Nonce]bool // calls asked within noticeTime after that
+}
+
+const (
+	loadPause = 2 * time.Millisecond // between two plain calls of one client
+	plains    = 8                    // so many clients make plain calls for each of any other kind
+	stopTime  = 3 * patience         // for a stop or a start, on a machine that is busy with other things
+)
+
+// play plays an act again and again until a number of requests went through, and judges it.
+func (s *stage) play(ctx context.Context, a *act, requests int) (*score, error) {
+	began := time.Now()
+	s.begin(1) // nothing is drawn
+	s.book, s.inFlight, s.soon = ledger.New(), map[ledger.Nonce]bool{}, map[ledger.Nonce]bool{}
+	if err := s.well(ctx); err != nil {
+		return nil, err
+	}
+	s.employ(ctx)
+	passes, err := 0, error(nil)
+	for ; err == nil && (passes == 0 || s.deeds().Requests < int64(requests)); passes++ {
+		err = a.pass(ctx, s)
+	}
+	if err := errors.Join(err, s.dismiss(ctx)); err != nil {
+		return nil, err
+	}
+	verdict, err := s.judge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &score{
+		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(), troubles: s.troubles(),
+		verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon, took: time.Since(began),
+	}, nil
+}
+
+// settleTime is how long a call may go on that its client has left: calls have 10 s. It is put on record when it ends.
+const settleTime = 15 * time.Second
+
+// judge joins what clients, servers and records say of this book. As long as calls are not on record that must be, it does
+// that again, until these have had time to end.
+func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
+	for end := time.Now().Add(settleTime); ; wait(ctx, settleTime/5) {
+		records, err := s.Audit()
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return ledger.Verdict{}, err
+		}
+		v := s.book.Judge(s.executions(), records)
+		if unrecorded(&v, s.inFlight, s.soon) == 0 || time.Now().After(end) {
+			return v, nil
+		}
+	}
+}
+
+// employ sets clients of all kinds to work, most of which make plain calls.
+func (s *stage) employ(ctx context.Context) {
+	c := crowd.Config{URL: s.URL, Token: s.Token, Ledger: s.book, Size: s.size}
+	load := c
+	load.Kinds, load.Size, load.Pause = []string{crowd.Plain}, plains*s.size, loadPause
+	brief := c
+	brief.Kinds = []string{crowd.Brief}
+	s.crowds = []*crowd.Crowd{crowd.Start(ctx, c), crowd.Start(ctx, load), crowd.Start(ctx, brief)}
+}
+
+// dismiss ends all clients when each of their calls has its end.
+func (s *stage) dismiss(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	ends := make(chan error)
+	for _, c := range s.crowds {
+		go func() { ends <- c.Stop(ctx) }() // it is waited for below
+	}
+	var wrong []error
+	for range s.crowds {
+		wrong = append(wrong, <-ends)
+	}
+	s.past, s.crowds = slices.Concat(s.past, s.crowds), nil
+	return errors.Join(wrong...)
+}
+
+// relieve replaces all clients by others, which know nothing of sessions from before.
+func (s *stage) relieve(ctx context.Context) error {
+	if err := s.dismiss(ctx); err != nil {
+		return err
+	}
+	s.employ(ctx)
+	return nil
+}
+
+// deeds is what all clients did so far.
+func (s *stage) deeds() (all crowd.Deeds) {
+	for _, c := range slices.Concat(s.past, s.crowds) {
+		d := c.Deeds()
+		all.Calls += d.Calls
+		all.Requests += d.Requests
+		all.Resumed += d.Resumed
+		all.Sessions += d.Sessions
+		all.Lives += d.Lives
+		all.Goodbyes += d.Goodbyes
+		all.Aborted += d.Aborted
+		all.Crossed += d.Crossed
+		all.Changes += d.Changes
+		all.Reconnects += d.Reconnects
+		all.LongestCall, all.LongestGap = max(all.LongestCall, d.LongestCall), max(all.LongestGap, d.LongestGap)
+	}
+	return all
+}
+
+// troubles is what all clients met so far that they would not have met without restarts.
+func (s *stage) troubles() map[string]int {
+	all := map[string]int{}
+	for _, c := range slices.Concat(s.past, s.crowds) {
+		for what, n := range c.Troubles() {
+			all[what] += n
+		}
+	}
+	return all
+}
+
+// work waits until the clients have sent some more requests.
+func (s *stage) work(ctx context.Context) error {
+	const some = 100
+	goal := s.deeds().Requests + some
+	for last, at := int64(0), time.Now(); s.deeds().Requests < goal; {
+		if now := s.deeds().Requests; now > last {
+			last, at = now, time.Now()
+		}
+		if ctx.Err() != nil || time.Since(at) > stopTime {
+			return errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at))
+		}
+		wait(ctx, pace)
+	}
+	return nil
+}
+
+// well waits until all is ready, and the load balancer sends requests to all replicas that run.
+func (s *stage) well(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	return s.Ready(ctx)
+}
+
+// leave stops a replica, which must end with exit code 0.
+func (s *stage) leave(ctx context.Context, r *world.Replica) error {
+	s.restarts++
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	return s.stopClean(ctx, r)
+}
+
+// join starts a replica, and returns when it is ready and the load balancer knows.
+func (s *stage) join(ctx context.Context, r *world.Replica) error {
+	limited, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	if err := r.Start(limited); err != nil {
+		return err
+	}
+	return s.well(ctx)
+}
+
+// restart stops a replica and starts it again.
+func (s *stage) restart(ctx context.Context, r *world.Replica) error {
+	if err := s.leave(ctx, r); err != nil {
+		return err
+	}
+	return s.join(ctx, r)
+}
+
+// further starts replicas beyond those of the start, until that many run.
+func (s *stage) further(ctx context.Context, all int) error {
+	for len(s.Replicas) < all {
+		limited, stop := context.WithTimeout(ctx, stopTime)
+		_, err := s.Add(limited)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	for _, r := range s.Replicas[:all] {
+		if !r.Runs() {
+			if err := s.join(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	return s.well(ctx)
+}
+
+// noticeTime is how long a load balancer may take, on a machine that is busy, to notice that connections which it keeps open
+// have ended with a replica. A request that it sends on one meanwhile is lost, too.
+const noticeTime = time.Second
+
+// strike kills a replica. What was in flight at any replica is remembered, and what was asked soon after.
+func (s *stage) strike(ctx context.Context, r *world.Replica) {
+	s.restarts++
+	before := s.book.Last()
+	maps.Copy(s.inFlight, s.book.Open())
+	r.Kill()
+	dead := s.book.Last()
+	for n := before + 1; n <= dead; n++ { // asked while it died
+		s.inFlight[n] = true
+	}
+	wait(ctx, noticeTime)
+	for n := dead + 1; n <= s.book.Last(); n++ {
+		s.soon[n] = true
+	}
+}

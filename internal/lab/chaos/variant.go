@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+// build compiles the gateway as it is, and returns the program.
+func build(ctx context.Context, dir string) (program string, err error) {
+	program = filepath.Join(dir, "drawbridge")
+	return program, lab.Build(ctx, program)
+}
+
+// run1 returns what a command prints, without the space around it.
+func run1(ctx context.Context, name string, args ...string) (string, error) {
+	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput() //nolint:gosec // what is run stands in this program
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// patch is a change of one source file: text is put behind anchor, which must stand there once.
+type patch struct{ file, anchor, text string }
+
+const (
+	// clockVariable is the environment variable that names the file with the offset of the wall clock, in seconds.
+	clockVariable = "CHAOS_CLOCK"
+	// panicHeader is the header of a request whose handler panics.
+	panicHeader = "Chaos-Panic"
+)
+
+// wallClock makes time.Now of the standard library, and so of all that the gateway is made of, tell a wall clock that
+// somebody has set. The monotonic clock stays as it is, as with a real jump of the clock.
+func wallClock() []patch {
+	return []patch{
+		{"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "\tsec += wallOffset.Load()\n"},
+		{"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n", "\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { wallOffset.Store(seconds) }\n"},
+		{"time/time.go", "import (\n", "\t\"sync/atomic\"\n"},
+	}
+}
+
+// clockReader is a file of the gateway's main package that sets the wall clock.
+const clockReader = `package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func init() {
+	go func() {
+		for range time.Tick(20 * time.Millisecond) {
+			text, _ := os.ReadFile(os.Getenv("` + clockVariable + `"))
+			if seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+				time.SetWallOffset(seconds)
+			}
+		}
+	}()
+}
+`
+
+// panics makes the handler of a request with panicHeader panic.
+func panics() patch {
+	return patch{
+		"server/middleware.go", "func (s *Server) bounded(x *exchange, r *http.Request) bool {\n",
+		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n",
+	}
+}
+
+// buildVariant compiles a gateway whose wall clock can be set and whose handlers can be made to panic, which no gateway
+// that is shipped can. The sources stay as they are: the compiler is told to read other files in the place of a few. Since
+// one of these is part of the standard library, all is compiled anew the first time.
+func buildVariant(ctx context.Context, dir string) (program string, err error) {
+	root, err := lab.Root()
+	if err != nil {
+		return "", err
+	}
+	library, err := run1(ctx, "go", "env", "GOROOT")
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	own := filepath.Join(dir, "clock.go")
+	replace[filepath.Join(root, "cmd", "drawbridge", "zz_clock.go")] = own
+	if err := os.WriteFile(own, []byte(clockReader), 0o600); err != nil {
+		return "", err
+	}
+	for _, p := range append(wallClock(), panics()) {
+		original := filepath.Join(root, p.file)
+		if strings.HasPrefix(p.file, "time/") {
+			original = filepath.Join(library, "src", p.file)
+		}
+		if replace[original] == "" {
+			replace[original] = original
+		}
+		changed := filepath.Join(dir, strings.ReplaceAll(p.file, "/", "-"))
+		if err := p.apply(replace[original], changed); err != nil {
+			return "", err
+		}
+		replace[original] = changed
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "drawbridge-variant")
+	return program, lab.Build(ctx, program, "-overlay", overlay)
+}
+
+// apply writes a source file with the change.
+func (p patch) apply(from, to string) error {
+	text, err := os.ReadFile(from) //nolint:gosec // a source file
+	if err != nil {
+		return err
+	}
+	before, after, found := strings.Cut(string(text), p.anchor)
+	if !found || strings.Contains(after, p.anchor) {
+		return fmt.Errorf("%s: %w: %q", p.file, errAnchor, p.anchor)
+	}
+	return os.WriteFile(to, []byte(before+p.anchor+p.text+after), 0o600) //nolint:gosec // into a folder of our own
+}
+
+// errAnchor means that a source file has changed so that the variant must be changed, too.
+var errAnchor = errors.New("the text behind which the variant differs does not stand there once")

@@ -1,0 +1,64 @@
+package world_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+)
+
+// TestPartitions cuts off a replica from Redis, then from the server, then from the balancer.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	w := startApart(t, world.Config{Balancer: "haproxy", Replicas: 2, Redis: "one", Direct: true})
+	r, token := w.Replicas[1], w.Token("red", "alice")
+	works(t, "http://"+r.Address, token)
+	apart := func(a, b, want string) {
+		t.Helper()
+		if err := w.Partition(a, b); err != nil {
+			t.Fatal(err)
+		}
+		unready(t, w, want)
+		works(t, w.URL, token)
+		if err := w.Rejoin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Ready(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		works(t, "http://"+r.Address, token)
+	}
+	apart(r.Name, "redis", "replica-1 does not use Redis")
+	apart("balancer", r.Name, "haproxy does not believe that replica-1 is well")
+	if err := w.Partition("echo", "balancer"); err == nil {
+		t.Error("got no error where no part is in a namespace")
+	}
+	if err := w.Partition(r.Name, "nobody"); err == nil {
+		t.Error("got no error for a part that is not there")
+	}
+	if err := w.Partition(r.Name, "echo"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if err := call(ctx, "http://"+r.Address, token); err == nil {
+		t.Error("a server was called that cannot be reached")
+	}
+}
+
+// startApart starts a world in network namespaces, and ends the test where there cannot be any.
+func startApart(t *testing.T, c world.Config) *world.World {
+	t.Helper()
+	c.Namespaces = true
+	w, err := tryStart(t, c)
+	if errors.Is(err, world.ErrNoNamespaces) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

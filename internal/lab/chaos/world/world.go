@@ -1,0 +1,279 @@
+// Package world starts what replicas of the gateway need to be tried out on one machine, and breaks it on command:
+//
+//	crowd ──▶ nginx | haproxy ──▶ [netfault] replica-0 … ──▶ [netfault] Redis
+//	                                              └────────▶ [netfault] upstreams
+//
+// All programs are real and end with the process that started them. It does not know what clients ask, and judges
+// nothing.
+package world
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+)
+
+// Config says how a world is.
+type Config struct {
+	Dir       string            // empty folder for everything
+	Program   string            // path of the gateway
+	Balancer  string            // "nginx" or "haproxy"
+	Replicas  int               // how many run at the start, Room at most
+	Redis     string            // "one"; "watched": master, replica and sentinel; "cluster" of three
+	Upstreams map[string]string // name → host:port/path of servers, which each replica reaches through a proxy of its own
+
+	// Direct makes the balancer reach the replicas without proxies, so that one that does not listen refuses
+	// connections by itself, as in production: while it stops, a proxy can only accept and reset them. Replica.Balancer is
+	// nil then.
+	Direct bool
+
+	// Namespaces puts each replica and each server of Redis into a network namespace of its own, for Partition. Where
+	// they cannot be had, the error of Start is ErrNoNamespaces.
+	Namespaces bool
+
+	DrainDelay time.Duration // of the gateways; zero: 500 ms, which two checks of the balancer need
+	EventAge   time.Duration // sessions.events.age of the gateways; zero: their default of 5 m
+	Patience   time.Duration // redis.patience of the gateways; zero: 1 s, since all share a few processors
+}
+
+// Room is how many replicas a world has at most: the balancer knows an address for each.
+const Room = 5
+
+// World is a running world. Its methods are for one goroutine, but for Token.
+type World struct {
+	URL      string     // of the load balancer, such as http://127.0.0.1:20000, without a path
+	Replicas []*Replica // those of the start, and those added later
+	Redis    *Redis
+
+	config   Config
+	keeper   *keeper
+	network  *network
+	balancer *balancer
+	slots    []*Replica   // Room of them; the first ones are Replicas
+	client   *http.Client // of the operator
+	closing  sync.Once
+}
+
+// Start starts a world. All is ready when it returns, or it returns why not and nothing is left. It lasts until Close,
+// also when ctx ends.
+func Start(ctx context.Context, c Config) (_ *World, err error) {
+	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
+	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
+	switch {
+	case c.Replicas < 1 || c.Replicas > Room:
+		return nil, fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room)
+	case c.Balancer != "nginx" && c.Balancer != "haproxy":
+		return nil, fmt.Errorf("the balancer is %q, want nginx or haproxy", c.Balancer)
+	case len(c.Upstreams) == 0:
+		return nil, errors.New("there is no upstream, and a gateway needs one")
+	}
+	for _, path := range []*string{&c.Dir, &c.Program} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	w := &World{config: c, keeper: newKeeper(), client: &http.Client{Timeout: operatorTime, Transport: &http.Transport{DisableKeepAlives: true}}}
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	if err = w.begin(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// begin starts all parts, each after those that it needs.
+func (w *World) begin(ctx context.Context) (err error) {
+	if w.network, err = w.newNetwork(ctx); err != nil {
+		return err
+	}
+	if w.Redis, err = startRedis(ctx, w.config.Redis, w.config.Dir, w.keeper, w.network); err != nil {
+		return err
+	}
+	address, err := freeport.Address()
+	if err != nil {
+		return err
+	}
+	w.URL = "http://" + address
+	if err := os.WriteFile(filepath.Join(w.config.Dir, secretFile), []byte(secret), 0o600); err != nil {
+		return err
+	}
+	for i := range Room {
+		r, err := w.newReplica(i)
+		if err != nil {
+			return err
+		}
+		w.slots = append(w.slots, r)
+	}
+	for range w.config.Replicas {
+		if _, err := w.launchNext(ctx); err != nil {
+			return err
+		}
+	}
+	for _, r := range w.Replicas { // all begin at once, and one that ends says why
+		if err := r.ready(ctx); err != nil {
+			return err
+		}
+	}
+	if w.balancer, err = w.startBalancer(address); err != nil {
+		return err
+	}
+	return w.Ready(ctx)
+}
+
+// newNetwork puts all on loopback, or each server of Redis and each replica that may ever be into a space.
+func (w *World) newNetwork(ctx context.Context) (*network, error) {
+	if !w.config.Namespaces {
+		return onLoopback(), nil
+	}
+	parts, err := storeNames(w.config.Redis)
+	if err != nil {
+		return nil, err
+	}
+	for i := range Room {
+		parts = append(parts, replicaName(i))
+	}
+	return inSpaces(ctx, w.keeper, w.config.Dir, parts)
+}
+
+// Add starts another replica and returns when it is ready. The balancer uses it from then on. Stop is its opposite.
+func (w *World) Add(ctx context.Context) (*Replica, error) {
+	r, err := w.launchNext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.ready(ctx)
+}
+
+// launchNext starts the first replica that was never started.
+func (w *World) launchNext(ctx context.Context) (*Replica, error) {
+	if len(w.Replicas) == len(w.slots) {
+		return nil, fmt.Errorf("there are %d replicas already, and the balancer knows no others: start one that has stopped", Room)
+	}
+	r := w.slots[len(w.Replicas)]
+	if err := r.Launch(ctx); err != nil {
+		return nil, err
+	}
+	w.Replicas = w.slots[:len(w.Replicas)+1]
+	return r, nil
+}
+
+// Close ends all and returns when nothing is left. It may be called again.
+func (w *World) Close() { w.closing.Do(w.close) }
+
+func (w *World) close() {
+	w.keeper.close()
+	for _, r := range w.slots {
+		r.closeProxies()
+	}
+	if w.network != nil {
+		ctx, stop := context.WithTimeout(context.Background(), commandTime)
+		defer stop()
+		w.network.close(ctx)
+	}
+}
+
+const (
+	issuer     = "https://chaos.test/"
+	secret     = "chaos-2b5f90c1e47d6a83-hmac-secret" //nolint:gosec // of tokens that nobody takes but our own gateways
+	secretFile = "secret"
+	logFile    = "log"
+)
+
+// Token returns a token of a user of a tenant, which holds for 23 hours. It may be called from many goroutines.
+func (w *World) Token(tenant, user string) string {
+	now := time.Now()
+	token, err := auth.Sign(auth.Key{Public: []byte(secret), Private: []byte(secret)}, "HS256", auth.Claims{
+		Issuer: issuer, Subject: user, Audience: w.URL + "/mcp", Extra: map[string]any{tenantClaim: tenant},
+		IssuedAt: now.Add(-time.Minute), Expiry: now.Add(23 * time.Hour),
+	})
+	if err != nil {
+		panic("world: a token cannot be signed: " + err.Error()) // the key is ours
+	}
+	return token
+}
+
+// Audit returns the records of all replicas, also of those that are gone. Audit files that are no files, such as pipes,
+// are left out.
+func (w *World) Audit() (all []ledger.Record, err error) {
+	for _, r := range w.Replicas {
+		for _, path := range r.audits {
+			records, err := readAudit(path)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			all = append(all, records...)
+		}
+	}
+	return all, nil
+}
+
+func readAudit(path string) ([]ledger.Record, error) {
+	if about, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil && !about.Mode().IsRegular() {
+		return nil, nil
+	}
+	file, err := os.Open(path) //nolint:gosec // a file of ours
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return ledger.ReadRecords(file)
+}
+
+// pace is how often a condition is looked at.
+const pace = 20 * time.Millisecond
+
+// until waits until nothing is wrong. When ctx ends before that, the error says what is.
+func until(ctx context.Context, wrong func() error) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	last := error(nil)
+	for {
+		now := wrong()
+		if now == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = now // what goes wrong since ctx has ended says little
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last)
+		case <-tick.C:
+		}
+	}
+}
+
+// tail returns the last bytes of a file, whole lines if there are several.
+func tail(path string, most int64) string {
+	file, err := os.Open(path) //nolint:gosec // a file of ours
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	about, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	start := max(0, about.Size()-most)
+	text := make([]byte, about.Size()-start)
+	n, _ := file.ReadAt(text, start) // it may have grown
+	if start == 0 {
+		return string(text[:n])
+	}
+	_, whole, _ := strings.Cut(string(text[:n]), "\n")
+	return whole
+}

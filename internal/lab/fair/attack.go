@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// attacks lists all attacks. The first is none: what it shows is how far two measures of the same thing differ.
+func attacks() []raid.Attack {
+	none := raid.Attack{Name: "no attack", Does: "nothing; how far the ratio is from 1 is the noise of the measure"}
+	return append([]raid.Attack{none}, raid.Attacks()...)
+}
+
+// mission is what an attacking process is to do.
+type mission struct {
+	Attack string
+	For    raid.Mission
+	Real   bool // it is the gateway, not the dummy
+	Few    bool // not more raiders than are enough
+}
+
+// tally is what the raiders of an attack saw.
+type tally struct {
+	raid.Tally
+	Millis int64 // how long it took
+}
+
+func tallied(c *raid.Counters, begun time.Time) tally {
+	return tally{c.Tally(), time.Since(begun).Milliseconds()}
+}
+
+// ready is the line that an attacking process writes once its attack bites.
+const ready = "ready\n"
+
+// attackUntilTold is a part: it carries out a mission, which its argument says in JSON, until its standard input ends.
+// It writes a line when the attack bites, and its tally at the end. After the line, the tally begins anew.
+func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) error {
+	ctx, cancel := untilEnd(ctx, in)
+	defer cancel()
+	var m mission
+	if err := strictjson.Unmarshal([]byte(argument), &m); err != nil {
+		return err
+	}
+	var a raid.Attack
+	for _, a = range attacks() {
+		if a.Name == m.Attack {
+			break
+		}
+	}
+	if m.Few && a.Few > 0 {
+		a.Raiders = a.Few
+	}
+	c, begun := &raid.Counters{}, time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.Carry(ctx, m.For, c)
+	}()
+	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
+		if !raid.Pause(ctx, 10*time.Millisecond) {
+			<-ended
+			return fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally())
+		}
+	}
+	before := tallied(c, begun)
+	if _, err := io.WriteString(out, ready); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	after := tallied(c, begun)
+	<-ended
+	return report(out, after.since(before))
+}
+
+// bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is enough that it is tried.
+func bitesAt(a *raid.Attack, m mission, seen raid.Tally) bool {
+	if !m.Real {
+		return seen.Attempts > 0
+	}
+	return a.Bites(seen)
+}
+
+// since returns what was added after before.
+func (t tally) since(before tally) tally {
+	return tally{t.Since(before.Tally), t.Millis - before.Millis}
+}
+
+// plus returns the sum with another tally, as of a later round.
+func (t tally) plus(other tally) tally {
+	t.Add(other.Tally)
+	t.Millis += other.Millis
+	return t
+}
+
+// report writes what a part has to say when it ends.
+func report(out io.Writer, v any) error {
+	text, err := strictjson.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}

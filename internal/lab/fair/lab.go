@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+const (
+	usersOfQuiet = 4
+	usersOfLoud  = 8
+
+	// loudAddress is where attackers connect from, so that the gateway can tell them from the quiet tenant as it can in
+	// a network.
+	loudAddress = "127.0.0.2"
+)
+
+// The limits are the default ones, with two exceptions. The rates of the quiet tenant are high, because it makes up for
+// calls that were late, and its own limits must not refuse them. Tenant raised, for the attacks that need it, has high
+// rates too; all else of it is as by default.
+const gatewayConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[1]s
+issuers:
+  - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: team, tenants_allowed: [quiet, loud, raised]}
+tenants:
+  quiet:
+    servers: [calm]
+    rules: [{allow: ["*"]}]
+    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+  loud:
+    servers: [storm]
+    rules: [{allow: ["*"]}]
+  raised:
+    servers: [storm]
+    rules: [{allow: ["*"]}]
+    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+servers:
+  calm: {url: "http://%[3]s/mcp", private_addresses: true}
+  storm: {url: "http://%[4]s/mcp", private_addresses: true}
+audit: {file: audit.jsonl, sync: interval}
+log: {level: info, format: json}
+`
+
+// lab is what all measures share: the program of the gateway, the servers, and who knows which token.
+type lab struct {
+	dir                string
+	self, binary       string // this program, and that of the gateway
+	cores              cores
+	calm, storm, dummy string              // addresses of servers
+	gateway            string              // the address that a gateway gets
+	tokens             map[string][]string // by tenant, one for each user
+	from               string              // where attackers connect from; "" is where everybody does
+	servers            []*part
+}
+
+// newLab builds the gateway and starts the servers. Everything it makes lies in a temporary folder.
+func newLab(ctx context.Context) (*lab, error) {
+	dir, err := os.MkdirTemp("", "drawbridge-fair-")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{dir: dir, cores: coresOfThisMachine(), from: loudAddress}
+	if err := l.begin(ctx); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lab) begin(ctx context.Context) error {
+	l.binary = filepath.Join(l.dir, "drawbridge")
+	if err := world.Build(ctx, l.binary); err != nil {
+		return err
+	}
+	var err error
+	if l.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if !bindable(ctx, l.from) {
+		l.from = "" // only Linux has all of 127.0.0.0/8
+	}
+	if err := l.configure(); err != nil {
+		return err
+	}
+	for _, addr := range []string{l.calm, l.storm, l.dummy} {
+		server, err := l.startPart(ctx, l.cores.served, "part-server", addr)
+		if err != nil {
+			return err
+		}
+		l.servers = append(l.servers, server)
+		if err := listens(ctx, addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configure takes addresses, makes tokens and writes the gateway's config.
+func (l *lab) configure() error {
+	var operator string
+	for _, addr := range []*string{&l.calm, &l.storm, &l.dummy, &l.gateway, &operator} {
+		var err error
+		if *addr, err = freeport.Address(); err != nil {
+			return err
+		}
+	}
+	secret := []byte("fair-5d0b97e1c3f84a62-hmac-secret")
+	if err := l.sign(secret); err != nil {
+		return err
+	}
+	config := fmt.Sprintf(gatewayConfig, l.gateway, operator, l.calm, l.storm)
+	return errors.Join(
+		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
+		os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600),
+	)
+}
+
+// sign makes a token for each user of each tenant.
+func (l *lab) sign(secret []byte) error {
+	l.tokens = map[string][]string{}
+	for tenant, users := range map[string]int{"quiet": usersOfQuiet, "loud": usersOfLoud, "raised": usersOfLoud} {
+		for i := range users {
+			now := time.Now()
+			token, err := auth.Sign(auth.Key{Public: secret, Private: secret}, "HS256", auth.Claims{
+				Issuer: "https://fair.test/", Subject: fmt.Sprintf("user%d", i), Audience: "http://" + l.gateway + "/mcp",
+				Extra: map[string]any{"team": tenant}, IssuedAt: now.Add(-time.Minute), Expiry: now.Add(12 * time.Hour),
+			})
+			if err != nil {
+				return err
+			}
+			l.tokens[tenant] = append(l.tokens[tenant], token)
+		}
+	}
+	return nil
+}
+
+// serve starts a gateway and waits until it answers calls of all tenants.
+func (l *lab) serve(ctx context.Context) (*part, error) {
+	gateway, err := l.start(ctx, l.cores.served, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	for tenant, tool := range map[string]string{"quiet": "calm__echo", "raised": "storm__echo"} {
+		call := raid.Request{
+			Addr: l.gateway, Token: l.tokens[tenant][0], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
+			Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
+		}.Bytes()
+		if err := within(ctx, time.Minute, "the gateway serves "+tool, func() bool { return l.answers(ctx, call) }); err != nil {
+			gateway.end()
+			return nil, fmt.Errorf("%w\n%s", err, gateway.lastWords())
+		}
+	}
+	return gateway, nil
+}
+
+func (l *lab) answers(ctx context.Context, call []byte) bool {
+	w, err := raid.Dial(ctx, l.gateway, "")
+	if err != nil {
+		return false
+	}
+	defer w.Close()
+	r, err := w.Exchange(call)
+	return err == nil && r.Status == 200 && strings.Contains(string(r.Head), raid.Sentence)
+}
+
+// close ends the servers and removes all files.
+func (l *lab) close() {
+	for _, server := range l.servers {
+		server.end()
+	}
+	_ = os.RemoveAll(l.dir) // temporary anyway
+}
+
+func listens(ctx context.Context, addr string) error {
+	return within(ctx, time.Minute, addr+" listens", func() bool {
+		w, err := raid.Dial(ctx, addr, "")
+		if err == nil {
+			w.Close()
+		}
+		return err == nil
+	})
+}
+
+func bindable(ctx context.Context, addr string) bool {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(addr, "0"))
+	if err == nil {
+		_ = listener.Close() // it was a question
+	}
+	return err == nil
+}
+
+// within waits until something is done.
+func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !done() {
+		if !raid.Pause(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("waited in vain: %s", what)
+		}
+	}
+	return nil
+}

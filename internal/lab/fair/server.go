@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+)
+
+// The gateway has the server behind it twice, for the quiet tenant and for the loud one. A third time it is the dummy of
+// the baseline: attackers meet it instead of the gateway, with the same requests.
+
+// serveTools is a part: the server at an address.
+func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) error {
+	ctx, cancel := untilEnd(ctx, in)
+	defer cancel()
+	server := &http.Server{
+		Addr: addr, Handler: raid.NewServer(), ReadHeaderTimeout: 5 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with the part
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
+	defer stop()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// untilEnd returns a context that ends with ctx or when in does. The part before ends its children by closing their
+// standard input, and if it dies they end as well.
+func untilEnd(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // ends with the process, or before it
+		_, _ = io.Copy(io.Discard, in) // nothing is ever sent
+		cancel()
+	}()
+	return ctx, cancel
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+)
+
+const (
+	shortSamples = 24 // calls of the quiet tenant beside each attack
+	shortGrace   = 60 // seconds, because tests share their machine with others
+)
+
+// runShort lets every attack bite for a moment, all on one gateway, and asks only what does not depend on the speed of
+// the machine: was every call of the quiet tenant answered, and did every attack take place?
+func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) error {
+	l, err := newLab(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	gateway, err := l.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer gateway.end()
+	var wrong []error
+	for _, a := range chosen {
+		begun := time.Now()
+		m := l.mission(a, l.gateway)
+		m.Few = true
+		s, err := l.meet(ctx, m, l.errand(shortSamples, shortGrace), 0)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", a.Name, err))
+			continue
+		}
+		if seen := s.rounds[0]; seen.refusals() > 0 || len(seen.Latency) != shortSamples {
+			wrong = append(wrong, fmt.Errorf("%s: of %d calls of the quiet tenant %d were answered; the others: %v", a.Name, shortSamples, len(seen.Latency), seen.Refused))
+		}
+		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.Name, time.Since(begun).Round(time.Millisecond), s.tally) // a terminal
+	}
+	if !gateway.alive() {
+		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.lastWords()))
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,176 @@
+// Command scoreboard measures what the gateway withstands, as far as one machine can tell: inputs that are wrong on
+// purpose against the whole gateway in this process, ids of one principal in the hands of all others, and the tests and
+// fuzz targets of the repository that try the rest. Each figure has a target; the program fails when one is missed.
+//
+// Whether an input was wrongly accepted is known from how it was made: a message that its schema does not allow, a token
+// that no issuer signed, an id that nobody was given. What cannot be told that way must only do no harm. Good messages
+// stand among the bad ones and must be served, so that a gateway which refuses everything does not pass.
+//
+//	go run -C internal/lab ./scoreboard -out SECURITY.md
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+func main() {
+	lab.Main("scoreboard", func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) }, 1, nil)
+}
+
+// settings are what is asked for on the command line.
+type settings struct {
+	inputs, crossings int
+	seed              uint64
+	pairs             int
+	fuzz              time.Duration
+	tests             bool
+	page              string
+}
+
+func read(args []string) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("scoreboard", flag.ContinueOnError)
+	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
+	flags.IntVar(&s.crossings, "crossings", 100_000, "uses of another's id to try")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the inputs: the same seed makes the same ones")
+	flags.IntVar(&s.pairs, "pairs", 20_000, "pairs of requests to time for each thing that may be unknown or forbidden; 0: none")
+	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second, "how long each fuzz target runs; 0: they are only counted")
+	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
+	flags.StringVar(&s.page, "out", "", "page to write the report into, between its marks; the standard output alone when empty")
+	return s, flags.Parse(args)
+}
+
+// run is the whole program.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	s, err := read(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil // the flags have been printed
+	}
+	if err != nil {
+		return err
+	}
+	root, err := lab.Root()
+	if err != nil {
+		return err
+	}
+	b, started := &board{seed: s.seed, commit: commit(ctx, root)}, time.Now()
+	say := func(format string, values ...any) {
+		// What cannot be written here cannot be written at the end either, and is said there.
+		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
+	}
+	if err := b.attack(s, say); err != nil {
+		return err
+	}
+	if s.tests {
+		if err := b.ask(ctx, root, say); err != nil {
+			return err
+		}
+	}
+	if err := b.count(ctx, root, s.fuzz, say); err != nil {
+		return err
+	}
+	b.took = time.Since(started)
+	report := b.text(strings.Join(append([]string{"go run -C internal/lab ./scoreboard"}, args...), " "))
+	if _, err := io.WriteString(out, report); err != nil {
+		return err
+	}
+	if s.page != "" {
+		if err := replace(s.page, report); err != nil {
+			return err
+		}
+	}
+	if n := b.missed(); n > 0 {
+		return fmt.Errorf("%d targets are missed: the rows with no", n)
+	}
+	return nil
+}
+
+// attack tries what this program tries itself, and says what went wrong.
+func (b *board) attack(s settings, say teller) error {
+	w, err := newWorld()
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	say("bad inputs")
+	// Of a hundred inputs some are good: with a tenth more, the bad ones are enough.
+	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed, say); err != nil {
+		return err
+	}
+	say("forged tokens")
+	w.tryForgeries(b.inputs)
+	b.addInputs(s.inputs)
+	say("ids of others")
+	if b.crossed, err = w.cross(s.crossings, everywhere(), say); err != nil {
+		return err
+	}
+	b.addCrossing(s.crossings)
+	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
+		say("%s", example)
+	}
+	if s.pairs > 0 {
+		if b.timed, err = w.tell(s.pairs, s.seed, say); err != nil {
+			return err
+		}
+		b.addTimes(s.pairs)
+	}
+	return nil
+}
+
+// ask runs the tests.
+func (b *board) ask(ctx context.Context, root string, say teller) error {
+	for _, g := range groups() {
+		say("%s", g.command())
+		r, err := g.measure(ctx, root)
+		if err != nil {
+			return err
+		}
+		b.addGroup(g, r)
+	}
+	return nil
+}
+
+// count adds the fuzz targets and the advisories.
+func (b *board) count(ctx context.Context, root string, each time.Duration, say teller) error {
+	all, err := targets(root)
+	if err != nil {
+		return err
+	}
+	b.add(len(all) >= 15, "fuzz targets", "≥ 15", fmt.Sprint(len(all)), "`make fuzz`")
+	if each > 0 {
+		b.fuzzed = fuzz(ctx, root, all, each, say)
+		b.addFuzz(each)
+	}
+	tested, without, err := advisories(root)
+	if err != nil {
+		return err
+	}
+	gone, err := missing(root, tested)
+	if err != nil {
+		return err
+	}
+	b.add(len(tested) > 0 && len(gone) == 0, "advisories about gateways, servers and libraries like these that have a test", "all that apply",
+		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)), "[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
+	return nil
+}
+
+// commit names what was measured.
+func commit(ctx context.Context, root string) string {
+	command := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude", "*")
+	command.Dir = root
+	name, err := command.Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(name))
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+const usersOfTenant = 8
+
+// The limits are the default ones but for the rates of tenant blue, which let attacks through that the rates of tenant
+// red refuse. Sessions and what is kept for resuming end sooner than by default, so that what is left of the siege soon
+// after it has ended says something; while it lasts, both are at their bounds all the time. The last line differs from
+// reload to reload.
+const gatewayConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[1]s
+issuers:
+  - {issuer: "https://siege.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: team, tenants_allowed: [quiet, red, blue]}
+tenants:
+  quiet: {servers: [calm], rules: [{allow: ["*"]}]}
+  red: {servers: [storm], rules: [{allow: ["*"]}]}
+  blue:
+    servers: [storm]
+    rules: [{allow: ["*"]}]
+    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+  spare:
+    servers: [calm]
+    rules: [{allow: ["*"]}]
+    limits: {requests: {rate: 100, burst: %[6]d}}
+servers:
+  calm: {url: "http://%[3]s/mcp", private_addresses: true}
+  storm: {url: "http://%[4]s/mcp", private_addresses: true}
+sessions: {idle: %[5]s, events: {age: %[5]s}}
+audit: {file: "%[7]s", sync: interval}
+log: {level: info, format: json}
+`
+
+// lab is the program of the gateway, its servers, and who knows which token.
+type lab struct {
+	dir    string
+	binary string
+	addr   string // of the gateway
+	text   string // its config, with a place for what differs from reload to reload
+	tokens map[string][]string
+	storm  *httptest.Server // of the attackers
+	quiet  *bystander
+	disk   *disk // of log and audit; nil: they share none
+}
+
+// newLab builds the gateway and starts its servers. Sessions and what is kept for resuming
+// last for lapse. Log and audit share a disk of so many bytes, unless it is zero.
+// Everything that it makes lies in a temporary folder.
+func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, error) {
+	dir, err := os.MkdirTemp("", "drawbridge-siege-")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{}}
+	if diskSize > 0 {
+		if l.disk, err = mountDisk(ctx, filepath.Join(dir, "disk"), diskSize); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	if err := l.begin(ctx, lapse); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
+	if err := world.Build(ctx, l.binary); err != nil {
+		return err
+	}
+	var operator string
+	for _, addr := range []*string{&l.addr, &operator} {
+		var err error
+		if *addr, err = freeport.Address(); err != nil {
+			return err
+		}
+	}
+	l.storm = httptest.NewServer(raid.NewServer())
+	var err error
+	if l.quiet, err = startBystander(ctx); err != nil {
+		return err
+	}
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.quiet.server, l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
+	secret := []byte("siege-7c61f0a2d94be853-hmac-secret")
+	return errors.Join(l.sign(secret), l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600))
+}
+
+// configure writes the gateway's config, with something that differs from turn to turn.
+func (l *lab) configure(turn int) error {
+	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
+	next := filepath.Join(l.dir, "next.yaml")
+	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, filepath.Join(l.dir, "drawbridge.yaml")))
+}
+
+// sign makes a token for each user of each tenant.
+func (l *lab) sign(secret []byte) error {
+	now := time.Now()
+	for _, tenant := range []string{"quiet", "red", "blue"} {
+		for i := range usersOfTenant {
+			token, err := auth.Sign(auth.Key{Public: secret, Private: secret}, "HS256", auth.Claims{
+				Issuer: "https://siege.test/", Subject: fmt.Sprintf("user%d", i), Audience: "http://" + l.addr + "/mcp",
+				Extra: map[string]any{"team": tenant}, IssuedAt: now.Add(-time.Minute), Expiry: now.Add(12 * time.Hour),
+			})
+			if err != nil {
+				return err
+			}
+			l.tokens[tenant] = append(l.tokens[tenant], token)
+		}
+	}
+	return nil
+}
+
+// call returns a call of a small tool by a user of the tenant.
+func (l *lab) call(tenant, server string, user int) []byte {
+	tool := server + "__echo"
+	return raid.Request{
+		Addr: l.addr, Token: l.tokens[tenant][user%usersOfTenant], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
+		Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
+	}.Bytes()
+}
+
+func (l *lab) close() {
+	if l.quiet != nil {
+		l.quiet.end()
+	}
+	if l.storm != nil {
+		l.storm.CloseClientConnections()
+		l.storm.Close()
+	}
+	l.disk.unmount()
+	_ = os.RemoveAll(l.dir) // temporary anyway
+}
+
+// process is a gateway that runs in a cage.
+type process struct {
+	cmd   *exec.Cmd
+	words *lastWords
+	ended chan struct{} // closed when it has ended
+}
+
+// serve starts a gateway in a cage and waits until it answers calls of all tenants.
+func (l *lab) serve(ctx context.Context, c *cage) (*process, error) {
+	p := &process{cmd: c.command(ctx, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml")), words: &lastWords{}, ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.words, l.disk.words(p.words)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { // end waits for it
+		_ = p.cmd.Wait() // how it ended is asked of the state
+		close(p.ended)
+	}()
+	for tenant, server := range map[string]string{"quiet": "calm", "red": "storm", "blue": "storm"} {
+		call := l.call(tenant, server, 0)
+		if err := within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return l.answers(ctx, call) }); err != nil {
+			p.end()
+			return nil, fmt.Errorf("%w\n%s", err, p.words)
+		}
+	}
+	return p, nil
+}
+
+func (l *lab) answers(ctx context.Context, call []byte) bool {
+	w, err := raid.Dial(ctx, l.addr, "")
+	if err != nil {
+		return false
+	}
+	defer w.Close()
+	r, err := w.Exchange(call)
+	return err == nil && r.Status == http.StatusOK && strings.Contains(string(r.Head), raid.Sentence)
+}
+
+// alive tells whether the gateway has not ended.
+func (p *process) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end ends the gateway and waits for it. It has nothing to lose here and is killed.
+func (p *process) end() {
+	_ = p.cmd.Process.Kill() // it may be gone
+	<-p.ended
+}
+
+// hangup makes the gateway load its config again.
+func (p *process) hangup() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
+
+// resident returns the resident memory in bytes, without the pages of the program's own file, of which the kernel keeps as
+// many as it likes, and the most that it ever was. Both are zero once the gateway has ended.
+func (p *process) resident() (now, most int64) {
+	var file int64
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		size, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
+		switch fields[0] {
+		case "RssAnon:":
+			now = size << 10
+		case "RssFile:":
+			file = size << 10
+		case "VmHWM:":
+			most = size << 10
+		}
+	}
+	return now, max(most-file, now)
+}
+
+// lastWords keeps the end of what is written to it, so that a log of any length needs no disk.
+type lastWords struct {
+	mu   sync.Mutex // guards the field below
+	text []byte
+}
+
+const wordsKept = 64 << 10 // bytes
+
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p...)
+	if len(w.text) > 2*wordsKept {
+		w.text = append([]byte(nil), w.text[len(w.text)-wordsKept:]...)
+	}
+	return len(p), nil
+}
+
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text[max(0, len(w.text)-1000):])
+}
+
+// within waits until something is done.
+func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !done() {
+		if !raid.Pause(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("waited in vain: %s", what)
+		}
+	}
+	return nil
+}

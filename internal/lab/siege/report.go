@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+// Resident memory is near its start when it exceeds it by no more than nearBytes, or than one part of what it grew by: of a
+// heap that was large, the Go runtime keeps its tables, and pages that some small value still lies in.
+const (
+	nearPart  = 8
+	nearBytes = 20 << 20
+)
+
+// minuteBytes is how much the log or the audit may take of a disk in a minute, whatever
+// strangers do: 1,500 lines, of which 500 have a path of theirs, and those of the quiet tenant.
+const minuteBytes = 3 << 19
+
+// near tells whether the resident memory is back near its start.
+func (o *outcome) near() bool { return o.end <= o.start+max((o.most-o.start)/nearPart, nearBytes) }
+
+// verdict returns what was promised and did not hold, nil if all did.
+func (o *outcome) verdict() error {
+	var wrong []error
+	broke := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("%w: with %d MiB: %s", world.ErrBroken, o.limit>>20, fmt.Sprintf(format, args...)))
+	}
+	if !o.alive || o.kills > 0 {
+		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s", o.lasted.Round(time.Second), o.kills, o.words)
+	}
+	if !o.near() {
+		broke("resident memory was %s before the siege and %s after it", mib(o.start), mib(o.end))
+	}
+	if o.reloads == 0 {
+		broke("the config was never loaded again")
+	}
+	if len(o.quiet.Instead) > 0 || len(o.quiet.Answered) == 0 {
+		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered), counted(o.quiet.Instead))
+	}
+	if o.disk != nil {
+		most := int64(o.lasted/time.Minute+1) * minuteBytes
+		if o.disk.logged > most || o.disk.audit > most {
+			broke("in %v strangers filled the disk, %s", o.lasted.Round(time.Second), o.disk)
+		}
+	}
+	for _, a := range o.planned {
+		switch t := o.attacks[a.Name]; {
+		case !o.alive:
+		case t == nil:
+			broke("the attack %s was not begun", a.Name)
+		case t.Broken >= t.Attempts:
+			broke("the attack %s did not take place: %+v", a.Name, *t)
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// String is the outcome in a line.
+func (o *outcome) String() string {
+	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
+		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second),
+		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), counted(o.quiet.Instead), o.disk, o.from)
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
+
+// counted lists what came how often, the most frequent first.
+func counted[N int | int64](counts map[string]N) string {
+	var items []string
+	for _, what := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	}) {
+		items = append(items, fmt.Sprintf("%d × %s", counts[what], what))
+	}
+	if items == nil {
+		return "nothing"
+	}
+	return strings.Join(items, ", ")
+}
+
+// describe writes the report.
+func describe(outcomes []*outcome, command string) string {
+	var b strings.Builder
+	title := "A siege"
+	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
+		title = "When strangers fill the disk"
+	}
+	b.WriteString("# " + title + `
+
+The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more memory. Three
+attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of them have tokens, of two tenants
+with eight users each; the third has none. The config is loaded again every few seconds. Meanwhile a quiet tenant makes five
+to nine calls a second. Clients and servers run outside of the control group, on the same machine. Those of the quiet tenant
+have a process of their own.
+
+Limits are the default ones, but one of the two attacking tenants has rates of 10,000 a second. Sessions end after a minute,
+and so do events that are kept for resuming; in a short siege both end after a quarter of it. So soon after the siege only
+what leaked is left. During the siege both stay at their bounds. Calls that wait for an answer of their client wait for five
+minutes as always, and their memory comes back when they end.
+
+These are the promises:
+
+- The process lives.
+- Its resident memory comes back to what it was before. The Go runtime may keep 20 MiB, or an eighth of what it grew by. The
+  pages of the program's own file do not count.
+- Every call of the quiet tenant is answered.
+- Every attack takes place.
+
+| memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | strangers from | disk | verdict |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+`)
+	for _, o := range outcomes {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
+	}
+	for _, o := range outcomes {
+		if err := o.verdict(); err != nil {
+			fmt.Fprintf(&b, "\n%s\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
+		}
+	}
+	b.WriteString(`
+*Charged* is what the kernel counts for the control group, without the pages of the program's file, which were in memory
+before. Version 1 of control groups counts what sockets hold separately, version 2 within the rest. *p50, p99* are of the
+calls that were due during the siege, each from when it was due. The attackers use the same processors. *Sent again* are
+calls on an idle connection that turned out to be closed; a client sends such a call once more, on a new connection.
+*Strangers from* is from how many addresses those without a token come. *Disk* is the one that log and audit share, with
+what they took of it; nothing is rotated. *After* is how long after the siege the memory was read, which is as soon as it
+was near its start.
+`)
+	for _, o := range outcomes {
+		o.describeAttacks(&b)
+	}
+	host, _ := os.Hostname() // without a name it is no less a machine
+	fmt.Fprintf(&b, "\n`%s`, %s, %s on %d processors, %s/%s, %s.\n", strings.TrimSpace(command), time.Now().UTC().Format(time.DateOnly),
+		runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, host)
+	return b.String()
+}
+
+func (o *outcome) row() []string {
+	process, verdict := "lives", "kept"
+	if !o.alive {
+		process = fmt.Sprintf("**ended** (%d by the kernel)", o.kills)
+	}
+	if o.verdict() != nil {
+		verdict = "**broken**"
+	}
+	answered := fmt.Sprint(len(o.quiet.Answered))
+	if len(o.quiet.Instead) > 0 {
+		answered += " (" + counted(o.quiet.Instead) + ")"
+	}
+	return []string{
+		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
+		fmt.Sprintf("%s, %s, %s (after %v)", mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second)),
+		fmt.Sprintf("%s, sockets %s", mib(o.charged), mib(o.sockets)),
+		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
+		fmt.Sprintf("%v, %v", o.quantile(0.5), o.quantile(0.99)),
+		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(), verdict,
+	}
+}
+
+func (o *outcome) describeAttacks(b *strings.Builder) {
+	strangers := ""
+	if o.disk != nil {
+		strangers = fmt.Sprintf(", addresses of strangers: %d", o.from)
+	}
+	fmt.Fprintf(b, "\n## With %d MiB%s\n\n", o.limit>>20, strangers)
+	b.WriteString("| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
+	for _, a := range attacksNamed("") {
+		if t := o.attacks[a.Name]; t != nil {
+			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, mib(t.Received), t.Held, counted(t.Instead))
+		}
+	}
+}

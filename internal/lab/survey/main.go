@@ -1,0 +1,66 @@
+// Command survey tries a folder of OpenAPI documents: how many of their operations become tools, which do not, and why.
+// It calls no API, and reads nothing but the folder.
+//
+//	go run -C internal/lab ./survey path/to/documents
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+func main() {
+	world.Main("survey", func(_ context.Context, args []string) error { return run(args, os.Stdout) }, 1, nil)
+}
+
+// run is the whole program. That documents are refused is what it tells, and no error.
+func run(args []string, out io.Writer) error {
+	if len(args) != 1 || args[0] == "" {
+		return errors.New("name one folder of OpenAPI documents: make openapi DIR=path/to/documents")
+	}
+	folder, err := filepath.EvalSymlinks(args[0])
+	if err != nil {
+		return err
+	}
+	files, err := documents(folder)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no file in %s ends in .json, .yaml or .yml", args[0])
+	}
+	var sum tally
+	for _, file := range files {
+		name, err := filepath.Rel(folder, file)
+		if err != nil || name == "." {
+			name = file
+		}
+		one := survey(file)
+		if err := one.write(out, name); err != nil {
+			return err
+		}
+		sum.add(&one)
+	}
+	return sum.writeSum(out)
+}
+
+// documents lists the files of a folder, and of those in it, that may hold a document.
+func documents(folder string) (files []string, err error) {
+	endings := []string{".json", ".yaml", ".yml"}
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains(endings, strings.ToLower(filepath.Ext(path))) {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}

@@ -1,0 +1,36 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// ErrBroken means that a measure took place and a promise of the gateway did not hold.
+var ErrBroken = errors.New("a promise was broken")
+
+// Main is the main function of a lab. Relative paths begin at Root, whatever the directory
+// it was started in. An interrupt ends the context. The process ends with 0, with the code
+// that codes has for the error, or with otherwise.
+func Main(name string, run func(ctx context.Context, args []string) error, otherwise int, codes map[error]int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := Enter()
+	if err == nil {
+		err = run(ctx, os.Args[1:])
+	}
+	stop()
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	for known, code := range codes {
+		if errors.Is(err, known) {
+			os.Exit(code)
+		}
+	}
+	os.Exit(otherwise)
+}

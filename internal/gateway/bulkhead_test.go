@@ -105,7 +105,7 @@ func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underw
 func (w *wards) taken(tenant, server string) int {
 	w.bulkhead.mu.Lock()
 	defer w.bulkhead.mu.Unlock()
-	return w.bulkhead.held[berth{tenant, server}]
+	return w.bulkhead.held[counter{tenant, server}]
 }
 
 // refusedBy checks that calls were refused for this reason. A few may have found no place at all, because those that are

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -14,19 +13,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// sanitized cleans everything that leaves the item: its result, its error, and those notifications that the client
-// asked for, as far as they are within the bounds. It drops all other notifications, and those that hide text where it
-// cannot be removed.
+// sanitized cleans everything that leaves the item: its result, its error, and those
+// notifications that the client asked for, as far as they are within the bounds. It drops
+// all other notifications, and those that hide text where it cannot be removed.
 func (g *Gateway) sanitized(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		out := &c.relay
-		out.gateway, out.call, out.ctx, out.notify = g, c, ctx, c.notify
+		out.to, out.ctx = c, ctx
 		defer func() {
 			if left := out.end(ctx); left > 0 {
 				g.config.Metrics.UpstreamMisbehaved(c.item.Server, "progress_limit", left)
 			}
 		}()
-		c.notify = out.take
 		result, err := next(ctx, c)
 		if err != nil {
 			return mcp.Object{}, g.cleanError(ctx, c, err)
@@ -41,39 +39,40 @@ func (g *Gateway) sanitized(next Handler) Handler {
 	}
 }
 
-// take is called by the source for each notification. Those that the client did not ask for, and log messages beyond
-// their bounds, are dropped.
-func (r *relay) take(_ context.Context, n mcp.Notification) error {
-	g, c := r.gateway, r.call
+// fromSource is called by the source for each notification. Those that the client did not
+// ask for, and log messages beyond their bounds, are dropped.
+func (c *call) fromSource(_ context.Context, n mcp.Notification) error {
 	switch {
 	case !c.wants(n):
 		return nil
 	case n.Method == mcp.NotifyProgress:
-		return r.progress(n)
+		return c.relay.progress(n)
 	case n.Method == mcp.NotifyMessage && !c.logs.admit(n.Params):
-		g.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
+		c.gateway.config.Metrics.UpstreamMisbehaved(c.item.Server, "log_limit", 1)
 		return nil
 	}
-	return r.pass(n)
+	return c.relay.pass(n)
 }
 
-// send cleans a notification and passes it on. It may run on a goroutine of the source or of a timer, where nobody else
-// would stop a panic.
-func (r *relay) send(n mcp.Notification) error {
-	g := r.gateway
-	_, err := g.guarded(r.ctx, r.call, func(ctx context.Context, c *call) (mcp.Object, error) {
+// send cleans a notification and sends it to the client. It may run on a goroutine of the
+// source or of a timer, where nobody else would stop a panic.
+func (c *call) send(ctx context.Context, n mcp.Notification) error {
+	g := c.gateway
+	_, err := g.guarded(ctx, c, func(ctx context.Context, c *call) (mcp.Object, error) {
 		params, ok, err := g.cleanNote(ctx, c, n.Params)
 		if err != nil || !ok {
 			return mcp.Object{}, err
 		}
-		return params, r.notify(ctx, mcp.Notification{Method: n.Method, Params: params})
+		return params, c.request.Notify(ctx, mcp.Notification{Method: n.Method, Params: params})
 	})
 	return err
 }
 
-// cleanNote is cleanParams for a notification of the call, which waits for its turn if it is large. The error says that
-// the call has ended meanwhile.
-func (g *Gateway) cleanNote(ctx context.Context, c *call, params mcp.Object) (cleaned mcp.Object, ok bool, err error) {
+// cleanNote is cleanParams for a notification of the call, which waits for its turn if it
+// is large. The error says that the call has ended meanwhile.
+func (g *Gateway) cleanNote(ctx context.Context, c *call, params mcp.Object) (cleaned mcp.Object, ok bool,
+	err error,
+) {
 	leave, err := g.turnToClean(ctx, c, params.Size())
 	if err != nil {
 		return mcp.Object{}, false, err
@@ -83,8 +82,8 @@ func (g *Gateway) cleanNote(ctx context.Context, c *call, params mcp.Object) (cl
 	return cleaned, ok, nil
 }
 
-// cleanParams cleans the params of a notification. ok is false when they hide text where it cannot be removed, which is
-// counted.
+// cleanParams cleans the params of a notification. ok is false when they hide text where
+// it cannot be removed, which is counted.
 func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, ok bool) {
 	cleaned, report, err := c.caller.Tenant.output.Notification(params)
 	g.count(c, report)
@@ -94,8 +93,8 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 	return cleaned, err == nil
 }
 
-// makeRoom makes room for a copy of a result: what cleaning changes is written anew, and the door encodes the whole. What
-// is small is covered by the place of the call.
+// makeRoom makes room for a copy of a result: what cleaning changes is written anew, and
+// the door encodes the whole. What is small is covered by the place of the call.
 func (c *call) makeRoom(result mcp.Object) error {
 	size := int64(result.Size())
 	if size <= share.Covered {
@@ -108,8 +107,8 @@ func (c *call) makeRoom(result mcp.Object) error {
 	return nil
 }
 
-// wants tells whether the client asked for the notification: for progress by giving a token, for log messages by naming
-// a level. Nothing else passes.
+// wants tells whether the client asked for the notification: for progress by giving a
+// token, for log messages by naming a level. Nothing else passes.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging
 func (c *call) wants(n mcp.Notification) bool {
 	switch n.Method {
@@ -122,23 +121,8 @@ func (c *call) wants(n mcp.Notification) bool {
 	return false
 }
 
-// Bounds of the log messages that one round of a call may send. Further ones are dropped, and the drop is counted.
-// https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#implementation-considerations
-const (
-	maxLogs     = 1_000
-	maxLogBytes = 1 << 20 // of their params, as JSON
-)
-
-// logs counts log messages. It is safe for concurrent use.
-type logs struct{ messages, bytes atomic.Int64 }
-
-// admit tells whether one more message may pass. After the first message beyond a bound, none passes any more.
-func (l *logs) admit(params mcp.Object) bool {
-	return l.messages.Add(1) <= maxLogs && l.bytes.Add(int64(params.Size())) <= maxLogBytes
-}
-
-// cleanError cleans an error whose text an upstream chose; a large one waits for its turn. Errors of our own need no
-// cleaning and are returned as they are.
+// cleanError cleans an error whose text an upstream chose; a large one waits for its
+// turn. Errors of our own need no cleaning and are returned as they are.
 func (g *Gateway) cleanError(ctx context.Context, c *call, err error) error {
 	var worded *mcp.Error
 	if !errors.As(err, &worded) {
@@ -154,8 +138,9 @@ func (g *Gateway) cleanError(ctx context.Context, c *call, err error) error {
 	return &upstreamError{cleaned}
 }
 
-// outputChecked returns the result of a tool. If its structured content breaks the output schema that the tool
-// declares, a tool error that says so takes its place. An error says that it could not be checked.
+// outputChecked returns the result of a tool. If its structured content breaks the output
+// schema that the tool declares, a tool error that says so takes its place. An error says
+// that it could not be checked.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
 	if string(result.Value("isError")) == "true" {
@@ -168,7 +153,8 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	structured := result.Value("structuredContent")
 	if structured == nil {
 		c.outcome = outcomeBadOutput
-		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an output schema. This is a fault of the tool, not of the arguments."), nil
+		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an " +
+			"output schema. This is a fault of the tool, not of the arguments."), nil
 	}
 	means := &resultMeans{gateway: g, call: c, ctx: ctx, before: c.request.Room.Size()}
 	defer means.giveBack()
@@ -178,12 +164,14 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	}
 	if err != nil {
 		c.outcome = outcomeBadOutput
-		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() + ". This is a fault of the tool, not of the arguments."), nil
+		return mcp.ToolError("The tool's answer breaks its own output schema: " + err.Error() +
+			". This is a fault of the tool, not of the arguments."), nil
 	}
 	return result, nil
 }
 
-// resultMeans are what the check of a result may use: room beside the answer, and a slot for what takes long.
+// resultMeans are what the check of a result may use: room beside the answer, and a slot
+// for what takes long.
 type resultMeans struct {
 	gateway *Gateway
 	call    *call
@@ -222,3 +210,30 @@ func (g *Gateway) count(c *call, report sanitize.Report) {
 		g.config.Metrics.Repaired(c.caller.Tenant.ID, c.item.Server, string(kind), n)
 	}
 }
+
+// turnToClean waits until so many bytes that a server sent for the call may be cleaned.
+// leave ends the turn. The error is why ctx has ended before.
+func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave func(), err error) {
+	return g.config.Turns.Finish(ctx, c.user(), time.Duration(bytes)*cleanTime)
+}
+
+// cleaned cleans a result by policy. That of a large one waits for its turn, however
+// long: the call has been made.
+func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
+	leave, err := g.turnToClean(ctx, c, result.Size())
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	defer leave()
+	policy := c.caller.Tenant.output
+	clean := policy.Result
+	if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
+		clean = policy.Task
+	}
+	result, report, err := clean(result)
+	g.count(c, report)
+	return result, err
+}
+
+// cleanTime is about how long it takes to clean one byte of a result.
+const cleanTime = 6 * time.Nanosecond

@@ -25,7 +25,8 @@ const (
 	outcomeRepeated  = "repeated"
 )
 
-// Outcomes of calls whose server broke the protocol, or hid text where it cannot be removed.
+// Outcomes of calls whose server broke the protocol, or hid text where it cannot be
+// removed.
 const (
 	kindProtocol = "protocol"
 	kindHidden   = "hidden_text"
@@ -38,8 +39,8 @@ const (
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
 )
 
-// auditRetry is when a caller may come back whose call could not be recorded. The record mends itself within about a
-// second of its cause.
+// auditRetry is when a caller may come back whose call could not be recorded. The record
+// mends itself within about a second of its cause.
 const auditRetry = 5 * time.Second
 
 var (
@@ -48,7 +49,8 @@ var (
 	errServerFull    = errors.New("the server holds too many places of the tenant or user")
 	errServerCrowded = errors.New("the server holds too many places of all tenants")
 
-	// Usually it is known before a call is made that it cannot be recorded; in rare cases it turns out only afterwards.
+	// Usually it is known before a call is made that it cannot be recorded; in rare cases
+	// it turns out only afterwards.
 	errUnrecordable = errors.New("the call cannot be recorded")
 	errUnrecorded   = errors.New("the call is not on record")
 
@@ -56,8 +58,9 @@ var (
 	errNotTold       = errors.New("the server does not tell of changes")
 )
 
-// unknownError says that an item does not exist, or not for this caller. The client cannot tell the two apart, unless a
-// rule with Announce lets it know which scopes it lacks.
+// unknownError says that an item does not exist, or not for this caller. The client
+// cannot tell the two apart, unless a rule with Announce lets it know which scopes it
+// lacks.
 type unknownError struct {
 	kind     registry.Kind
 	name     string // as the client called it
@@ -86,8 +89,8 @@ type taskError struct{ reason string }
 
 func (e *taskError) Error() string { return e.reason }
 
-// capabilityError says which capabilities a client lacks, for a question that its call raised or for the method it
-// used.
+// capabilityError says which capabilities a client lacks, for a question that its call
+// raised or for the method it used.
 type capabilityError struct{ required mcp.Object }
 
 func (e *capabilityError) Error() string { return "the client cannot be asked" }
@@ -105,8 +108,8 @@ type upstreamError struct{ told *mcp.Error }
 
 func (e *upstreamError) Error() string { return e.told.Error() }
 
-// failure is what becomes of an error: how records name it and what the client is told. The zero failure means that
-// there was no error.
+// failure is what becomes of an error: how records name it and what the client is told.
+// The zero failure means that there was no error.
 type failure struct {
 	kind    string
 	reason  string // for the audit, finer than kind; may be empty
@@ -116,9 +119,10 @@ type failure struct {
 	asTool  bool // a tool's call ends in a result with isError that says so, for the model to go on without
 }
 
-// counted tells whether a call that ended so counts among the refusals, and under which reason. Besides what policy refused
-// that is what replicas, or the end of one, kept from its caller; the reason is the code then, because the one of the
-// record stands for faults of servers, too.
+// counted tells whether a call that ended so counts among the refusals, and under which
+// reason. Besides what policy refused that is what replicas, or the end of one, kept from
+// its caller; the reason is the code then, because the one of the record stands for
+// faults of servers, too.
 func (f *failure) counted() (reason string, counts bool) {
 	if f.told != nil {
 		switch code := f.told.StableCode(); code {
@@ -129,8 +133,9 @@ func (f *failure) counted() (reason string, counts bool) {
 	return f.reason, f.refusal
 }
 
-// explain is the one table from errors to what is recorded and what the client is told. An error that is not in it is
-// an internal error to the client, and its text goes into the log only.
+// explain is the one table from errors to what is recorded and what the client is told.
+// An error that is not in it is an internal error to the client, and its text goes into
+// the log only.
 func explain(err error) failure {
 	if err == nil {
 		return failure{}
@@ -168,70 +173,112 @@ func explain(err error) failure {
 	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
 		return failure{
 			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
-			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER", "The limits cannot be checked now").After(time.Second),
+			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
+				"The limits cannot be checked now").After(time.Second),
 		}
 	case errors.As(err, &unknown):
 		return unknownItem(unknown)
 	case errors.As(err, &state):
-		return failure{kind: "invalid_request", reason: state.reason, refusal: true, told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
-			"Invalid params: requestState does not belong to this request, or has expired; call again without it")}
+		return failure{
+			kind: "invalid_request", reason: state.reason, refusal: true,
+			told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
+				"Invalid params: requestState does not belong to this request, or has expired; call again "+
+					"without it"),
+		}
 	case errors.As(err, &task):
-		return failure{kind: "unknown", reason: task.reason, refusal: task.reason != taskGone, told: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
-			"Invalid params: this client has no task with this taskId, or no longer has it")}
+		return failure{
+			kind: "unknown", reason: task.reason, refusal: task.reason != taskGone,
+			told: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
+				"Invalid params: this client has no task with this taskId, or no longer has it"),
+		}
 	case errors.As(err, &capability):
 		return failure{kind: "missing_capability", told: missingCapability(capability)}
-	case errors.Is(err, errUnrecordable):
-		return failure{kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true, told: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
-			"The call cannot be recorded now, so it was not made: try again later").After(auditRetry)}
-	case errors.Is(err, errUnrecorded):
-		// Clients repeat calls that end with a status 5xx or with Retry-After. This one may have taken effect, so it
-		// has neither.
-		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
-			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
-	case errors.Is(err, errNotTold):
-		return failure{kind: "unavailable", told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE", "The server of this resource does not announce its changes")}
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
 	case errors.As(err, &told):
 		return failure{kind: "invalid_request", refusal: true, told: told}
 	case errors.As(err, &timeout):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
-			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server, timeout.limit))}
+			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server,
+				timeout.limit))}
 	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
 		return notAvailable(unavailable)
 	case errors.As(err, &down):
 		return failure{kind: "unavailable", reason: reasonDown, told: isDown(down)}
 	case errors.As(err, &protocol):
-		return failure{kind: kindProtocol, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL", "The server gave an answer that cannot be used")}
+		return failure{
+			kind: kindProtocol, inside: true,
+			told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL",
+				"The server gave an answer that cannot be used"),
+		}
 	case errors.Is(err, sanitize.ErrBlocked), errors.Is(err, sanitize.ErrTooLarge), errors.As(err, &hidden):
 		return withheld(err, hidden)
 	}
 	return explainEnd(err)
 }
 
-// explainEnd explains why a call was ended from outside, and whatever else is not in the table of explain.
+// explainEnd explains what the desk could not do, why a call was ended from outside, and
+// whatever else is not in the table of explain.
 func explainEnd(err error) failure {
 	switch {
+	case errors.Is(err, errUnrecordable):
+		return failure{
+			kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true,
+			told: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
+				"The call cannot be recorded now, so it was not made: try again later").After(auditRetry),
+		}
+	case errors.Is(err, errUnrecorded):
+		// Clients repeat calls that end with a status 5xx or with Retry-After. This one
+		// may have taken effect, so it has neither.
+		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
+			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
+	case errors.Is(err, errNotTold):
+		return failure{
+			kind: "unavailable",
+			told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
+				"The server of this resource does not announce its changes"),
+		}
 	case errors.Is(err, ErrRevoked):
-		return failure{kind: "cancelled", reason: "revoked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
+		return failure{
+			kind: "cancelled", reason: "revoked", refusal: true,
+			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+		}
 	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
 		return failure{kind: "cancelled", reason: "stopped", told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
 			"The gateway stopped before the call had ended; the call may have taken effect")}
 	case errors.Is(err, context.Canceled):
-		return failure{kind: "cancelled", told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")}
+		return failure{
+			kind: "cancelled",
+			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+		}
 	case errors.Is(err, errHomeUnreached):
-		return failure{kind: "unavailable", reason: "replicas", told: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
-			"The replica that keeps this call cannot be reached now; nothing happened to the call. Try again in 1 s").After(time.Second)}
+		return failure{
+			kind: "unavailable", reason: "replicas",
+			told: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
+				"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
+					"again in 1 s").After(time.Second),
+		}
 	case errors.Is(err, errHomeLost):
-		return failure{kind: "unavailable", reason: reasonLost, told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
-			"The replica that kept this call is gone, and the call with it; it may have taken effect. A repeat with this requestState cannot succeed")}
+		return failure{
+			kind: "unavailable", reason: reasonLost,
+			told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
+				"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
+					"A repeat with this requestState cannot succeed"),
+		}
 	case errors.Is(err, context.DeadlineExceeded):
-		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time")}
+		return failure{
+			kind: "timeout",
+			told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time"),
+		}
 	}
-	return failure{kind: "internal", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error")}
+	return failure{
+		kind: "internal", inside: true,
+		told: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error"),
+	}
 }
 
-// tooMuch is the part of explain for what is bounded at the same time, not by time. It is nil if err is nothing of that.
+// tooMuch is the part of explain for what is bounded at the same time, not by time. It is
+// nil if err is nothing of that.
 func tooMuch(err error) *mcp.Error {
 	switch {
 	case errors.Is(err, errBusy):
@@ -243,19 +290,32 @@ func tooMuch(err error) *mcp.Error {
 	case errors.Is(err, errSubscriptions):
 		return noPlace(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
 	case errors.Is(err, fairqueue.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "Too many of your large requests wait: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
+			"Too many of your large requests wait: try again when some have ended, or send "+
+				"less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK", "Too many large requests of this tenant wait: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
+			"Too many large requests of this tenant wait: try again when some have ended, or send "+
+				"less").After(time.Second)
 	case errors.Is(err, fairqueue.ErrTotal):
-		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK", "The gateway has too much work to check arguments of this size: try again later").After(time.Second)
+		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK",
+			"The gateway has too much work to check arguments of this size: try again "+
+				"later").After(time.Second)
 	case errors.Is(err, share.ErrNever):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "This takes more memory than one user may ever hold here (limits.memory): send less, or ask for less at once")
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+			"This takes more memory than one user may ever hold here (limits.memory): send less, or ask "+
+				"for less at once")
 	case errors.Is(err, share.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "Your requests hold your whole share of the memory: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+			"Your requests hold your whole share of the memory: try again when some have ended, or send "+
+				"less").After(time.Second)
 	case errors.Is(err, share.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY", "The requests of this tenant hold its whole share of the memory: try again when some have ended, or send less").After(time.Second)
+		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+			"The requests of this tenant hold its whole share of the memory: try again when some have "+
+				"ended, or send less").After(time.Second)
 	case errors.Is(err, share.ErrTotal):
-		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY", "Too little memory is left to check arguments of this size: try again later").After(time.Second)
+		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY",
+			"Too little memory is left to check arguments of this size: try again later").After(time.Second)
 	}
 	return nil
 }
@@ -264,20 +324,30 @@ func tooMuch(err error) *mcp.Error {
 func withheld(err error, hidden *sanitize.HiddenError) failure {
 	switch {
 	case errors.Is(err, sanitize.ErrBlocked):
-		return failure{kind: "blocked", refusal: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld")}
+		return failure{
+			kind: "blocked", refusal: true,
+			told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET",
+				"The answer holds a secret and is withheld"),
+		}
 	case hidden != nil:
-		return failure{kind: kindHidden, inside: true, asTool: true, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
-			"The server's answer has hidden characters in "+hidden.Place+", where they cannot be removed, and is withheld")}
+		return failure{
+			kind: kindHidden, inside: true, asTool: true,
+			told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
+				"The server's answer has hidden characters in "+hidden.Place+
+					", where they cannot be removed, and is withheld"),
+		}
 	}
 	limit := "the tenant's output allows"
 	if size, ok := errors.AsType[*sanitize.SizeError](err); ok {
 		limit = "output." + size.Setting + " of the tenant allows, " + mcp.InBytes(int64(size.Limit))
 	}
-	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE", "The answer is larger than "+limit+"; ask for less at once")}
+	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
+		"The answer is larger than "+limit+"; ask for less at once")}
 }
 
-// unheld returns what becomes of a call whose answer cannot be held. The call was made, so nothing may advise to make it
-// again: neither a status of 429 or 503, nor a time after which to try.
+// unheld returns what becomes of a call whose answer cannot be held. The call was made,
+// so nothing may advise to make it again: neither a status of 429 or 503, nor a time
+// after which to try.
 func unheld(err *registry.RoomError) failure {
 	reason, why := "total", "too little memory is left"
 	switch {
@@ -286,10 +356,12 @@ func unheld(err *registry.RoomError) failure {
 	case errors.Is(err, share.ErrUser):
 		reason, why = "user", "your requests and their answers hold your whole share of the memory"
 	case errors.Is(err, share.ErrTenant):
-		reason, why = "tenant", "the requests of this tenant and their answers hold its whole share of the memory"
+		reason, why = "tenant",
+			"the requests of this tenant and their answers hold its whole share of the memory"
 	}
 	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
-		"The call was made, and its answer cannot be passed on: "+why+". Ask for less at once, or for less at the same time")}
+		"The call was made, and its answer cannot be passed on: "+why+
+			". Ask for less at once, or for less at the same time")}
 }
 
 // unfollowed returns what the client is told when the server follows as many resources as
@@ -303,33 +375,43 @@ func unfollowed(err *registry.PlaceError) *mcp.Error {
 		whose = "This tenant follows as many resources of the server " + err.Server + " as it may now"
 	}
 	return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-SUBSCRIPTIONS",
-		whose+", by a fixed bound: end some subscriptions, or try again in "+inSeconds(streamsRetry)).After(streamsRetry)
+		whose+", by a fixed bound: end some subscriptions, or try again in "+
+			inSeconds(streamsRetry)).After(streamsRetry)
 }
 
-// serverFull returns what the client is told when too many calls wait for a server. The text is for a model: calls to
-// other servers go on.
+// serverFull returns what the client is told when too many calls wait for a server. The
+// text is for a model: calls to other servers go on.
 func serverFull(code int, stable string) *mcp.Error {
-	return mcp.Stable(code, stable, "Too many calls wait for this server. Nothing was sent to it. Try again later, or go on without it.").After(time.Second)
+	return mcp.Stable(code, stable, "Too many calls wait for this server. Nothing was sent to it. Try "+
+		"again later, or go on without it.").After(time.Second)
 }
 
 func notAvailable(err *registry.UnavailableError) failure {
 	if err.Sent {
-		return failure{kind: "unavailable", reason: reasonLost, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
-			"The server went away before it answered; the call may have taken effect")}
+		return failure{
+			kind: "unavailable", reason: reasonLost, inside: true,
+			told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
+				"The server went away before it answered; the call may have taken effect"),
+		}
 	}
-	return failure{kind: "unavailable", reason: reasonStart, inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
-		"The server "+err.Server+" is not available now; the call was not made").After(time.Second)}
+	return failure{
+		kind: "unavailable", reason: reasonStart, inside: true,
+		told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
+			"The server "+err.Server+" is not available now; the call was not made").After(time.Second),
+	}
 }
 
-// Bounds of how long a client is told to wait before it asks again for a server that is down. Between them it is as
-// long as the server has been down, since the gateway's own attempts come at such intervals.
+// Bounds of how long a client is told to wait before it asks again for a server that is
+// down. Between them it is as long as the server has been down, since the gateway's own
+// attempts come at such intervals.
 const (
 	downRetryMin = time.Second
 	downRetryMax = 30 * time.Second
 )
 
-// isDown returns what the client is told when the server of an item is down. The text is for a model: it must neither
-// conclude that the item does not exist, nor that its call may have had an effect.
+// isDown returns what the client is told when the server of an item is down. The text is
+// for a model: it must neither conclude that the item does not exist, nor that its call
+// may have had an effect.
 func isDown(err *registry.DownError) *mcp.Error {
 	what := string(err.Kind)
 	if err.Kind == registry.KindTemplate {
@@ -337,22 +419,28 @@ func isDown(err *registry.DownError) *mcp.Error {
 	}
 	lasts := time.Since(err.Outage.Since)
 	if err.SignIn {
-		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", fmt.Sprintf("The %s %s is not available: its server %s wants a sign-in, "+
-			"and the operator of this gateway must give a credential for it. Nothing was sent to it. Go on without it.",
-			what, clip(err.Name, 256), err.Server)).After(downRetryMax)
+		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
+			fmt.Sprintf("The %s %s is not available: its server %s wants a sign-in, "+
+				"and the operator of this gateway must give a credential for it. Nothing was sent to it. "+
+				"Go on without it.",
+				what, clip(err.Name, 256), err.Server)).After(downRetryMax)
 	}
 	how := "is down since"
 	if !err.Outage.Reached {
 		how = "could not be reached yet, since"
 	}
-	text := fmt.Sprintf("The %s %s is not available now: its server %s %s %s (%s ago). Nothing was sent to it. Try again later, or go on without it.",
-		what, clip(err.Name, 256), err.Server, how, err.Outage.Since.UTC().Format(time.RFC3339), lasts.Round(time.Second))
-	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(min(max(lasts, downRetryMin), downRetryMax).Round(time.Second))
+	text := fmt.Sprintf("The %s %s is not available now: its server %s %s %s (%s ago). Nothing was sent to "+
+		"it. Try again later, or go on without it.",
+		what, clip(err.Name, 256), err.Server, how, err.Outage.Since.UTC().Format(time.RFC3339),
+		lasts.Round(time.Second))
+	return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
+		text).After(min(max(lasts, downRetryMin), downRetryMax).Round(time.Second))
 }
 
 func unknownItem(err *unknownError) failure {
 	if len(err.scopes) > 0 {
-		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this "+string(err.kind))
+		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this "+
+			string(err.kind))
 		data, _ := mcp.ObjectOf(needed.Data)
 		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
 		return failure{kind: "forbidden", reason: "scope", refusal: true, told: needed}
@@ -364,8 +452,8 @@ func unknownItem(err *unknownError) failure {
 	return failure{kind: kind, refusal: !err.answered, told: notFound(err)}
 }
 
-// notFound returns what the client is told when an item does not exist, or not for it. For a resource the protocol
-// prescribes the form.
+// notFound returns what the client is told when an item does not exist, or not for it.
+// For a resource the protocol prescribes the form.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func notFound(err *unknownError) *mcp.Error {
 	switch err.kind {
@@ -387,15 +475,17 @@ func clip(name string, n int) string {
 }
 
 func missingCapability(err *capabilityError) *mcp.Error {
-	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY", "This needs a capability that the client does not declare")
+	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY",
+		"This needs a capability that the client does not declare")
 	data, _ := mcp.ObjectOf(told.Data)
 	told.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
 	return told
 }
 
-// passable returns an error of an upstream in the form in which it may reach a client. Its code stays if it means the
-// same to our client. A code that speaks of the connection behind the gateway, or that reads like one of the gateway's
-// own, becomes an internal error. A stable code that reads like one of ours is replaced.
+// passable returns an error of an upstream in the form in which it may reach a client.
+// Its code stays if it means the same to our client. A code that speaks of the connection
+// behind the gateway, or that reads like one of the gateway's own, becomes an internal
+// error. A stable code that reads like one of ours is replaced.
 func passable(e *mcp.Error) *mcp.Error {
 	passed := &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
 	reserved := e.Code >= -32768 && e.Code <= -32000 || e.Code >= 400 && e.Code < 600
@@ -406,8 +496,52 @@ func passable(e *mcp.Error) *mcp.Error {
 		data, _ := mcp.ObjectOf(e.Data)
 		passed.Data = data.With("code", mcp.String("DB-UPSTREAM-ERROR")).JSON()
 	}
-	if data, _ := mcp.ObjectOf(passed.Data); passed.Code == mcp.CodeMissingCapability && !data.Value("requiredCapabilities").IsObject() {
+	if data, _ := mcp.ObjectOf(passed.Data); passed.Code == mcp.CodeMissingCapability &&
+		!data.Value("requiredCapabilities").IsObject() {
 		passed.Data = data.With("requiredCapabilities", mcp.RawJSON("{}")).JSON()
 	}
 	return passed
 }
+
+// ErrRevoked is the cause of a call's end when its caller may not go on with it: the
+// token is not accepted any more, or the rules deny the item now. The door ends calls
+// with this cause too.
+var ErrRevoked = errors.New("the caller may not go on with this")
+
+// ErrStopped is the cause of a call's end when the process stops and has waited for it
+// for as long as it may. The door ends calls with this cause too.
+var ErrStopped = errors.New("the gateway has stopped")
+
+// Why a state is refused, as records say it. The client is not told which of these it
+// was.
+const (
+	stateForged   = "state_forged"
+	stateForeign  = "state_foreign"
+	stateMismatch = "state_mismatch"
+	stateExpired  = "state_expired"
+)
+
+var (
+	// errHomeUnreached says that it cannot be known now where a call goes on. Nothing
+	// happened to the call.
+	errHomeUnreached = errors.New("the replica that keeps the call cannot be reached")
+	// errHomeLost says that the home of a call has gone, and the call with it.
+	errHomeLost = errors.New("the replica that kept the call is gone")
+)
+
+// errLater says that a replica of a later version runs, which may have sealed what cannot
+// be opened here.
+var errLater = fmt.Errorf("sealed by a later version, perhaps: %w", errHomeUnreached)
+
+// Why the id of a task is refused, as records say it. The client is not told which of
+// these it was.
+const (
+	taskForged    = "task_forged"
+	taskForeign   = "task_foreign"
+	taskMismatch  = "task_mismatch"
+	taskForbidden = "task_forbidden"
+	taskGone      = "task_gone" // its server says so
+)
+
+// streamsRetry is how long a caller is told to wait if all places for streams are taken.
+const streamsRetry = 5 * time.Second

@@ -6,9 +6,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// grants are those of all tenants, by what they are made of. What they hold is held by the tenants as well.
+// grants are those of all tenants, by what they are made of. What they hold is held by
+// the tenants as well.
 type grants struct {
-	compared bool // there are other replicas, so what is seen here may be compared with what is seen there; set by New
+	// there are other replicas, so what is seen here may be compared with what is seen
+	// there; set by New
+	compared bool
 
 	mu        sync.Mutex          // guards the fields below
 	catalogue *registry.Catalogue // that they are of; another one begins them anew
@@ -51,34 +54,4 @@ func (k *grants) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.catalogue, k.known = nil, nil
-}
-
-// bitset says of each of a number of things yes or no. It is comparable.
-type bitset string
-
-func (s bitset) has(i int) bool { return s[i/8]&(1<<(i%8)) != 0 }
-
-// allowed says of each item of the view, kind after kind in the order of Kind's constants, whether the rules allow it.
-func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
-	set := make([]byte, (len(view.Tools)+len(view.Prompts)+len(view.Resources)+len(view.Templates)+7)/8)
-	n := 0
-	add := func(item *registry.Item) {
-		if t.allows(rules, item) {
-			set[n/8] |= 1 << (n % 8)
-		}
-		n++
-	}
-	for _, tool := range view.Tools {
-		add(&tool.Item)
-	}
-	for _, prompt := range view.Prompts {
-		add(&prompt.Item)
-	}
-	for _, resource := range view.Resources {
-		add(&resource.Item)
-	}
-	for _, template := range view.Templates {
-		add(&template.Item)
-	}
-	return bitset(set)
 }

@@ -23,11 +23,12 @@ var (
 	errTenantPlaces = errors.New("the tenant has as many places as it may")
 )
 
-// rate is one bucket that was asked: the stable code when it is empty, and its setting under limits of the tenant.
+// rate is one bucket that was asked: the stable code when it is empty, and its setting
+// under limits of the tenant.
 type rate struct{ code, setting string }
 
-// limitError is an error of the limiter, together with the rates of the buckets that were asked, in their order. The
-// last rate stands for all further buckets.
+// limitError is an error of the limiter, together with the rates of the buckets that were
+// asked, in their order. The last rate stands for all further buckets.
 type limitError struct {
 	error
 	rates []rate
@@ -35,8 +36,9 @@ type limitError struct {
 
 func (e limitError) Unwrap() error { return e.error }
 
-// told returns what the client is told of what was exceeded: whose limit it is, its setting, and when to come back. What
-// one user may take of the tenant's is a limit of the user.
+// told returns what the client is told of what was exceeded: whose limit it is, its
+// setting, and when to come back. What one user may take of the tenant's is a limit of
+// the user.
 func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 	r := e.rates[min(exceeded.Bucket, len(e.rates)-1)]
 	setting := "limits." + r.setting
@@ -44,7 +46,8 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 		r.code = codeUserLimit
 	}
 	if exceeded.RetryAfter <= 0 {
-		return mcp.Stable(mcp.CodeLimited, r.code, "This is more than "+setting+" of the tenant ever allows: only a higher limit would help")
+		return mcp.Stable(mcp.CodeLimited, r.code, "This is more than "+setting+
+			" of the tenant ever allows: only a higher limit would help")
 	}
 	what := "This tenant makes more requests than " + setting + " allows"
 	switch {
@@ -55,21 +58,27 @@ func (e limitError) told(exceeded *ratelimit.ExceededError) *mcp.Error {
 	case r.code == codeToolLimit:
 		what = "This tool is called more often than " + setting + " allows"
 	}
-	return mcp.Stable(mcp.CodeLimited, r.code, what+": try again in "+inSeconds(exceeded.RetryAfter)).After(exceeded.RetryAfter)
+	return mcp.Stable(mcp.CodeLimited, r.code, what+": try again in "+
+		inSeconds(exceeded.RetryAfter)).After(exceeded.RetryAfter)
 }
 
-// noPlace returns what the client is told when take found no place: whose places are taken, and by which setting there
-// are no more. Where the setting allows none, no time is given. err is the error of take, or wraps it.
+// noPlace returns what the client is told when take found no place: whose places are
+// taken, and by which setting there are no more. Where the setting allows none, no time
+// is given. err is the error of take, or wraps it.
 func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
 	if errors.Is(err, errNoPlaces) {
-		return mcp.Stable(mcp.CodeLimited, code, "No "+what+" are allowed to this tenant by "+setting+": only a higher limit would help")
+		return mcp.Stable(mcp.CodeLimited, code, "No "+what+" are allowed to this tenant by "+setting+
+			": only a higher limit would help")
 	}
 	whose := "This tenant has as many " + what + " open as " + setting + " allows"
 	if errors.Is(err, errUserPlaces) {
-		whose = "You have half of the " + what + " that " + setting + " allows this tenant, which is the most for one user"
+		whose = "You have half of the " + what + " that " + setting +
+			" allows this tenant, which is the most for one user"
 	}
-	return mcp.Stable(mcp.CodeLimited, code, whose+": end some, or try again in "+inSeconds(retry)).After(retry)
+	return mcp.Stable(mcp.CodeLimited, code, whose+": end some, or try again in "+
+		inSeconds(retry)).After(retry)
 }
 
-// inSeconds writes a time to wait, rounded up to whole seconds like the header Retry-After.
+// inSeconds writes a time to wait, rounded up to whole seconds like the header
+// Retry-After.
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%d s", (d+time.Second-1)/time.Second) }

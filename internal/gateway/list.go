@@ -8,46 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// listKind is one of the lists that clients ask for.
-type listKind int
-
-// The lists.
-const (
-	listedTools    listKind = iota
-	listedAllTools          // with those that run as tasks only
-	listedPrompts
-	listedResources
-	listedTemplates
-	listKinds // how many there are
-)
-
-// listings says of each list by which method clients ask for it, and the purpose that its cursors are sealed for, so
-// that a cursor of one list is not valid for another.
-var listings = [listKinds]struct{ method, purpose string }{
-	listedTools:     {mcp.MethodToolsList, "cursor"},
-	listedAllTools:  {mcp.MethodToolsList, "cursor of all tools"},
-	listedPrompts:   {mcp.MethodPromptsList, "cursor of prompts"},
-	listedResources: {mcp.MethodResourcesList, "cursor of resources"},
-	listedTemplates: {mcp.MethodTemplatesList, "cursor of templates"},
-}
-
-// listOf returns the first list that a method asks for.
-func listOf(method string) listKind {
-	for kind := range listKinds {
-		if listings[kind].method == method {
-			return kind
-		}
-	}
-	panic("gateway: no list is asked for by " + method)
-}
-
-// member is what the list is called in a result.
-func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Result }
-
-func (k listKind) purpose() string { return listings[k].purpose }
-
-// hinted adds the hints of caching to a result. A list depends on the caller, so it is private. Nobody here knows how
-// long an upstream keeps its items, so a list counts as stale at once, and clients are told of changes instead.
+// hinted adds the hints of caching to a result. A list depends on the caller, so it is
+// private. Nobody here knows how long an upstream keeps its items, so a list counts as
+// stale at once, and clients are told of changes instead.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 func hinted(result mcp.Object) mcp.Object {
 	return result.With("ttlMs", mcp.Int(0)).With("cacheScope", mcp.String("private"))
@@ -63,14 +26,16 @@ func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 	if cursor := r.Params.Value("cursor"); cursor != nil && !cursor.Says("") {
 		var ok bool
 		if start, ok = g.openCursor(c, kind, granted.lists[kind].items, cursor); !ok {
-			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR", "Invalid cursor: list again from the beginning")
+			return mcp.Object{},
+				mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR",
+					"Invalid cursor: list again from the beginning")
 		}
 	}
 	return g.page(c, r, granted, kind, start)
 }
 
-// page returns one page of a list, from the item with index start. Its items are shared by all callers who see the
-// same; only a cursor belongs to one user.
+// page returns one page of a list, from the item with index start. Its items are shared
+// by all callers who see the same; only a cursor belongs to one user.
 func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, start int) (mcp.Object, error) {
 	items := granted.lists[kind].items
 	end := min(start+g.config.PageSize, len(items))
@@ -94,25 +59,32 @@ func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, star
 	return mcp.NewObject(members...), nil
 }
 
-// A cursor holds a digest of its user, a digest of the last item on its page (of which the name itself, if it is a URI,
-// could be too long), and the index of that item. A later version may add what may be overlooked.
+// A cursor holds a digest of its user, a digest of the last item on its page (of which
+// the name itself, if it is a URI, could be too long), and the index of that item. A
+// later version may add what may be overlooked.
 const (
 	markSize   = 16
 	cursorSize = 2*markSize + 4
 )
 
-// sealCursor returns a cursor for the items after the one with index last. Only the same user of the same tenant can
-// use it, and only for the same list.
+// sealCursor returns a cursor for the items after the one with index last. Only the same
+// user of the same tenant can use it, and only for the same list.
 func (g *Gateway) sealCursor(c Caller, kind listKind, items []*registry.Item, last int) (string, error) {
 	plain := append(mark(c.Principal.User().Key()), mark(items[last].Exposed)...)
-	return g.config.Seal.Seal(kind.purpose(), binary.BigEndian.AppendUint32(plain, uint32(last))) //nolint:gosec // lists are shorter
+	return g.config.Seal.Seal(kind.purpose(),
+		binary.BigEndian.AppendUint32(plain, uint32(last))) //nolint:gosec // lists are shorter
 }
 
-// openCursor returns the index of the first item after the one that a cursor names, wherever that item stands now. ok
-// is false if the cursor belongs to somebody else or the item has gone.
-func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int, ok bool) {
+// openCursor returns the index of the first item after the one that a cursor names,
+// wherever that item stands now. ok is false if the cursor belongs to somebody else or
+// the item has gone.
+func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cursor mcp.RawJSON) (start int,
+	ok bool,
+) {
 	token, _ := cursor.Text()
-	user := mark(c.Principal.User().Key()) // worked out for every cursor, so that the time does not tell a foreign one from a forged one
+	// worked out for every cursor, so that the time does not tell a foreign one from a
+	// forged one
+	user := mark(c.Principal.User().Key())
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
 	if err != nil || len(plain) < cursorSize || string(plain[:markSize]) != string(user) {
 		return 0, false

@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// memo remembers JSON that many callers get, up to a bound of bytes: the text that was asked for longest ago makes
-// room for the next. A key must say everything that its text depends on, so that no text is ever wrong. It is safe for
-// concurrent use.
+// memo remembers JSON that many callers get, up to a bound of bytes: the text that was
+// asked for longest ago makes room for the next. A key must say everything that its text
+// depends on, so that no text is ever wrong. It is safe for concurrent use.
 type memo[K comparable] struct {
 	limit int64 // bytes
 
@@ -45,9 +45,10 @@ func (m *memo[K]) find(key K) (mcp.RawJSON, bool) {
 	return found.Value.(*remembered[K]).json, true
 }
 
-// keep remembers a text, and returns it, or the equal one that another goroutine has put there meanwhile. bytes is what
-// keeping it costs: zero if its memory belongs to something that lives anyway. A text that would take more than half of
-// the room is not remembered, since nearly all others would go for it.
+// keep remembers a text, and returns it, or the equal one that another goroutine has put
+// there meanwhile. bytes is what keeping it costs: zero if its memory belongs to
+// something that lives anyway. A text that would take more than half of the room is not
+// remembered, since nearly all others would go for it.
 func (m *memo[K]) keep(key K, json mcp.RawJSON, bytes int) mcp.RawJSON {
 	size := int64(bytes) + entrySize
 	if size > m.limit/2 {

@@ -7,20 +7,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// leftOut is the kind of a resource that a result mentioned and that the caller may not see. It is counted with what
-// output cleaning changed.
+// leftOut is the kind of a resource that a result mentioned and that the caller may not
+// see. It is counted with what output cleaning changed.
 const leftOut sanitize.Kind = "left_out"
 
-// judge applies the rules of the caller to the resources that the result of its call mentions.
+// judge applies the rules of the caller to the resources that the result of its call
+// mentions.
 //
-//	embedded     shown unless a rule denies it. An allowed tool may make up the URIs of what it answers, so it needs no
-//	             rule that allows them
-//	linked       shown if the caller may read it: a resource is listed for whoever may read it, and for nobody else
-//	elsewhere    shown unless a rule denies it: the client does not read it here
+//	embedded   shown unless a rule denies it. An allowed tool may make up the URIs of
+//	           what it answers, so it needs no rule that allows them
+//	linked     shown if the caller may read it: a resource is listed for whoever may
+//	           read it, and for nobody else
+//	elsewhere  shown unless a rule denies it: the client does not read it here
 //
-// A rule that denies resources of a server can judge only URIs with one reading. So of such a server nothing is shown
-// under another URI, unless its list has that very URI. Of links to the web that holds only where a rule denies URIs of
-// the web, and a host in capitals or without a path has one reading there: people write such links.
+// A rule that denies resources of a server can judge only URIs with one reading. So of
+// such a server nothing is shown under another URI, unless its list has that very URI. Of
+// links to the web that holds only where a rule denies URIs of the web, and a host in
+// capitals or without a path has one reading there: people write such links.
 type judge struct{ call *call }
 
 var _ registry.Judge = judge{}
@@ -55,8 +58,9 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 	return allowed && (!concerned || j.hasOneReading(uri, m))
 }
 
-// hasOneReading tells whether the rules have judged all that a program may read the mentioned URI as. Other elsewheres
-// than the web are data, scripts and what is no URI at all, which address nothing.
+// hasOneReading tells whether the rules have judged all that a program may read the
+// mentioned URI as. Other elsewheres than the web are data, scripts and what is no URI at
+// all, which address nothing.
 func (j judge) hasOneReading(uri string, m registry.Mention) bool {
 	if m == registry.Elsewhere {
 		uri = usualSpelling(uri)
@@ -70,13 +74,15 @@ func isOfWeb(uri string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// maxJudging bounds the work of judging the mentions in one result, in bytes of URIs times patterns that they are
-// matched with. A server writes as many mentions as fit in a result, so without a bound it could keep a processor busy
-// for minutes. What is beyond the bound is not shown.
+// maxJudging bounds the work of judging the mentions in one result, in bytes of URIs
+// times patterns that they are matched with. A server writes as many mentions as fit in a
+// result, so without a bound it could keep a processor busy for minutes. What is beyond
+// the bound is not shown.
 const maxJudging = 100_000_000
 
 // affords tells whether there is work left for judging the URI by the rule, and takes it.
 func (j judge) affords(uri string, r *rule) bool {
-	j.call.judging += len(uri) * (len(r.allow.resources) + 4*len(r.deny.resources)) // three spellings, and deniesSomeOf
+	// three spellings, and deniesSomeOf
+	j.call.judging += len(uri) * (len(r.allow.resources) + 4*len(r.deny.resources))
 	return j.call.judging <= maxJudging
 }

@@ -9,24 +9,16 @@ import (
 // This file makes the text of a page of a list, from the texts of its items:
 //
 //	item of the catalogue ──Form──▶ item as a revision knows it ──┐
-//	item of the catalogue ──Form──▶ item as a revision knows it ──┴─joined──▶ page ──▶ every caller who sees the same
-//	                                     (shapes, remembered)                 (pages, remembered)
+//	item of the catalogue ──Form──▶ item as a revision knows it ──┴─joined──▶ page
+//	                                     (shapes, remembered)         (pages, remembered)
 //
-// An item is brought into a form once, whoever sees it. A page is joined once for all callers of all tenants to whom it
-// is the same, in particular for those who come back to it. Both memories are bounded: with thousands of tenants that
-// all see something else, pages come and go, and joining one again costs no more than copying it.
+// An item is brought into a form once, whoever sees it. A page is joined once for all
+// callers of all tenants to whom it is the same, in particular for those who come back to
+// it. Both memories are bounded: with thousands of tenants that all see something else,
+// pages come and go, and joining one again costs no more than copying it.
 
-// Form is how clients of one revision of the protocol know the items of lists.
-type Form struct {
-	// Revision is its name. Forms of one revision must be the same, since what they make is remembered by it.
-	Revision string
-	// Differs is a cheap test: false means that Of would return the item itself. Its arguments are those of Of.
-	Differs func(kind string, item mcp.RawJSON) bool
-	// Of returns an item in this form, which must depend on nothing else. kind is as in mcp.Method.Result.
-	Of func(kind string, item mcp.RawJSON) mcp.RawJSON
-}
-
-// Bounds of what is remembered of lists: a part of the memory that requests may hold, and a number of bytes.
+// Bounds of what is remembered of lists: a part of the memory that requests may hold, and
+// a number of bytes.
 const (
 	pagePart = 32
 	maxPages = 32 << 20
@@ -38,8 +30,9 @@ type rendered struct {
 	shapes *memo[shapeKey]
 }
 
-// pageKey says what the text of a page depends on. The digest stands for the definitions of the items in their order; that
-// of the tools covers those that run as tasks only, too, and which these are stands in their definitions.
+// pageKey says what the text of a page depends on. The digest stands for the definitions
+// of the items in their order; that of the tools covers those that run as tasks only,
+// too, and which these are stands in their definitions.
 type pageKey struct {
 	digest   string
 	kind     listKind
@@ -49,8 +42,8 @@ type pageKey struct {
 	revision string // "" for the form of the catalogue
 }
 
-// shapeKey names an item of the catalogue, by the memory of its text, and a form. The memory lives as long as the key,
-// so that no other item can come to lie there.
+// shapeKey names an item of the catalogue, by the memory of its text, and a form. The
+// memory lives as long as the key, so that no other item can come to lie there.
 type shapeKey struct {
 	first    *byte
 	length   int
@@ -62,17 +55,23 @@ func newRendered(memory int64) *rendered {
 	return &rendered{newMemo[pageKey](limit), newMemo[shapeKey](limit)}
 }
 
-// forget drops everything, because the catalogue or the tenants have changed: what was remembered is not wrong, but
-// parts of it will not be asked for again, and keep items in memory that are gone.
+// forget drops everything, because the catalogue or the tenants have changed: what was
+// remembered is not wrong, but parts of it will not be asked for again, and keep items in
+// memory that are gone.
 func (m *rendered) forget() {
 	m.pages.forget()
 	m.shapes.forget()
 }
 
-// text returns the items of a page as a JSON array. A text that has to be made counts as memory of this request; the
-// error is one of package share.
-func (m *rendered) text(t *Tenant, r *Request, granted *grant, kind listKind, start, end int) (mcp.RawJSON, error) {
-	key := pageKey{digest: granted.digests.of(kind), kind: kind, start: start, end: end, inlined: t.inlineRefs}
+// text returns the items of a page as a JSON array. A text that has to be made counts as
+// memory of this request; the error is one of package share.
+func (m *rendered) text(t *Tenant, r *Request, granted *grant, kind listKind, start, end int) (mcp.RawJSON,
+	error,
+) {
+	key := pageKey{
+		digest: granted.digests.of(kind), kind: kind, start: start, end: end,
+		inlined: t.inlineRefs,
+	}
 	if r.Form != nil {
 		key.revision = r.Form.Revision
 	}
@@ -123,4 +122,13 @@ func memberOf(kind registry.Kind) string {
 	case registry.KindTemplate:
 	}
 	return mcp.ResultTemplates
+}
+
+// shown returns the definition of an item in the form in which the lists of the tenant
+// show it.
+func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
+	if t.inlineRefs && item.Kind == registry.KindTool {
+		return m.tool(item.Exposed).Inlined()
+	}
+	return item.Raw
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// place is one of the places for calls at once. The call holds it, and so may work of the source that goes on after the
-// call has returned, such as a call of a legacy server that waits for answers. The place is given back when the last of
-// them lets go.
+// place is one of the places for calls at once. The call holds it, and so may work of the
+// source that goes on after the call has returned, such as a call of a legacy server that
+// waits for answers. The place is given back when the last of them lets go.
 //
-// What the place is made of stands in fields of its own and not in functions that give it back, because every call has
-// one and each such function would be an allocation.
+// What the place is made of stands in fields of its own and not in functions that give it
+// back, because every call has one and each such function would be an allocation.
 type place struct {
 	calls    *share.Budget // that it was taken from
 	user     share.User
 	bulkhead *bulkhead // where the call is counted at the server of its item; nil: nowhere
-	berths   [levels]berth
+	counters [levels]counter
 	counted  func() // ends the count of the call at the server in the metrics; nil: there is none
 	holders  atomic.Int32
 }
@@ -28,16 +28,16 @@ func (p *place) take(calls *share.Budget, user share.User) {
 	p.holders.Store(1)
 }
 
-// moor makes a place at a server part of the place, which is given back with it. It is called before anybody but the
-// call holds the place.
-func (p *place) moor(b *bulkhead, at [levels]berth) { p.bulkhead, p.berths = b, at }
+// countAt makes a place at a server part of the place, which is given back with it. It is
+// called before anybody but the call holds the place.
+func (p *place) countAt(b *bulkhead, at [levels]counter) { p.bulkhead, p.counters = b, at }
 
-// add makes the count of the call in the metrics part of the place: counted ends it. It is called once, before anybody
-// but the call holds the place.
+// add makes the count of the call in the metrics part of the place: counted ends it. It
+// is called once, before anybody but the call holds the place.
 func (p *place) add(counted func()) { p.counted = counted }
 
-// hold keeps the place taken until release is called. If the place was given back already, held is false and release
-// does nothing.
+// hold keeps the place taken until release is called. If the place was given back
+// already, held is false and release does nothing.
 func (p *place) hold() (release func(), held bool) {
 	for {
 		n := p.holders.Load()
@@ -59,7 +59,7 @@ func (p *place) release() {
 		p.counted()
 	}
 	if p.bulkhead != nil {
-		p.bulkhead.leave(p.berths)
+		p.bulkhead.leave(p.counters)
 	}
 	p.calls.Give(p.user, 1)
 }

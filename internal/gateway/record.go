@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// record returns the line of the audit for the call. Arguments are never in it, only their digest, which digest makes.
+// record returns the line of the audit for the call. Arguments are never in it, only
+// their digest, which digest makes.
 func (c *call) record(failure failure, started time.Time) audit.Record {
 	principal := &c.caller.Principal
 	r := audit.Record{
@@ -20,11 +21,11 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 		Method: c.request.Method, Item: c.spelt(), Outcome: c.kind(failure), Reason: failure.reason,
 		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
 	}
-	r.Server = c.away
+	r.Server = c.unreached
 	if c.item != nil {
 		r.Server, r.WholeName = c.item.Server, c.item.WholeName()
 	}
-	if c.state != nil || c.asking {
+	if c.state != nil || c.outcome == outcomeAsks {
 		r.CallID = c.callID()
 	}
 	if c.task != nil {
@@ -33,22 +34,15 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 	return r
 }
 
-// spelt returns how the client names the item. A tool was found by its very name, which is in memory already.
-func (c *call) spelt() string {
-	if c.tool != nil && c.task == nil {
-		return c.tool.Exposed
-	}
-	return c.method.spelt(c.params)
-}
-
 // digestForm is what every digest begins with.
 const digestForm = "sha256:"
 
 // digestTime is about how long it takes to digest one byte.
 const digestTime = 2 * time.Nanosecond
 
-// digest returns the digest of the arguments for the record, "" if there are none. That of long ones waits for its turn,
-// and a record must be made even if the caller has left meanwhile.
+// digest returns the digest of the arguments for the record, "" if there are none. That
+// of long ones waits for its turn, and a record must be made even if the caller has left
+// meanwhile.
 func (g *Gateway) digest(ctx context.Context, c *call) string {
 	arguments := c.params.Value("arguments")
 	if arguments == nil {
@@ -75,10 +69,14 @@ func (c *call) kind(failure failure) string {
 	return "ok"
 }
 
-// logInside writes the text of an error that the client is not told to the log. What a server did to a call is a
-// warning, because the server may be back at the next call; all else is a fault of the gateway or of what it stands on.
+// logInside writes the text of an error that the client is not told to the log. What a
+// server did to a call is a warning, because the server may be back at the next call; all
+// else is a fault of the gateway or of what it stands on.
 func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failure, err error) {
-	line := []any{"request_id", r.RequestID, "tenant", r.TenantID, "server", r.Server, "item", r.Item, "error", err}
+	line := []any{
+		"request_id", r.RequestID, "tenant", r.TenantID, "server", r.Server, "item", r.Item,
+		"error", err,
+	}
 	switch {
 	case failure.reason == reasonLost:
 		g.config.Logger.WarnContext(ctx, "a call's server was lost", line...)
@@ -93,7 +91,8 @@ func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failur
 	}
 }
 
-// unrecordable refuses a call of which nothing has happened yet, because the audit has no room for its record.
+// unrecordable refuses a call of which nothing has happened yet, because the audit has no
+// room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := explain(errUnrecordable)
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
@@ -101,19 +100,21 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	return failure.told
 }
 
-// kept puts r on record, and tells whether that succeeded in time. If it did not, the log says which record may be
-// missing.
+// kept puts r on record, and tells whether that succeeded in time. If it did not, the log
+// says which record may be missing.
 func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {
-		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id", r.RequestID, "tenant", r.TenantID,
+		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id",
+			r.RequestID, "tenant", r.TenantID,
 			"item", r.Item, "outcome", r.Outcome, "error", err)
 	}
 	return err == nil
 }
 
-// Refuse records a refusal of the door: a failed login, a foreign origin, a limit. A record with a Count sums up
-// refusals that were counted one by one when they happened, so it is not counted in the metrics again.
+// Refuse records a refusal of the door: a failed login, a foreign origin, a limit. A
+// record with a Count sums up refusals that were counted one by one when they happened,
+// so it is not counted in the metrics again.
 func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
 	if r.Count == 0 {
 		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)

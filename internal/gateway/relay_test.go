@@ -148,8 +148,8 @@ func TestOrdinaryProgressIsToldWhole(t *testing.T) {
 func TestLargeProgressDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		c := newCall(b.caller(t, alice), request("box__plain", `{}`), b.methods[mcp.MethodToolsCall])
-		r := &relay{gateway: b.Gateway, call: c, ctx: t.Context(), notify: c.notify}
+		c := b.newCall(b.caller(t, alice), request("box__plain", `{}`), b.methods[mcp.MethodToolsCall])
+		r := &relay{to: c, ctx: t.Context()}
 		large := mcp.Notification{Method: mcp.NotifyProgress, Params: object(`{"message":` + quote(strings.Repeat("x", maxProgress)) + `}`)}
 		for range progressBurst + 5 {
 			if err := r.progress(large); err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Repeat judges a caller who asks for the answer of a call that was made before, perhaps by another replica with another
-// config: by the tenants and the catalogue of this one. It puts on record that the answer is given, or refused. It makes
-// no call and takes nothing of the limits. The error is the *mcp.Error that Handle would end with; a server that is down
-// takes no right away.
+// Repeat judges a caller who asks for the answer of a call that was made before, perhaps
+// by another replica with another config: by the tenants and the catalogue of this one.
+// It puts on record that the answer is given, or refused. It makes no call and takes
+// nothing of the limits. The error is the *mcp.Error that Handle would end with; a server
+// that is down takes no right away.
 func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	m := g.methods[r.Method]
 	if m == nil {
 		return mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 	}
-	c, started := newCall(caller, r, m), time.Now()
+	c, started := g.newCall(caller, r, m), time.Now()
 	if g.config.Audit.Book() != nil {
 		return g.unrecordable(ctx, c)
 	}

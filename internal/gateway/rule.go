@@ -9,16 +9,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Rule allows or denies items. It applies to callers who have all of Scopes (if there are none: to every caller) and,
-// if Subjects is not empty, are one of them. A caller may use an item if at least one rule that applies to the caller
-// allows it and none denies it.
+// Rule allows or denies items. It applies to callers who have all of Scopes (if there are
+// none: to every caller) and, if Subjects is not empty, are one of them. A caller may use
+// an item if at least one rule that applies to the caller allows it and none denies it.
 type Rule struct {
 	Scopes   []string
 	Subjects []string // "issuer#subject"; the issuer has no #
-	Allow    []string // patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI resources and templates
+	// patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI
+	// resources and templates
+	Allow    []string
 	Deny     []string
 	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
-	// MayMatchNothing: patterns of this rule that match nothing are meant, and no warning.
+	// MayMatchNothing: patterns of this rule that match nothing are meant, and no
+	// warning.
 	MayMatchNothing bool
 }
 
@@ -31,8 +34,9 @@ type rule struct {
 	announce bool
 }
 
-// condition says to whom a rule applies. Most rules of a tenant have one of a few conditions, so these are looked at once
-// for each request, and not each rule: a tenant may have a thousand rules.
+// condition says to whom a rule applies. Most rules of a tenant have one of a few
+// conditions, so these are looked at once for each request, and not each rule: a tenant
+// may have a thousand rules.
 type condition struct{ scopes, subjects []string }
 
 // key is the same for two conditions that are the same.
@@ -63,7 +67,8 @@ func policyNameOf(item *registry.Item) policyName {
 	return policyName{kind: item.Kind, name: item.PolicyName(), whole: item.WholeName()}
 }
 
-// fits tells whether the pattern, which must be one for items of this kind, names the item.
+// fits tells whether the pattern, which must be one for items of this kind, names the
+// item.
 func (n *policyName) fits(pattern string) bool {
 	return registry.MatchName(pattern, n.name) || n.whole != "" && registry.MatchName(pattern, n.whole)
 }
@@ -84,9 +89,11 @@ func (p *patterns) of(kind registry.Kind) []string {
 	return nil
 }
 
-// denies tells whether the rule denies the item. For a URI this looks at every spelling: the server may decode the URI
-// before it looks for the resource, may ignore its fragment, its query and some characters at the end of its path, and
-// may know its host by other spellings (see usualSpelling). Otherwise a caller could get around the rule by spelling the URI differently.
+// denies tells whether the rule denies the item. For a URI this looks at every spelling:
+// the server may decode the URI before it looks for the resource, may ignore its
+// fragment, its query and some characters at the end of its path, and may know its host
+// by other spellings (see usualSpelling). Otherwise a caller could get around the rule by
+// spelling the URI differently.
 func (r *rule) denies(n *policyName) bool {
 	if n.kind != registry.KindResource && n.kind != registry.KindTemplate {
 		return r.deny.match(n)
@@ -108,12 +115,15 @@ func (r *rule) denies(n *policyName) bool {
 	return false
 }
 
-// deniesSomeOf tells whether the rule denies any URI that begins so; the name of its server and a colon come first.
+// deniesSomeOf tells whether the rule denies any URI that begins so; the name of its
+// server and a colon come first.
 func (r *rule) deniesSomeOf(beginning string) bool {
-	return slices.ContainsFunc(r.deny.resources, func(pattern string) bool { return registry.MayMatch(pattern, beginning) })
+	return slices.ContainsFunc(r.deny.resources,
+		func(pattern string) bool { return registry.MayMatch(pattern, beginning) })
 }
 
-// deniesBeginning tells whether the rule denies the URI, or what is left of it without fragment, query and parameters.
+// deniesBeginning tells whether the rule denies the URI, or what is left of it without
+// fragment, query and parameters.
 func (r *rule) deniesBeginning(uri string) bool {
 	if r.deniesSpelling(uri) {
 		return true
@@ -128,14 +138,15 @@ func (r *rule) deniesBeginning(uri string) bool {
 	return false
 }
 
-// deniesSpelling tells whether the rule denies the URI as it is, without what stands at its end, or in its usual
-// spelling.
+// deniesSpelling tells whether the rule denies the URI as it is, without what stands at
+// its end, or in its usual spelling.
 func (r *rule) deniesSpelling(uri string) bool {
 	return matchesAny(r.deny.resources, uri) || matchesAny(r.deny.resources, strings.TrimRight(uri, "/. ")) ||
 		matchesAny(r.deny.resources, usualSpelling(uri))
 }
 
-// maxDecodings is how many layers of percent-encoding a pattern that denies looks through.
+// maxDecodings is how many layers of percent-encoding a pattern that denies looks
+// through.
 const maxDecodings = 3
 
 // decoded returns patterns of URIs and, in addition, the percent-decoded form of each.
@@ -148,8 +159,8 @@ func decoded(patterns []string) []string {
 	return patterns
 }
 
-// ruleSet says which rules of a tenant apply to a caller, one byte for each condition: 1 if the caller fits it, else 0.
-// Callers with the same set see the same items.
+// ruleSet says which rules of a tenant apply to a caller, one byte for each condition: 1
+// if the caller fits it, else 0. Callers with the same set see the same items.
 type ruleSet string
 
 // has tells whether the rule applies.
@@ -183,7 +194,8 @@ func compilePatterns(texts []string) (patterns, error) {
 		case registry.KindResource:
 			p.resources = append(p.resources, pattern)
 		default:
-			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or resource:SERVER:URI, with * for any run of characters", text)
+			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or "+
+				"resource:SERVER:URI, with * for any run of characters", text)
 		}
 	}
 	return p, nil
@@ -206,21 +218,8 @@ func PatternKind(text string) (kind registry.Kind, pattern string) {
 	return "", ""
 }
 
-// matching returns which rules of the tenant apply to the principal.
-func (t *Tenant) matching(p *auth.Principal) ruleSet {
-	var buffer [32]byte
-	set := slices.Grow(buffer[:0], len(t.conditions))
-	for i := range t.conditions {
-		match := byte(0)
-		if t.conditions[i].concerns(p) && t.conditions[i].hasScopes(p) {
-			match = 1
-		}
-		set = append(set, match)
-	}
-	return ruleSet(set)
-}
-
-// concerns tells whether the rule is meant for this subject, whatever scopes its token has.
+// concerns tells whether the rule is meant for this subject, whatever scopes its token
+// has.
 func (c *condition) concerns(p *auth.Principal) bool {
 	return len(c.subjects) == 0 || slices.ContainsFunc(c.subjects, func(s string) bool {
 		issuer, subject, _ := strings.Cut(s, "#")
@@ -237,39 +236,57 @@ func (c *condition) hasScopes(p *auth.Principal) bool {
 	return true
 }
 
-// allows tells whether the rules in set allow the item.
-func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
-	n, allowed := policyNameOf(item), false
-	for i := range t.rules {
-		if !set.has(&t.rules[i]) {
-			continue
-		}
-		if t.rules[i].denies(&n) {
-			return false
-		}
-		allowed = allowed || t.rules[i].allow.match(&n)
-	}
-	return allowed
-}
-
-// missingScopes returns the scopes that the caller lacks for using the item, if a rule with Announce says that the
-// caller may be told. It returns nothing if another rule denies the item.
-func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
-	n := policyNameOf(item)
-	for i := range t.rules {
-		if c.rules.has(&t.rules[i]) && t.rules[i].denies(&n) {
-			return nil
-		}
-	}
-	for i := range t.rules {
-		r := &t.rules[i]
-		if r.announce && !c.rules.has(r) && r.concerns(&c.Principal) && r.allow.match(&n) {
-			return r.scopes
-		}
-	}
-	return nil
-}
-
 func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return registry.MatchName(pattern, name) })
+	return slices.ContainsFunc(patterns,
+		func(pattern string) bool { return registry.MatchName(pattern, name) })
+}
+
+// CodeNoMatch is the code of the warning that a pattern matches nothing.
+const CodeNoMatch = "no-match"
+
+// PatternPlace says where a pattern stands.
+type PatternPlace struct {
+	Tenant  string
+	Rule    int    // of the tenant, from 1; 0: its limits of tools
+	Deny    bool   // the rule denies it
+	Pattern string // as written
+}
+
+// Unmatched is a pattern that names nothing of what the servers of its tenant offer. It
+// is reported only if the lists of all servers whose items it could name are known. A
+// pattern that consists of stars is never reported. A resource can be read although no
+// list shows it, so a pattern of resources is reported only if no server that it could be
+// about serves resources.
+type Unmatched struct {
+	PatternPlace
+
+	Nearest string // what it may have meant, as a pattern; "" when nothing looks like it
+}
+
+// String tells operators which pattern matches nothing, and what to do about it.
+func (u Unmatched) String() string {
+	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.words(),
+		u.Pattern)
+	if u.Nearest != "" {
+		text += fmt.Sprintf(" (did you mean %s?)", u.Nearest)
+	}
+	return text + "; correct it or, if it is meant, acknowledge " + CodeNoMatch + " there"
+}
+
+// words tells what is done with the pattern where it stands.
+func (p *PatternPlace) words() string {
+	switch {
+	case p.Rule == 0:
+		return "limits has tools"
+	case p.Deny:
+		return fmt.Sprintf("rule %d denies", p.Rule)
+	}
+	return fmt.Sprintf("rule %d allows", p.Rule)
+}
+
+// idle is a watched pattern that is not known to match anything.
+type idle struct {
+	Unmatched
+
+	known bool // it is certain that it matches nothing
 }

@@ -9,12 +9,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// This file is about URIs with several spellings that a server may take for one. The registry refuses unlisted URIs
-// whose scheme, host or path is spelt in an unusual way. What remains are spellings of schemes that are a server's own,
-// where each program has its own idea of what a host is, and those that lists, results and operators write. A pattern
-// that denies one of them denies all.
+// This file is about URIs with several spellings that a server may take for one. The
+// registry refuses unlisted URIs whose scheme, host or path is spelt in an unusual way.
+// What remains are spellings of schemes that are a server's own, where each program has
+// its own idea of what a host is, and those that lists, results and operators write. A
+// pattern that denies one of them denies all.
 
-// usualSpelling returns the spelling that stands for all those which some program takes for the same URI:
+// usualSpelling returns the spelling that stands for all those which some program takes
+// for the same URI:
 //
 //	memo://Secret/x     memo://secret/x      Python reads hosts in small letters
 //	memo://secret?x     memo://secret/?x     an empty path is the path /
@@ -25,8 +27,9 @@ import (
 //	http://u@[::ffff:7f00:1]/ http://127.0.0.1/
 //	file://localhost/x  file:///x            most programs ignore a host here
 //
-// text is a URI, or a pattern of URIs, with or without the server's name before it. A text without an absolute path or
-// a host stays as it is, and so does a host or port with a star.
+// text is a URI, or a pattern of URIs, with or without the server's name before it. A
+// text without an absolute path or a host stays as it is, and so does a host or port with
+// a star.
 func usualSpelling(text string) string {
 	scheme, rest, found := strings.Cut(text, ":/")
 	if !found {
@@ -44,10 +47,12 @@ func usualSpelling(text string) string {
 	if !strings.HasPrefix(path, "/") && !strings.HasSuffix(authority, "*") {
 		path = "/" + path
 	}
-	return scheme + "://" + usualAuthority(scheme[strings.LastIndexByte(scheme, ':')+1:], strings.ToLower(authority)) + path
+	return scheme + "://" +
+		usualAuthority(scheme[strings.LastIndexByte(scheme, ':')+1:], strings.ToLower(authority)) + path
 }
 
-// usualAuthority returns the usual spelling of the host and port in a URI with that scheme, in small letters both.
+// usualAuthority returns the usual spelling of the host and port in a URI with that
+// scheme, in small letters both.
 func usualAuthority(scheme, authority string) string {
 	host, port := authority[strings.LastIndexByte(authority, '@')+1:], ""
 	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
@@ -67,7 +72,8 @@ func usualAuthority(scheme, authority string) string {
 	return host + ":" + port
 }
 
-// usualHost returns the usual spelling of a host: that of an address, or without a dot at the end.
+// usualHost returns the usual spelling of a host: that of an address, or without a dot at
+// the end.
 func usualHost(host string) string {
 	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && strings.HasPrefix(host, "[") {
 		if address = address.Unmap(); address.Is4() {
@@ -82,9 +88,9 @@ func usualHost(host string) string {
 	return host
 }
 
-// numberedAddress reads a host in the way in which the resolvers of operating systems read addresses: one to four
-// numbers with dots between them, decimal, octal (017) or hexadecimal (0x7f), of which the last one fills all bytes
-// that are left.
+// numberedAddress reads a host in the way in which the resolvers of operating systems
+// read addresses: one to four numbers with dots between them, decimal, octal (017) or
+// hexadecimal (0x7f), of which the last one fills all bytes that are left.
 func numberedAddress(host string) (address netip.Addr, ok bool) {
 	numbers := strings.Split(host, ".")
 	if len(numbers) > 4 {

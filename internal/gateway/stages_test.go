@@ -144,7 +144,7 @@ type story struct {
 
 func (s *story) run(t *testing.T, params string) (mcp.Object, error) {
 	t.Helper()
-	return s.chain(t.Context(), newCall(s.caller(t, alice), ask(s.method, params), s.methods[s.method]))
+	return s.chain(t.Context(), s.newCall(s.caller(t, alice), ask(s.method, params), s.methods[s.method]))
 }
 
 func asTold(err error) error {

@@ -291,7 +291,7 @@ func TestHeldPlace(t *testing.T) {
 		if got := b.inflight.Held(); got != int64(want) {
 			t.Errorf("%s: %d places taken, want %d", step, got, want)
 		}
-		if got := b.bulkhead.held[berth{"acme", "lib"}]; got != want {
+		if got := b.bulkhead.held[counter{"acme", "lib"}]; got != want {
 			t.Errorf("%s: %d places taken at the server, want %d", step, got, want)
 		}
 	}

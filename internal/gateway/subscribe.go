@@ -10,11 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// maxSubscriptions is how many subscriptions a tenant may have at once at this replica. One user may have half of them.
+// maxSubscriptions is how many subscriptions a tenant may have at once at this replica.
+// One user may have half of them.
 const maxSubscriptions = 4096
 
-// What a subscription takes in memory, in bytes, roughly: so much, for itself and what it keeps of the request that opened
-// it, and its URI at the door, here, and at the server's.
+// What a subscription takes in memory, in bytes, roughly: so much, for itself and what it
+// keeps of the request that opened it, and its URI at the door, here, and at the
+// server's.
 const (
 	subscriptionCost = 8 << 10
 	subscriptionURIs = 3
@@ -23,17 +25,22 @@ const (
 // Subscription is a subscription to a resource that is open.
 type Subscription struct {
 	Stop func() // ends it; does not wait, and may be called more than once
-	// Allows tells whether that caller, as resolved just now, may still have the subscription. It waits for nothing.
+	// Allows tells whether that caller, as resolved just now, may still have the
+	// subscription. It waits for nothing.
 	Allows func(Caller) bool
 }
 
-// Subscribe calls updated whenever the resource with that exposed URI changes, until the subscription is stopped.
-// updated gets the exposed URI of what changed, which may be only a part of the resource; it is called from any
-// goroutine and must not block. id is the id of the HTTP request, for records. ctx limits only the opening of the
-// subscription. Opening one is limited and recorded like a call; errors are *mcp.Error. Subscribe does not check again
-// later whether the caller may still see the resource: whoever passes updates on asks Reads each time, and stops the
-// subscription when it does not allow its caller any more.
-func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updated func(uri string)) (Subscription, error) {
+// Subscribe calls updated whenever the resource with that exposed URI changes, until the
+// subscription is stopped. updated gets the exposed URI of what changed, which may be
+// only a part of the resource; it is called from any goroutine and must not block. id is
+// the id of the HTTP request, for records. ctx limits only the opening of the
+// subscription. Opening one is limited and recorded like a call; errors are *mcp.Error.
+// Subscribe does not check again later whether the caller may still see the resource:
+// whoever passes updates on asks Reads each time, and stops the subscription when it does
+// not allow its caller any more.
+func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string,
+	updated func(uri string),
+) (Subscription, error) {
 	var opened Subscription
 	request := &Request{
 		ID: id, Method: mcp.MethodSubscribe,
@@ -49,7 +56,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 			return mcp.Object{}, err
 		},
 	}
-	if _, err := g.call(ctx, newCall(c, request, subscribe)); err != nil {
+	if _, err := g.call(ctx, g.newCall(c, request, subscribe)); err != nil {
 		if opened.Stop != nil {
 			opened.Stop() // it was opened, but could not be recorded, or was revoked meanwhile
 		}
@@ -60,7 +67,8 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string, updat
 
 // subscribe opens the subscription of a call, within the call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	user, size := share.User(s.caller.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
+	user, size := share.User(s.caller.Principal.User()),
+		int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
 	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
 		return nil, errors.Join(errSubscriptions, err)
 	}
@@ -69,8 +77,8 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 		leave()
 		return nil, fmt.Errorf("hold the subscription: %w", err)
 	}
-	// The subscription lives longer than the request that opens it. Until it is open, it ends together with the
-	// request.
+	// The subscription lives longer than the request that opens it. Until it is open, it
+	// ends together with the request.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
 	stop := sync.OnceFunc(func() {
@@ -97,8 +105,9 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	return stop, nil
 }
 
-// updatedPart returns which resource the client of a subscription is told has changed: part, as the server said, or the
-// one subscribed to, when part hides text. So no change is lost.
+// updatedPart returns which resource the client of a subscription is told has changed:
+// part, as the server said, or the one subscribed to, when part hides text. So no change
+// is lost.
 func (g *Gateway) updatedPart(s *call, part string) string {
 	if _, ok := g.cleanParams(s, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(part)})); ok {
 		return part

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,39 +10,46 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TenantConfig is the whole policy of one tenant: which servers it can reach, and what its callers may do there. It is
-// shared with the Tenant that is compiled from it: do not modify what it holds afterwards.
+// TenantConfig is the whole policy of one tenant: which servers it can reach, and what
+// its callers may do there. It is shared with the Tenant that is compiled from it: do not
+// modify what it holds afterwards.
 type TenantConfig struct {
 	ID      string
 	Servers []string // it can reach, in order of precedence
-	// Prefixes are what the exposed names of a server begin with, by server; one that is not here has its own name.
+	// Prefixes are what the exposed names of a server begin with, by server; one that is
+	// not here has its own name.
 	Prefixes map[string]string
 	Rules    []Rule // none: nothing is allowed
 	Limits   Limits
 	Output   sanitize.Policy
-	// InlineRefs shows the tools of lists with the local references in their schemas inlined.
+	// InlineRefs shows the tools of lists with the local references in their schemas
+	// inlined.
 	InlineRefs bool
-	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no warning. Rules have their own.
+	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no
+	// warning. Rules have their own.
 	MayMatchNothing bool
 }
 
-// Limits are the limits of a tenant. Nil stands for the default; a value of zero lets nothing pass. The users of a tenant
-// share Requests, Calls and Tools: one alone gets half of a burst at once and the whole rate in the long run, and leaves
-// room for the others, see ratelimit.Bucket.
+// Limits are the limits of a tenant. Nil stands for the default; a value of zero lets
+// nothing pass. The users of a tenant share Requests, Calls and Tools: one alone gets
+// half of a burst at once and the whole rate in the long run, and leaves room for the
+// others, see ratelimit.Bucket.
 type Limits struct {
-	Requests    *ratelimit.Limit           // HTTP requests; a batch costs its length. Default 100/s, burst 200
+	// HTTP requests; a batch costs its length. Default 100/s, burst 200
+	Requests    *ratelimit.Limit
 	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
 	UserCalls   *ratelimit.Limit           // calls of one issuer and subject. Default 10/s, burst 20
 	Tools       map[string]ratelimit.Limit // calls of each tool that the pattern names, as in rules
 	Concurrency *int                       // calls at once, one user half of them. Default 64
 	Streams     *int                       // event streams at once, one user half of them. Default 500
-	// Sessions and UserSessions are how many sessions of clients live at once, of the tenant and of one issuer and
-	// subject, whatever clients it has. Default 10,000 and 1000.
+	// Sessions and UserSessions are how many sessions of clients live at once, of the
+	// tenant and of one issuer and subject, whatever clients it has. Default 10,000 and
+	// 1000.
 	Sessions, UserSessions *int
 }
 
@@ -58,16 +64,19 @@ const (
 
 // defaultLimits returns the limits of a tenant whose config does not set them.
 func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
-	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100}, ratelimit.Limit{Rate: 10, Burst: 20}
+	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100},
+		ratelimit.Limit{Rate: 10, Burst: 20}
 }
 
-// tenantID is the form of tenant ids. An id is a name in the config, a segment of paths and a label of metrics.
+// tenantID is the form of tenant ids. An id is a name in the config, a segment of paths
+// and a label of metrics.
 var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // IsTenantID tells whether id can be the id of a tenant.
 func IsTenantID(id string) bool { return tenantID.MatchString(id) }
 
-// Tenant is the compiled policy of one tenant. It is shared, and immutable but for its cache.
+// Tenant is the compiled policy of one tenant. It is shared, and immutable but for its
+// cache.
 type Tenant struct {
 	ID string
 
@@ -101,26 +110,8 @@ type directory struct {
 	ids  []string // sorted
 }
 
-// SetTenants replaces all tenants at once. If it finds problems it returns all of them, and nothing is replaced. A tenant
-// whose config is the same as before stays the same *Tenant, with all that is known of what it sees: of very many
-// tenants a reload changes a few.
-func (g *Gateway) SetTenants(tenants []TenantConfig) error {
-	next, err := newDirectory(tenants, g.tenants.Load())
-	if err != nil {
-		return err
-	}
-	g.tenants.Store(next)
-	g.rendered.forget()
-	g.grants.forget()
-	g.announce()
-	select {
-	case g.renewed <- struct{}{}:
-	default: // Run has yet to look at earlier ones, and will find these
-	}
-	return nil
-}
-
-// newDirectory compiles tenants, and takes those from before whose config is the same. The error joins all problems.
+// newDirectory compiles tenants, and takes those from before whose config is the same.
+// The error joins all problems.
 func newDirectory(tenants []TenantConfig, before *directory) (*directory, error) {
 	next := &directory{byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants))}
 	var problems []error
@@ -140,9 +131,10 @@ func newDirectory(tenants []TenantConfig, before *directory) (*directory, error)
 	return next, errors.Join(problems...)
 }
 
-// compiled returns the tenant with that config: the one that is there, if it was compiled from an equal one. Where
-// parts of both configs are the same memory, as package config leaves them for a tenant whose text did not change, the
-// comparison does not look into them.
+// compiled returns the tenant with that config: the one that is there, if it was compiled
+// from an equal one. Where parts of both configs are the same memory, as package config
+// leaves them for a tenant whose text did not change, the comparison does not look into
+// them.
 func (d *directory) compiled(cfg *TenantConfig) (*Tenant, error) {
 	if t := d.byID[cfg.ID]; t != nil && reflect.DeepEqual(&t.config, cfg) {
 		return t, nil
@@ -156,12 +148,18 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	}
 	requests, calls, userCalls := defaultLimits()
 	t := &Tenant{
-		ID:          cfg.ID,
-		config:      *cfg,
-		servers:     cfg.Servers,
-		prefixes:    cfg.Prefixes,
-		requests:    ratelimit.Bucket{Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests), Group: cfg.ID},
-		calls:       ratelimit.Bucket{Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls), Group: cfg.ID},
+		ID:       cfg.ID,
+		config:   *cfg,
+		servers:  cfg.Servers,
+		prefixes: cfg.Prefixes,
+		requests: ratelimit.Bucket{
+			Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests),
+			Group: cfg.ID,
+		},
+		calls: ratelimit.Bucket{
+			Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls),
+			Group: cfg.ID,
+		},
 		userCalls:   or(cfg.Limits.UserCalls, userCalls),
 		concurrency: or(cfg.Limits.Concurrency, defaultConcurrency),
 		streams:     or(cfg.Limits.Streams, defaultStreams),
@@ -202,7 +200,8 @@ func (t *Tenant) number() {
 	}
 }
 
-// Sessions returns how many sessions may live at once: of the whole tenant, and of one user. Zero means none.
+// Sessions returns how many sessions may live at once: of the whole tenant, and of one
+// user. Zero means none.
 func (t *Tenant) Sessions() (all, ofUser int) { return t.sessions, t.ofUser }
 
 func or[T any](value *T, fallback T) T {
@@ -212,8 +211,9 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// key returns the key of the caller's user where users, tenants and tools are counted in one map. It is put together in
-// one step, and once for each request. For a stream, which is resolved at each change of the lists, it is not needed.
+// key returns the key of the caller's user where users, tenants and tools are counted in
+// one map. It is put together in one step, and once for each request. For a stream, which
+// is resolved at each change of the lists, it is not needed.
 func (c *Caller) key() string {
 	if c.userKey != "" {
 		return c.userKey
@@ -222,47 +222,98 @@ func (c *Caller) key() string {
 	return "user\x00" + p.TenantID + "\x00" + p.Issuer + "\x00" + p.Subject
 }
 
-// Resolve finds the tenant of a principal without charging for it. Streams use it, because they outlive the request
-// that paid for them. The error is an *mcp.Error, the same for every tenant that is not served.
-func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
-	t := g.tenants.Load().byID[p.TenantID]
-	if t == nil {
-		return Caller{}, mcp.Stable(mcp.CodeForbidden, "DB-TENANT", "This token gives no access here: its tenant is not served")
+// matching returns which rules of the tenant apply to the principal.
+func (t *Tenant) matching(p *auth.Principal) ruleSet {
+	var buffer [32]byte
+	set := slices.Grow(buffer[:0], len(t.conditions))
+	for i := range t.conditions {
+		match := byte(0)
+		if t.conditions[i].concerns(p) && t.conditions[i].hasScopes(p) {
+			match = 1
+		}
+		set = append(set, match)
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(&p)}, nil
+	return ruleSet(set)
 }
 
-// Admit finds the tenant of a principal and takes n request tokens from it. Errors are *mcp.Error: CodeForbidden if the
-// tenant is not served, CodeLimited if it has too few tokens.
-func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, error) {
-	c, err := g.Resolve(p)
-	if err != nil {
-		return Caller{}, err
+// allows tells whether the rules in set allow the item.
+func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
+	n, allowed := policyNameOf(item), false
+	for i := range t.rules {
+		if !set.has(&t.rules[i]) {
+			continue
+		}
+		if t.rules[i].denies(&n) {
+			return false
+		}
+		allowed = allowed || t.rules[i].allow.match(&n)
 	}
-	c.userKey = c.key()
-	return c, g.Charge(ctx, c, n)
+	return allowed
 }
 
-// Charge takes n more request tokens from the tenant: a batch costs as many as it has requests. Errors are *mcp.Error.
-func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
-	bucket := c.Tenant.requests
-	bucket.N, bucket.Sharer = n, c.key()
-	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
-		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
+// missingScopes returns the scopes that the caller lacks for using the item, if a rule
+// with Announce says that the caller may be told. It returns nothing if another rule
+// denies the item.
+func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
+	n := policyNameOf(item)
+	for i := range t.rules {
+		if c.rules.has(&t.rules[i]) && t.rules[i].denies(&n) {
+			return nil
+		}
+	}
+	for i := range t.rules {
+		r := &t.rules[i]
+		if r.announce && !c.rules.has(r) && r.concerns(&c.Principal) && r.allow.match(&n) {
+			return r.scopes
+		}
 	}
 	return nil
 }
 
-// ChargedSize is how much of the body of a request one request token covers, in bytes.
-const ChargedSize = 64 << 10
+// Caller is who sends a request, and the policy of the tenant that applies. Only Admit
+// and Resolve make one. It is valid for one request; whatever lives longer, such as a
+// stream, resolves the principal again each time. What it says belongs together: do not
+// modify it.
+type Caller struct {
+	Principal auth.Principal
+	Tenant    *Tenant
 
-// ChargeSize takes more request tokens from the tenant for a body of size bytes, of which Admit has taken one: one for
-// each further ChargedSize. Never does a request cost more than one user may take at once, or it could never be sent.
-// Errors are *mcp.Error.
-func (g *Gateway) ChargeSize(ctx context.Context, c Caller, size int64) error {
-	n := min((size-1)/ChargedSize, int64(c.Tenant.requests.Limit.Most()-1))
-	if n <= 0 {
-		return nil
-	}
-	return g.Charge(ctx, c, int(n))
+	rules   ruleSet // of the tenant, that match the principal
+	userKey string  // see key; "": it was not made yet
 }
+
+// mayUse tells whether the caller may use an item that it has found before. It does not
+// ask whether the catalogue still has the item: a server that is lost, or takes back an
+// item, takes nothing from a call that it runs already.
+func (c *Caller) mayUse(item *registry.Item) bool {
+	return slices.Contains(c.Tenant.servers, item.Server) && c.Tenant.allows(c.rules, item)
+}
+
+// allowed says of each item of the view, kind after kind in the order of Kind's
+// constants, whether the rules allow it.
+func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
+	set := make([]byte, (len(view.Tools)+len(view.Prompts)+len(view.Resources)+len(view.Templates)+7)/8)
+	n := 0
+	add := func(item *registry.Item) {
+		if t.allows(rules, item) {
+			set[n/8] |= 1 << (n % 8)
+		}
+		n++
+	}
+	for _, tool := range view.Tools {
+		add(&tool.Item)
+	}
+	for _, prompt := range view.Prompts {
+		add(&prompt.Item)
+	}
+	for _, resource := range view.Resources {
+		add(&resource.Item)
+	}
+	for _, template := range view.Templates {
+		add(&template.Item)
+	}
+	return bitset(set)
+}
+
+// ofUser returns how many of that many places of a tenant one of its users may hold.
+func ofUser(places int) int { return (places + 1) / 2 }

@@ -1,16 +1,10 @@
 package gateway
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
-
-// CodeNoMatch is the code of the warning that a pattern matches nothing.
-const CodeNoMatch = "no-match"
 
 // Bounds of the work that is spent on guessing what patterns may have meant.
 const (
@@ -18,45 +12,8 @@ const (
 	maxGuessed = 1000 // names that a pattern is compared with
 )
 
-// PatternPlace says where a pattern stands.
-type PatternPlace struct {
-	Tenant  string
-	Rule    int    // of the tenant, from 1; 0: its limits of tools
-	Deny    bool   // the rule denies it
-	Pattern string // as written
-}
-
-// Unmatched is a pattern that names nothing of what the servers of its tenant offer. It is reported only if the lists
-// of all servers whose items it could name are known. A pattern that consists of stars is never reported. A resource
-// can be read although no list shows it, so a pattern of resources is reported only if no server that it could be about
-// serves resources.
-type Unmatched struct {
-	PatternPlace
-
-	Nearest string // what it may have meant, as a pattern; "" when nothing looks like it
-}
-
-// String tells operators which pattern matches nothing, and what to do about it.
-func (u Unmatched) String() string {
-	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.words(), u.Pattern)
-	if u.Nearest != "" {
-		text += fmt.Sprintf(" (did you mean %s?)", u.Nearest)
-	}
-	return text + "; correct it or, if it is meant, acknowledge " + CodeNoMatch + " there"
-}
-
-// words tells what is done with the pattern where it stands.
-func (p *PatternPlace) words() string {
-	switch {
-	case p.Rule == 0:
-		return "limits has tools"
-	case p.Deny:
-		return fmt.Sprintf("rule %d denies", p.Rule)
-	}
-	return fmt.Sprintf("rule %d allows", p.Rule)
-}
-
-// watched is a pattern that should match something, so that an operator is told if it does not.
+// watched is a pattern that should match something, so that an operator is told if it
+// does not.
 type watched struct {
 	PatternPlace
 
@@ -64,15 +21,9 @@ type watched struct {
 	text string // of the pattern, without its kind
 }
 
-// idle is a watched pattern that is not known to match anything.
-type idle struct {
-	Unmatched
-
-	known bool // it is certain that it matches nothing
-}
-
-// watched returns the patterns of a tenant, except those that the config acknowledges to match nothing. Nobody keeps
-// them: with very many tenants they would take as much memory as the rules.
+// watched returns the patterns of a tenant, except those that the config acknowledges to
+// match nothing. Nobody keeps them: with very many tenants they would take as much memory
+// as the rules.
 func (t *Tenant) watched() []watched {
 	var all []watched
 	for i := range t.config.Rules {
@@ -106,7 +57,8 @@ func watchedIn(all []watched, at PatternPlace, texts []string) []watched {
 // idle returns the patterns that are not known to match anything in the view.
 func (t *Tenant) idle(view *registry.View) []idle {
 	var out []idle
-	var names map[registry.Kind][]policyName // of the view, when a pattern has to be compared with all of them
+	// of the view, when a pattern has to be compared with all of them
+	var names map[registry.Kind][]policyName
 	guesses := 0
 	for _, w := range t.watched() {
 		if w.isIn(view) {
@@ -132,8 +84,8 @@ func (t *Tenant) idle(view *registry.View) []idle {
 	return out
 }
 
-// isIn tells whether the pattern is the name of a tool in the view, as most patterns of most tenants are: so that they
-// need not be compared with every name.
+// isIn tells whether the pattern is the name of a tool in the view, as most patterns of
+// most tenants are: so that they need not be compared with every name.
 func (w *watched) isIn(view *registry.View) bool {
 	if w.kind != registry.KindTool {
 		return false
@@ -154,8 +106,9 @@ func policyNames(view *registry.View) map[registry.Kind][]policyName {
 	return map[registry.Kind][]policyName{registry.KindTool: tools, registry.KindPrompt: prompts}
 }
 
-// knows tells two things about a pattern. known: the lists of all servers whose items it could name are known.
-// possible: it may match something although no list shows such an item.
+// knows tells two things about a pattern. known: the lists of all servers whose items it
+// could name are known. possible: it may match something although no list shows such an
+// item.
 func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	known = true
 	for _, server := range t.servers {
@@ -168,7 +121,8 @@ func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	return known, possible
 }
 
-// beginning returns the text with which the policy names of the server's items of that kind begin.
+// beginning returns the text with which the policy names of the server's items of that
+// kind begin.
 func (t *Tenant) beginning(kind registry.Kind, server string) string {
 	if kind == registry.KindResource {
 		return server + ":"
@@ -189,8 +143,9 @@ func anyFits(names []policyName, pattern string) bool {
 	return false
 }
 
-// guess returns the pattern that the operator may have meant, "" if nothing looks similar. If the pattern begins with
-// the prefix of a server, only what follows the prefix is compared.
+// guess returns the pattern that the operator may have meant, "" if nothing looks
+// similar. If the pattern begins with the prefix of a server, only what follows the
+// prefix is compared.
 func (t *Tenant) guess(w *watched, names []policyName) string {
 	beginning := ""
 	for _, server := range t.servers {
@@ -216,42 +171,6 @@ func (t *Tenant) guess(w *watched, names []policyName) string {
 	return string(w.kind) + ":" + beginning + nearest
 }
 
-// Unmatched returns the patterns of all tenants that match nothing in the present catalogue, except acknowledged ones,
-// in the order of tenants and of places in them.
-func (g *Gateway) Unmatched() []Unmatched {
-	var out []Unmatched
-	directory := g.tenants.Load()
-	for _, id := range directory.ids {
-		for _, one := range g.look(directory.byID[id]).idle() {
-			if one.known {
-				out = append(out, one.Unmatched)
-			}
-		}
-	}
-	return out
-}
-
-// reportUnmatched counts the patterns that match nothing, and logs those that were not reported before. It returns all
-// that count as reported. A pattern stays reported while a server that it could be about is away; otherwise a server
-// that comes and goes would fill the log.
-func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]bool) map[PatternPlace]bool {
-	now := make(map[PatternPlace]bool)
-	count := 0
-	directory := g.tenants.Load()
-	for _, id := range directory.ids {
-		for _, one := range g.look(directory.byID[id]).idle() {
-			if one.known {
-				count++
-			}
-			if one.known || before[one.PatternPlace] {
-				now[one.PatternPlace] = true
-			}
-			if one.known && !before[one.PatternPlace] && len(now) <= maxWarnings {
-				g.config.Logger.WarnContext(ctx, "a pattern matches nothing", slog.String("code", CodeNoMatch), slog.String("tenant", id),
-					slog.Int("rule", one.Rule), slog.Bool("deny", one.Deny), slog.String("pattern", one.Pattern), slog.String("nearest", one.Nearest))
-			}
-		}
-	}
-	g.config.Metrics.ConfigWarnings(CodeNoMatch, count)
-	return now
-}
+// maxWarnings is how many warnings are returned or logged with their text. Further ones
+// are only counted.
+const maxWarnings = 100

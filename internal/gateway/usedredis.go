@@ -11,7 +11,8 @@ import (
 
 // firsts remembers which states were used. Implementations are safe for concurrent use.
 type firsts interface {
-	// isFirst tells whether this is the first use of a tenant's state with that nonce, and remembers it.
+	// isFirst tells whether this is the first use of a tenant's state with that nonce,
+	// and remembers it.
 	isFirst(ctx context.Context, tenant string, n nonce, now time.Time) bool
 }
 
@@ -28,8 +29,8 @@ func (u *used) isFirst(_ context.Context, _ string, n nonce, now time.Time) bool
 // usedTTL is how long Redis remembers a state: longer than one is valid.
 const usedTTL = stateLife + time.Minute
 
-// usedAnywhere is firsts over Redis, in one round trip. When Redis does not answer, what this replica knows decides, so
-// that a state is free at most once at each.
+// usedAnywhere is firsts over Redis, in one round trip. When Redis does not answer, what
+// this replica knows decides, so that a state is free at most once at each.
 type usedAnywhere struct {
 	store *redis.Store
 	here  *used

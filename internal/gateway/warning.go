@@ -8,11 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// maxWarnings is how many warnings are returned or logged with their text. Further ones are only counted.
-const maxWarnings = 100
-
-// Warnings returns what an operator should mend, and how: items that are left out because another server has one of the
-// same name, tools that nobody can call, and patterns that match nothing.
+// Warnings returns what an operator should mend, and how: items that are left out because
+// another server has one of the same name, tools that nobody can call, and patterns that
+// match nothing.
 func (g *Gateway) Warnings() []string {
 	var warnings []string
 	said := make(map[*registry.Tool]bool)
@@ -21,14 +19,16 @@ func (g *Gateway) Warnings() []string {
 		view := g.look(directory.byID[id]).view
 		for _, c := range view.Collisions {
 			warnings = append(warnings, fmt.Sprintf(
-				"tenant %s: %s %q of server %s is left out, because server %s, which stands before it, has one of that name; give one of them another prefix, or change the order of servers",
+				"tenant %s: %s %q of server %s is left out, because server %s, which stands before it, has "+
+					"one of that name; give one of them another prefix, or change the order of servers",
 				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
 		}
 		for _, tool := range view.Tools {
 			if isStranded(tool) && !said[tool] {
 				said[tool] = true
 				warnings = append(warnings, fmt.Sprintf(
-					"tool %q of server %s is left out, because it runs as a task only, which its server does not offer; let the server declare tasks, or allow calls without one",
+					"tool %q of server %s is left out, because it runs as a task only, which its server "+
+						"does not offer; let the server declare tasks, or allow calls without one",
 					tool.Exposed, tool.Server))
 			}
 		}
@@ -42,9 +42,11 @@ func (g *Gateway) Warnings() []string {
 	return warnings
 }
 
-// reportCollisions counts the items that are left out because of their names, and logs those that were not reported
-// before. It returns all that count as reported.
-func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Collision]bool) map[registry.Collision]bool {
+// reportCollisions counts the items that are left out because of their names, and logs
+// those that were not reported before. It returns all that count as reported.
+func (g *Gateway) reportCollisions(ctx context.Context,
+	before map[registry.Collision]bool,
+) map[registry.Collision]bool {
 	now := make(map[registry.Collision]bool)
 	dropped := make(map[string]int)
 	for c := range before {
@@ -58,8 +60,10 @@ func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Coll
 				now[c] = true
 			}
 			if !before[c] {
-				g.config.Logger.WarnContext(ctx, "item left out: its name is taken", slog.String("tenant", id),
-					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed), slog.String("server", c.Dropped), slog.String("kept_by", c.Kept),
+				g.config.Logger.WarnContext(ctx, "item left out: its name is taken",
+					slog.String("tenant", id),
+					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed),
+					slog.String("server", c.Dropped), slog.String("kept_by", c.Kept),
 					slog.String("cure", "give one server another prefix"))
 			}
 		}
@@ -67,5 +71,48 @@ func (g *Gateway) reportCollisions(ctx context.Context, before map[registry.Coll
 	for server, n := range dropped {
 		g.config.Metrics.ItemsRefused(server, "collision", n)
 	}
+	return now
+}
+
+// Unmatched returns the patterns of all tenants that match nothing in the present
+// catalogue, except acknowledged ones, in the order of tenants and of places in them.
+func (g *Gateway) Unmatched() []Unmatched {
+	var out []Unmatched
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		for _, one := range g.look(directory.byID[id]).idle() {
+			if one.known {
+				out = append(out, one.Unmatched)
+			}
+		}
+	}
+	return out
+}
+
+// reportUnmatched counts the patterns that match nothing, and logs those that were not
+// reported before. It returns all that count as reported. A pattern stays reported while
+// a server that it could be about is away; otherwise a server that comes and goes would
+// fill the log.
+func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]bool) map[PatternPlace]bool {
+	now := make(map[PatternPlace]bool)
+	count := 0
+	directory := g.tenants.Load()
+	for _, id := range directory.ids {
+		for _, one := range g.look(directory.byID[id]).idle() {
+			if one.known {
+				count++
+			}
+			if one.known || before[one.PatternPlace] {
+				now[one.PatternPlace] = true
+			}
+			if one.known && !before[one.PatternPlace] && len(now) <= maxWarnings {
+				g.config.Logger.WarnContext(ctx, "a pattern matches nothing",
+					slog.String("code", CodeNoMatch), slog.String("tenant", id),
+					slog.Int("rule", one.Rule), slog.Bool("deny", one.Deny),
+					slog.String("pattern", one.Pattern), slog.String("nearest", one.Nearest))
+			}
+		}
+	}
+	g.config.Metrics.ConfigWarnings(CodeNoMatch, count)
 	return now
 }

@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// SetTenants replaces all tenants at once. If it finds problems it returns all of them,
+// and nothing is replaced. A tenant whose config is the same as before stays the same
+// *Tenant, with all that is known of what it sees: of very many tenants a reload changes
+// a few.
+func (g *Gateway) SetTenants(tenants []TenantConfig) error {
+	next, err := newDirectory(tenants, g.tenants.Load())
+	if err != nil {
+		return err
+	}
+	g.tenants.Store(next)
+	g.rendered.forget()
+	g.grants.forget()
+	g.announce()
+	select {
+	case g.renewed <- struct{}{}:
+	default: // Run has yet to look at earlier ones, and will find these
+	}
+	return nil
+}
+
+// Resolve finds the tenant of a principal without charging for it. Streams use it,
+// because they outlive the request that paid for them. The error is an *mcp.Error, the
+// same for every tenant that is not served.
+func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
+	t := g.tenants.Load().byID[p.TenantID]
+	if t == nil {
+		return Caller{},
+			mcp.Stable(mcp.CodeForbidden, "DB-TENANT",
+				"This token gives no access here: its tenant is not served")
+	}
+	return Caller{Principal: p, Tenant: t, rules: t.matching(&p)}, nil
+}
+
+// Admit finds the tenant of a principal and takes n request tokens from it. Errors are
+// *mcp.Error: CodeForbidden if the tenant is not served, CodeLimited if it has too few
+// tokens.
+func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, error) {
+	c, err := g.Resolve(p)
+	if err != nil {
+		return Caller{}, err
+	}
+	c.userKey = c.key()
+	return c, g.Charge(ctx, c, n)
+}
+
+// Charge takes n more request tokens from the tenant: a batch costs as many as it has
+// requests. Errors are *mcp.Error.
+func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
+	bucket := c.Tenant.requests
+	bucket.N, bucket.Sharer = n, c.key()
+	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
+		return explain(limitError{err, []rate{{codeTenantLimit, "requests"}}}).told
+	}
+	return nil
+}
+
+// ChargedSize is how much of the body of a request one request token covers, in bytes.
+const ChargedSize = 64 << 10
+
+// ChargeSize takes more request tokens from the tenant for a body of size bytes, of which
+// Admit has taken one: one for each further ChargedSize. Never does a request cost more
+// than one user may take at once, or it could never be sent. Errors are *mcp.Error.
+func (g *Gateway) ChargeSize(ctx context.Context, c Caller, size int64) error {
+	n := min((size-1)/ChargedSize, int64(c.Tenant.requests.Limit.Most()-1))
+	if n <= 0 {
+		return nil
+	}
+	return g.Charge(ctx, c, int(n))
+}

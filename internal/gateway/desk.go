@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// New returns a gateway without tenants. It refuses everybody until SetTenants is called.
+func New(cfg Config) *Gateway {
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = 1000
+	}
+	if cfg.Allot == nil {
+		cfg.Allot = allot.Whole{}
+	}
+	if cfg.Others == nil {
+		cfg.Others = replica.NewAlone()
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = share.New(share.DefaultMemory)
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = fairqueue.New(0)
+	}
+	g := &Gateway{
+		config:        cfg,
+		methods:       methods(),
+		inflight:      share.New(math.MaxInt64),
+		streams:       share.New(math.MaxInt64),
+		subscriptions: share.New(math.MaxInt64),
+		bulkhead:      newBulkhead(cmp.Or(cfg.Places, defaultPlaces)),
+		used:          newUsed(),
+		rendered:      newRendered(cfg.Memory.Total()),
+		renewed:       make(chan struct{}, 1),
+		serverInfo:    ServerInfo(cfg.Version),
+		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
+	}
+	g.meetOthers()
+	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
+	g.discovered = g.discover()
+	g.ending = g.finish(hinted(mcp.Object{}))
+	g.call = stack(g.stages(), invoke)
+	g.tenants.Store(&directory{})
+	changed := make(chan struct{})
+	g.changed.Store(&changed)
+	return g
+}
+
+// meetOthers makes the gateway one of several replicas, if it is.
+func (g *Gateway) meetOthers() {
+	g.firsts = g.used
+	if g.config.Shared != nil {
+		g.firsts = &usedAnywhere{store: g.config.Shared, here: newUsed()}
+	}
+	if _, alone := g.config.Others.(*replica.Alone); alone {
+		return
+	}
+	g.self = g.config.Others.Self()
+	g.grants.compared = true
+}
+
+// Handle answers one request of a caller. The result has a resultType, unless it is that
+// of a call InSession, and, where the protocol wants them, the hints of caching. Errors
+// are *mcp.Error; CodeMethodNotFound stands for a method that is not served.
+func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
+	if m := g.methods[r.Method]; m != nil && r.mayUse(m.Tasks) {
+		return g.call(ctx, g.newCall(c, r, m))
+	}
+	if mcp.MethodOf(r.Method).Lists {
+		return g.list(c, r)
+	}
+	if r.Method == mcp.MethodDiscover {
+		return g.discovered, nil
+	}
+	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+}
+
+// Run tells those who wait on Changed when the catalogue changes, and reports to
+// operators what they should know of it, until ctx ends.
+func (g *Gateway) Run(ctx context.Context) error {
+	var collisions map[registry.Collision]bool
+	var unmatched map[PatternPlace]bool
+	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at
+	defer quiet.Stop()
+	for running := true; ; {
+		changed := g.config.Registry.Changed()
+		g.rendered.forget()
+		collisions = g.reportCollisions(ctx, collisions)
+		g.announce()
+		if !running {
+			quiet.Reset(reportAfter)
+			running = true
+		}
+		for same := true; same; {
+			select {
+			case <-changed:
+				same = false
+			case <-g.renewed:
+				same = false
+			case <-quiet.C:
+				unmatched, running = g.reportUnmatched(ctx, unmatched), false
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// reportAfter is how long after a change the gateway looks which patterns match nothing:
+// a reload changes tenants and servers one after the other, and servers come up one by
+// one, so a look right away would report what is right soon.
+const reportAfter = time.Second
+
+// CheckTenants returns every problem for which SetTenants would refuse the tenants, nil
+// when there is none. It needs no gateway, so that a config can be checked before one is
+// made.
+func CheckTenants(tenants []TenantConfig) error {
+	_, err := newDirectory(tenants, &directory{})
+	return err
+}
+
+// UnmatchedIn returns what Unmatched would return of a gateway that has these tenants and
+// this catalogue. The error is that of CheckTenants; then there is no result.
+func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) ([]Unmatched, error) {
+	g := New(Config{Registry: catalogue}) // SetTenants and Unmatched use nothing else of the config
+	if err := g.SetTenants(tenants); err != nil {
+		return nil, err
+	}
+	return g.Unmatched(), nil
+}

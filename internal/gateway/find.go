@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// foreseen returns the tool that a call will find, if the catalogue stays as it is; nil
+// if it will find none, or nothing that has a limit of its own.
+func (g *Gateway) foreseen(c *call) *registry.Tool {
+	if c.method.Name != mcp.MethodToolsCall || len(c.caller.Tenant.tools) == 0 {
+		return nil
+	}
+	return g.usable(c, c.params.Text("name"))
+}
+
+// allow makes item the item of the call if the caller may use it. name is what the client
+// called it.
+func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
+	if !c.caller.Tenant.allows(c.caller.rules, item) {
+		scopes := c.caller.Tenant.missingScopes(c.caller, item)
+		return &unknownError{kind: item.Kind, name: name, there: true, scopes: scopes}
+	}
+	c.item = item
+	return nil
+}
+
+// absent returns the error for a name that no known item has. By its form the name may
+// belong to a server that was not reached yet. Then a caller who may use an item of that
+// name is told that the server is down, and everybody else that the item is unknown.
+func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
+	unknown := &unknownError{kind: kind, name: name}
+	guess := g.look(c.caller.Tenant).view.Unreached(kind, name)
+	if guess == nil || !c.caller.Tenant.allows(c.caller.rules, guess) {
+		return unknown
+	}
+	down := guess.Down()
+	if down == nil { // it was reached this moment
+		return unknown
+	}
+	c.unreached = down.Server
+	return down
+}
+
+func (g *Gateway) findTool(c *call) error {
+	name, err := c.toolName()
+	if err != nil {
+		return err
+	}
+	if found := g.usable(c, name); found != nil {
+		c.tool, c.item = found, &found.Item
+		return c.runAs()
+	}
+	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
+	if err != nil || needsTask(tool) {
+		return g.absent(c, registry.KindTool, name)
+	}
+	return &unknownError{
+		kind: registry.KindTool, name: name, there: true,
+		scopes: c.caller.Tenant.missingScopes(c.caller, &tool.Item),
+	}
+}
+
+// toolName returns what the client calls the tool. Where limited has looked the tool up,
+// it need not be read again.
+func (c *call) toolName() (string, error) {
+	if c.charged != nil {
+		return c.charged.Exposed, nil
+	}
+	return text(c.params, "name")
+}
+
+// usable returns the tool with that exposed name, nil if the call may not be one of it.
+func (g *Gateway) usable(c *call, name string) *registry.Tool {
+	found := g.grantOf(c.caller).tool(name)
+	if found != nil && needsTask(found) && c.request.Tasks != mcp.TasksAsked {
+		return nil
+	}
+	return found
+}
+
+func (g *Gateway) findPrompt(c *call) error {
+	name, err := text(c.params, "name")
+	if err != nil {
+		return err
+	}
+	return g.promptNamed(c, name)
+}
+
+func (g *Gateway) promptNamed(c *call, name string) error {
+	prompt, err := g.look(c.caller.Tenant).view.Prompt(name)
+	if err != nil {
+		return g.absent(c, registry.KindPrompt, name)
+	}
+	c.prompt = prompt
+	return g.allow(c, &prompt.Item, name)
+}
+
+func (g *Gateway) findResource(c *call) error {
+	uri, err := text(c.params, "uri")
+	if err != nil {
+		return err
+	}
+	resource, err := g.look(c.caller.Tenant).view.Resource(uri)
+	if err != nil {
+		return &unknownError{kind: registry.KindResource, name: uri}
+	}
+	c.resource = resource
+	return g.allow(c, &resource.Item, uri)
+}
+
+// findReference finds the item whose argument is to be completed: a prompt by its name,
+// or a resource template by its text.
+func (g *Gateway) findReference(c *call) error {
+	ref := c.params.Object("ref")
+	switch ref.Text("type") {
+	case "ref/prompt":
+		name, err := text(ref, "name")
+		if err != nil {
+			return err
+		}
+		return g.promptNamed(c, name)
+	case "ref/resource":
+		uri, err := text(ref, "uri")
+		if err != nil {
+			return err
+		}
+		template, err := g.look(c.caller.Tenant).view.Template(uri)
+		if err != nil {
+			return g.absent(c, registry.KindTemplate, uri)
+		}
+		return g.allow(c, &template.Item, uri)
+	}
+	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
+		"Invalid params: ref must be of type ref/prompt or ref/resource")
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// limited takes one of the places for calls at once, of the tenant and of the user, and
+// one token from the bucket of each and from those of the tool, where the user may have
+// used up its share of the tenant's and of the tool's. The repeat of a call that was
+// asked for input may still have its place, and pays nothing.
+func (g *Gateway) limited(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		tenant := c.caller.Tenant
+		if !c.kept {
+			user := c.user()
+			if err := g.takePlace(ctx, allot.Calls, user, tenant.concurrency); err != nil {
+				return mcp.Object{}, errors.Join(errBusy, err)
+			}
+			c.place.take(g.inflight, user)
+			defer c.place.release()
+		}
+		if c.prepaid {
+			return next(ctx, c)
+		}
+		all, own := tenant.calls,
+			ratelimit.Bucket{Key: c.caller.key(), Limit: tenant.userCalls, Group: tenant.ID}
+		all.Sharer = own.Key
+		c.charged = g.foreseen(c)
+		if err := g.charge(ctx, c, c.charged, all, own); err != nil {
+			return mcp.Object{}, limitError{
+				err,
+				[]rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}, {codeToolLimit, "tools"}},
+			}
+		}
+		return next(ctx, c)
+	}
+}
+
+// charge takes what a call costs from those buckets and from those of the tool, nil for
+// none.
+func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
+	buckets ...ratelimit.Bucket,
+) error {
+	room, again := g.buckets.Get().(*[4]ratelimit.Bucket)
+	if !again {
+		room = new([4]ratelimit.Bucket)
+	}
+	defer func() {
+		*room = [4]ratelimit.Bucket{} // whose names are those of a caller
+		g.buckets.Put(room)
+	}()
+	if all := g.toolBuckets(append(room[:0], buckets...), tool, &c.caller); len(all) > 0 {
+		return g.config.Limiter.Take(ctx, all...)
+	}
+	return nil
+}
+
+// takePlace takes one of the limit places of a kind that the user's tenant has at all
+// replicas together. So that one user cannot take them all, a user has at most half of
+// those that this replica may give out. If that is too few, takePlace has it ask for
+// more, until it has enough or gets no more: one step may not be enough for a user, or
+// for all who wait for it. The errors are those of take.
+func (g *Gateway) takePlace(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
+	places := g.placesOf(kind)
+	here := g.config.Allot.Here(kind, user.TenantID, limit)
+	err := take(places, user, limit, here)
+	for err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
+		here = g.config.Allot.Here(kind, user.TenantID, limit)
+		err = take(places, user, limit, here)
+	}
+	return err
+}
+
+// placesOf returns who holds places of a kind here.
+func (g *Gateway) placesOf(kind allot.Kind) *share.Budget {
+	if kind == allot.Calls {
+		return g.inflight
+	}
+	return g.streams
+}
+
+// Taken returns how many places of a kind a tenant has taken at this replica.
+func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
+	return int(g.placesOf(kind).HeldBy(tenant))
+}
+
+// take takes one of the limit places of the user's tenant, of which here may be given
+// out. The error is errUserPlaces or errTenantPlaces if there was none, and errNoPlaces
+// if there never is one.
+func take(places *share.Budget, user share.User, limit, here int) error {
+	if limit == 0 {
+		return errNoPlaces
+	}
+	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))}); {
+	case err == nil:
+		return nil
+	case errors.Is(err, share.ErrUser):
+		return errUserPlaces
+	}
+	return errTenantPlaces
+}
+
+// OpenStream takes one of the tenant's places for event streams, of which one user has at
+// most half. kind is the label of the stream in metrics: get, post, listen or sse. closed
+// gives the place back and is called once. The error is an *mcp.Error.
+func (g *Gateway) OpenStream(ctx context.Context, c Caller, kind string) (closed func(), err error) {
+	user := share.User(c.Principal.User())
+	if err := g.takePlace(ctx, allot.Streams, user, c.Tenant.streams); err != nil {
+		return nil, noPlace(err, "DB-LIMIT-STREAMS", "event streams", "limits.streams", streamsRetry)
+	}
+	gone := g.config.Metrics.StreamOpened(c.Tenant.ID, kind)
+	return func() { gone(); g.streams.Give(user, 1) }, nil
+}
+
+// portioned takes one of the places that the server of the item may hold. A call keeps it
+// for as long as its place among the calls at once; a repeat that still has that has this
+// one too.
+func (g *Gateway) portioned(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		if c.kept {
+			return next(ctx, c)
+		}
+		taken, err := g.bulkhead.enter(&c.caller, c.item.Server)
+		if err != nil {
+			if down := c.item.Down(); down != nil {
+				return mcp.Object{}, down
+			}
+			return mcp.Object{}, err
+		}
+		c.place.countAt(g.bulkhead, taken)
+		c.place.add(g.config.Metrics.ServerCall(c.item.Server))
+		return next(ctx, c)
+	}
+}

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Bounds of the questions in one result.
+const (
+	maxQuestions   = 32
+	maxQuestionKey = 256 // bytes
+)
+
+// askable returns an error if the client cannot be asked one of the questions: a
+// *capabilityError that names everything the client lacks, or a fault of the upstream if
+// a question is malformed.
+func (c *call) askable(questions mcp.RawJSON) error {
+	all, ok := mcp.ObjectOf(questions)
+	if !ok || all.Len() > maxQuestions {
+		return c.broken("inputRequests are no object or too many")
+	}
+	var missing mcp.Object
+	for key, raw := range all.Members {
+		question, ok := mcp.ObjectOf(raw)
+		if !ok || len(key) > maxQuestionKey {
+			return c.broken("a question is no object, or its key is too long")
+		}
+		method, params := question.Text("method"), question.Object("params")
+		if mcp.CanBeAsked(c.request.Capabilities, method, params) {
+			continue
+		}
+		if missing, ok = mcp.WithNeeded(missing, method, params); !ok {
+			return c.broken("a question that the protocol does not have")
+		}
+	}
+	if missing.Len() > 0 {
+		return &capabilityError{missing}
+	}
+	return nil
+}

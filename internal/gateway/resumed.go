@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// resumed makes the repeat of a call part of that call: it opens the state of the
+// previous round, so that the repeat costs no second token and continues with the place
+// and the clock of the first round. If the result asks for input once more, it seals the
+// state of this round. A request with an invalid state costs what a call costs.
+func (g *Gateway) resumed(next Handler) Handler {
+	return func(ctx context.Context, c *call) (mcp.Object, error) {
+		if sealed := c.params.Value("requestState"); sealed != nil {
+			if err := g.resume(ctx, c, sealed); err != nil {
+				refused := g.limited(func(context.Context, *call) (mcp.Object, error) {
+					return mcp.Object{},
+						err
+				})
+				return refused(ctx, c)
+			}
+		}
+		result, err := next(ctx, c)
+		if err != nil || c.outcome != outcomeAsks {
+			return result, err
+		}
+		return g.suspend(c, result)
+	}
+}
+
+// resume makes c the next round of the call that the sealed state belongs to. Only the
+// first use of a state is free of charge, or a client could repeat one forever.
+func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error {
+	token, ok := sealed.Text()
+	if !ok {
+		return &stateError{stateForged}
+	}
+	// worked out for every state, so that the time does not tell a foreign one from a
+	// forged one
+	owner := c.owner()
+	s, ok := g.openState(token)
+	now := time.Now()
+	switch {
+	case !ok:
+		return g.unreadable(&stateError{stateForged})
+	case s.owner != owner:
+		return &stateError{stateForeign}
+	case s.request != c.digest():
+		return &stateError{stateMismatch}
+	case !now.Before(s.expires):
+		return &stateError{stateExpired}
+	}
+	c.state = s
+	if g.isFirst(ctx, c, s, now) {
+		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
+	}
+	c.params = c.params.Without("requestState")
+	if s.hasInner {
+		c.params = c.params.With("requestState", mcp.String(s.inner))
+	}
+	return nil
+}
+
+// isFirst tells whether the state was not used before. That of a call which waits here is
+// used nowhere else, so that no other replica has to be asked.
+func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time) bool {
+	if s.home != "" {
+		return g.used.first(s.nonce, now)
+	}
+	return g.firsts.isFirst(ctx, c.caller.Tenant.ID, s.nonce, now)
+}
+
+// suspend puts the sealed state of this round into a result that asks for input.
+func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
+	s := &state{
+		owner: c.owner(), request: c.digest(), expires: time.Now().Add(stateLife), spent: c.spent, rounds: 1,
+		held: c.kept || c.place.held(), server: c.item.Server, callID: c.callID(),
+	}
+	s.inner, s.hasInner = result.Value("requestState").Text()
+	purpose := purposeState
+	if c.stays && g.self != "" {
+		purpose, s.home = purposeHome, g.self
+	}
+	_, _ = rand.Read(s.nonce[:]) // never returns an error
+	if c.state != nil {
+		s.rounds = c.state.rounds
+		if s.rounds < math.MaxUint8 {
+			s.rounds++
+		}
+	}
+	sealed, err := g.config.Seal.SealLong(purpose, s.encode())
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	return result.With("requestState", mcp.String(sealed)), nil
+}
+
+// Home returns the replica that alone can go on with what a request names: a call that
+// waits there for answers, or a task that lives there. It is "" where any can, where the
+// request names nothing of the kind, and where the caller may not use the item by the
+// config of this replica: two replicas may have different configs, and both must allow
+// it.
+func (g *Gateway) Home(caller Caller, method string, params mcp.Object) replica.ID {
+	if sealed, ok := params.Value("requestState").Text(); ok {
+		m := g.methods[method]
+		s, ok := g.openState(sealed)
+		if m == nil || !ok || !g.isElsewhere(s.home) {
+			return ""
+		}
+		err := m.find(g, g.newCall(caller, &Request{Method: method, Params: params}, m))
+		if _, down := errors.AsType[*registry.DownError](err); err != nil && !down {
+			return ""
+		}
+		return s.home
+	}
+	if !mcp.MethodOf(method).OfTasks() {
+		return ""
+	}
+	t, err := g.openTask(params.Text("taskId"))
+	if err != nil || !g.isElsewhere(t.home) {
+		return ""
+	}
+	if found := g.grantOf(caller).tool(t.tool); found == nil || found.Server != t.server {
+		return ""
+	}
+	return t.home
+}

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// look returns what the tenant sees of the present catalogue.
+func (g *Gateway) look(t *Tenant) *sight {
+	catalogue := g.config.Registry.Catalogue()
+	if s := t.seen.Load(); s != nil && s.catalogue == catalogue {
+		return s
+	}
+	s := &sight{catalogue: catalogue, view: catalogue.View(t.servers)}
+	s.idle = sync.OnceValue(func() []idle { return t.idle(s.view) })
+	t.seen.Store(s)
+	return s
+}
+
+// grantOf returns what the caller may see and use now.
+func (g *Gateway) grantOf(c Caller) *grant {
+	s := g.look(c.Tenant)
+	if known, ok := s.grants.Load(c.rules); ok {
+		return known.(*grant)
+	}
+	allowed := c.Tenant.allowed(s.view, c.rules)
+	if s.count.Add(1) > maxGrants {
+		return newGrant(s.view, allowed, g.grants.compared)
+	}
+	kept, _ := s.grants.LoadOrStore(c.rules, g.grants.of(s, allowed))
+	return kept.(*grant)
+}
+
+// toolBuckets appends the buckets of tools that a call of the tool costs the user of the
+// caller.
+func (g *Gateway) toolBuckets(buckets []ratelimit.Bucket, tool *registry.Tool,
+	caller *Caller,
+) []ratelimit.Bucket {
+	t := caller.Tenant
+	if tool == nil || len(t.tools) == 0 {
+		return buckets
+	}
+	s := g.look(t)
+	known, ok := s.buckets.Load(tool)
+	if !ok {
+		known, _ = s.buckets.LoadOrStore(tool, t.bucketsOf(tool))
+	}
+	own := len(buckets)
+	buckets = append(buckets, known.([]ratelimit.Bucket)...)
+	key := caller.key()
+	for i := own; i < len(buckets); i++ {
+		buckets[i].Sharer = key
+	}
+	return buckets
+}
+
+// bucketsOf returns the buckets that a call of the tool costs: one for each pattern of
+// the limits that fits its name. All users share them, so they name no sharer yet.
+func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
+	var buckets []ratelimit.Bucket
+	n := policyNameOf(&tool.Item)
+	for _, l := range t.tools {
+		if n.fits(l.pattern) {
+			key := "tool\x00" + t.ID + "\x00" + l.pattern + "\x00" + tool.Exposed
+			buckets = append(buckets, ratelimit.Bucket{Key: key, Limit: l.limit, Group: t.ID})
+		}
+	}
+	return buckets
+}
+
+// Lists returns the digests of the lists that the caller sees now.
+func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
+
+// HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
+// headers. It returns none if the caller does not see the tool.
+func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
+	if found := g.grantOf(c).tool(tool); found != nil && !needsTask(found) {
+		return found.Headers
+	}
+	return nil
+}

@@ -216,7 +216,7 @@ func (l *scaleLab) sessions(ctx context.Context, rounds, requests int, progress 
 
 // loadFigure is what it takes to start with very many tenants and to reload one of them.
 type loadFigure struct {
-	files             bool // each tenant stands in a file of its own
+	files             bool // each tenant stands in a file of its own, else 50 in each
 	start, cpu        time.Duration
 	started, reloaded int64     // resident memory, in bytes: when all servers are there; after the reloads
 	reloads           []float64 // milliseconds until each was in force

@@ -130,7 +130,7 @@ func (l *scaleLab) isReady(ctx context.Context, g *gatewayProcess) bool {
 // reload changes the first tenant, asks for a reload, and returns how long it took until the change was in force.
 func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err error) {
 	g.contents.version++
-	commit, err := g.contents.rewrite(g.dir, g.address, g.operator, g.upstream)
+	commit, err := g.contents.rewrite(g.dir)
 	if err != nil {
 		return 0, err
 	}

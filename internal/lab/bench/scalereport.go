@@ -73,7 +73,7 @@ lasts until the change is in force.
 `)
 	for i := range g.loads {
 		f := &g.loads[i]
-		form := "one file"
+		form := "files of 50 tenants"
 		if f.files {
 			form = "a file for each tenant"
 		}

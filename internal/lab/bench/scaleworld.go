@@ -17,7 +17,7 @@ type contents struct {
 	servers int  // in all; a tenant has two of them, or the only one
 	tools   int  // of each server
 	rules   int  // of each tenant
-	files   bool // each tenant stands in a file of its own
+	files   bool // each tenant stands in a file of its own, else 50 in each
 	version int  // of the first tenant, so that a reload finds a change
 }
 
@@ -36,11 +36,8 @@ func (w contents) write(dir, gateway, operator, upstream string) error {
 	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret+"\n"), 0o600); err != nil {
 		return err
 	}
-	for n := range w.tenants {
-		if !w.files {
-			break
-		}
-		if err := os.WriteFile(w.fileOf(dir, n), []byte("tenants:\n"+w.tenant(n)), 0o600); err != nil {
+	for n := 0; n < w.tenants; n += w.together() {
+		if err := os.WriteFile(w.fileOf(dir, n), []byte(w.part(n)), 0o600); err != nil {
 			return err
 		}
 	}
@@ -49,20 +46,31 @@ func (w contents) write(dir, gateway, operator, upstream string) error {
 
 // fileOf returns the file in which a tenant stands.
 func (w contents) fileOf(dir string, n int) string {
+	return filepath.Join(dir, "tenants", tenantName(n-n%w.together())+".yaml")
+}
+
+// together returns how many tenants stand in one file.
+func (w contents) together() int {
 	if w.files {
-		return filepath.Join(dir, "tenants", tenantName(n)+".yaml")
+		return 1
 	}
-	return filepath.Join(dir, "drawbridge.yaml")
+	return 50
+}
+
+// part returns the text of the file that begins with a tenant.
+func (w contents) part(first int) string {
+	var b strings.Builder
+	b.WriteString("tenants:\n")
+	for n := first; n < min(first+w.together(), w.tenants); n++ {
+		b.WriteString(w.tenant(n))
+	}
+	return b.String()
 }
 
 // rewrite writes the first tenant as it is now into a file that commit puts in the place of its file, in one step.
-func (w contents) rewrite(dir, gateway, operator, upstream string) (commit func() error, err error) {
-	text := "tenants:\n" + w.tenant(0)
-	if !w.files {
-		text = w.config(gateway, operator, upstream)
-	}
+func (w contents) rewrite(dir string) (commit func() error, err error) {
 	file := w.fileOf(dir, 0)
-	return func() error { return os.Rename(file+".next", file) }, os.WriteFile(file+".next", []byte(text), 0o600)
+	return func() error { return os.Rename(file+".next", file) }, os.WriteFile(file+".next", []byte(w.part(0)), 0o600)
 }
 
 // config returns the text of the config file.
@@ -78,14 +86,7 @@ func (w contents) config(gateway, operator, upstream string) string {
 	for n := range w.servers {
 		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream, w.tools)
 	}
-	if w.files {
-		b.WriteString("include: [tenants/*.yaml]\n")
-		return b.String()
-	}
-	b.WriteString("tenants:\n")
-	for n := range w.tenants {
-		b.WriteString(w.tenant(n))
-	}
+	b.WriteString("include: [tenants/*.yaml]\n")
 	return b.String()
 }
 

@@ -15,12 +15,12 @@
 //	   |  each value has its file, line and column; ${VAR} is replaced           node, environment
 //	   |  join the trees of the included files to it                             include
 //	   v
-//	one tree, of which the tenants are unread
+//	one tree, of which the tenants of included files are unread
 //	   |  give the value of each key to the function that reads that key         format, reader, values,
 //	   v                                                                         network, issuers, servers
 //	Config, key by key
 //	   |  checks that need all keys, such as whether a named tenant exists       reader.later
-//	   |  parse, read and check the tenants one by one                           section, tenants, patterns
+//	   |  parse, read and check the tenants, file by file                        part, tenants, patterns
 //	   v
 //	checked Config, or a RefusedError with every problem
 //	   |  warn of what works and may not be meant                                warnings, acknowledged
@@ -154,11 +154,12 @@ func loadFile(path string, env Environment, known *memory) (*Config, Sources, er
 	return load(path, data, env, known)
 }
 
-// load reads a config whose file has that content. If there is any problem it reads everything again, in the plain way,
-// so that what is said about a refused config does not depend on how a large one is divided.
+// load reads a config whose file has that content. If there is any problem it reads everything again, all files as
+// one, so that what is said about a refused config does not depend on what was left unread.
 func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
 	r := newReader(path, data, nil, env)
-	r.sectioned, r.known = true, known
+	known.begin()
+	r.apart, r.known = true, known
 	cfg, err := r.parse(data)
 	if err != nil {
 		r = newReader(path, data, nil, env)

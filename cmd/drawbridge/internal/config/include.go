@@ -84,12 +84,18 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	config := r.file
 	defer func() { r.file = config }()
 	r.file = file
-	part := r.parseYAML(data)
-	if part == nil {
+	if r.includeKnown(root, data) {
+		return true
+	}
+	included := r.parseYAML(data)
+	if included == nil {
 		return false
 	}
+	if r.apart {
+		r.leaveUnread(included, data)
+	}
 	names := slices.Sorted(maps.Keys(includable()))
-	return r.entries(part, "an included file", func(m member) {
+	return r.entries(included, "an included file", func(m member) {
 		switch want := includable()[m.name]; {
 		case m.name == "include":
 			r.fault(m.key, "an included file cannot include others; name them in the config")

@@ -4,14 +4,14 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // Loader loads one config file again and again, and does again only what may come out differently. It reads every file
-// of the config each time, but parses and checks a tenant only if its text is another one than in the config that it
-// loaded last, or anything else is that the tenant depends on. The configs that it returns share what is equal in them.
+// of the config each time, but parses and checks the tenants of an included file only if its text is another one than
+// in the config that it loaded last, or anything else is that they depend on. The configs that it returns share what is
+// equal in them.
 //
 // A config of a Loader serves a gateway. It does not know where the patterns and acknowledgements of tenants stand, so
 // AllWarnings and Needless are for a config of Load. A Loader is for one goroutine at a time.
@@ -32,15 +32,14 @@ func (l *Loader) Load() (*Config, Sources, error) { return loadFile(l.path, l.en
 // if no problem is, at its end. All methods do nothing on nil, which knows nothing.
 type memory struct {
 	known map[digest]*gateway.TenantConfig // by all that they depend on; those alone that there is no warning of
+	parts map[digest]*part                 // by the digest of their text
 	byID  map[string]*gateway.TenantConfig
 
 	// Of the load that is under way:
 	around digest // of what every tenant depends on
 	found  []found
+	read   []*part
 }
-
-// digest is a SHA-256 sum, so that no two texts have the same.
-type digest [sha256.Size]byte
 
 // found is a tenant that may be remembered, by its place in the config.
 type found struct {
@@ -48,14 +47,20 @@ type found struct {
 	place int
 }
 
-// surround begins a load whose keys but the tenants have been read. What a tenant says depends, beside its own text, on
+// begin begins a load.
+func (k *memory) begin() {
+	if k != nil {
+		k.found, k.read = nil, nil
+	}
+}
+
+// surround goes on with a load whose keys but the tenants have been read. What a tenant says depends, beside its own text, on
 // the names, prefixes and kinds of servers, on the names of issuers, and on what the whole config acknowledges. On which
 // issuers serve it, see key; on variables of the environment, see there too.
 func (k *memory) surround(r *reader) {
 	if k == nil {
 		return
 	}
-	k.found = nil
 	around := sha256.New()
 	for _, name := range r.index.servers {
 		s := r.index.server[name]
@@ -68,18 +73,33 @@ func (k *memory) surround(r *reader) {
 	k.around = digest(around.Sum(nil))
 }
 
-// key returns by what a tenant is remembered. It is zero for one that is not: one that was read with the rest of the
-// file, and one that may have variables, whose values may change: an escape can spell one, too.
+// key returns by what a tenant is remembered. It is zero for one that is not: one of the config file itself, and one
+// of a file that may have variables, whose values may change.
 func (k *memory) key(m member, serving []string) digest {
-	if k == nil || m.value.kind != unread {
-		return digest{}
-	}
-	if text := m.value.section.text; strings.Contains(text, "${") || strings.Contains(text, `\`) {
+	if k == nil || m.value.kind != unread || !m.value.part.plain {
 		return digest{}
 	}
 	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%x %q %s", k.around, serving, m.value.section.text)
+	_, _ = fmt.Fprintf(sum, "%x %q %x %q", k.around, serving, m.value.part.sum, m.name)
 	return digest(sum.Sum(nil))
+}
+
+// part returns the part of that file and text, nil if it is not known, or holds more than tenants.
+func (k *memory) part(file string, text []byte) *part {
+	if k == nil {
+		return nil
+	}
+	if p := k.parts[sha256.Sum256(text)]; p != nil && p.alone && p.file == file && len(p.keys) > 0 {
+		return p
+	}
+	return nil
+}
+
+// addPart notes that a part belongs to the config that is read.
+func (k *memory) addPart(p *part) {
+	if k != nil {
+		k.read = append(k.read, p)
+	}
 }
 
 // find returns the tenant with that key.
@@ -126,4 +146,10 @@ func (k *memory) keep(cfg *Config) {
 		k.known[f.key] = &cfg.Tenants[f.place]
 	}
 	k.found = nil
+	k.parts = make(map[digest]*part, len(k.read))
+	for _, p := range k.read {
+		p.text = nil // the next load reads it anyway
+		k.parts[p.sum] = p
+	}
+	k.read = nil
 }

@@ -12,7 +12,7 @@ const (
 	null
 	list
 	mapping
-	unread // a value whose text waits to be parsed, see reader.open
+	unread // a tenant of an included file that is to be parsed when it is wanted
 )
 
 // node is one value of a file, with its place. YAML and the JSON files of clients both become nodes, so that everything
@@ -33,7 +33,8 @@ type node struct {
 	line, col int // from 1
 	members   []member
 	items     []*node
-	section   *section // of an unread node alone
+	part      *part // that an unread node stands in
+	number    int   // of an unread node among the tenants of its part, from 0
 }
 
 // member is one key of a mapping with its value. The key is a node of its own, so that a problem can point at the key
@@ -52,14 +53,6 @@ func (n *node) member(name string) *node {
 		}
 	}
 	return nil
-}
-
-// allMembers returns the members of a mapping, none for nil.
-func (n *node) allMembers() []member {
-	if n == nil {
-		return nil
-	}
-	return n.members
 }
 
 // child is member for a caller that goes on to what is in the value. Where there is no such value it returns an empty

@@ -18,8 +18,9 @@ type reader struct {
 	// included file while include reads it.
 	file string
 	env  Environment
-	// Whether tenants are left unread until they are wanted, see inSections.
-	sectioned bool
+	// Whether tenants of included files are left unread until they are wanted, see part.
+	apart  bool
+	opened opened // the part that was parsed again last
 	// What a Loader remembers of tenants; nil for a load that is to keep every place that only validate asks for.
 	known    *memory
 	problems []Problem

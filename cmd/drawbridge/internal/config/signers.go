@@ -11,12 +11,7 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(path, data, nil, env)
-	r.sectioned = true
-	if cfg, err := r.parseSigners(data); err == nil {
-		return cfg, nil
-	}
-	return newReader(path, data, nil, env).parseSigners(data) // as load does
+	return newReader(path, data, nil, env).parseSigners(data)
 }
 
 // parseSigners is to LoadSigners what parse is to Load.
@@ -39,7 +34,6 @@ func (r *reader) signers(cfg *Config, root *node) {
 		"issuers":    func(n *node) { r.issuers(cfg, n) },
 		"tenants": func(n *node) {
 			r.entries(n, "tenants", func(m member) {
-				r.open(m) // for what keeps its text from being read
 				cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name})
 			})
 		},

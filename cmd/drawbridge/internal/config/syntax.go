@@ -20,6 +20,9 @@ func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 	before := len(r.problems)
 	for i, t := range tokens {
 		if text := unused(t.Type); text != "" {
+			if r.full() {
+				return false // blamed looks at the whole line before each
+			}
 			t, text = blamed(tokens[:i+1], text)
 			r.fault(r.nodeAt(t), "%s", text)
 			continue

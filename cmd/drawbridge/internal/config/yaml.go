@@ -29,6 +29,7 @@ import (
 
 const (
 	maxConfigBytes = 16 << 20 // of the config and the files it includes, together
+	maxPartBytes   = 1 << 20  // of each of these; while it is parsed, it takes a hundred times as much memory
 	maxFileBytes   = 16 << 20 // of a file that the config names
 	maxConfigDepth = 32
 	// maxTabLine is how many bytes a line with a tab may have. The scanner looks through the rest of the line at each
@@ -43,8 +44,8 @@ func (r *reader) parseYAML(data []byte) *node {
 	start := &node{file: r.file, line: 1, col: 1}
 	r.bytes += len(data)
 	switch {
-	case len(data) > maxConfigBytes:
-		r.fault(start, "the file is larger than 16 MiB")
+	case len(data) > maxPartBytes:
+		r.fault(start, "the file is larger than 1 MiB; put tenants into other files, and name these under include")
 		return nil
 	case r.bytes > maxConfigBytes:
 		r.fault(start, "with this file the config is larger than 16 MiB")
@@ -58,11 +59,6 @@ func (r *reader) parseYAML(data []byte) *node {
 	if line := tabbedLine(text); line > 0 {
 		r.fault(&node{file: r.file, line: line, col: 1}, "a tab in a line of more than 64 KiB; write spaces, or \\t in double quotes")
 		return nil
-	}
-	if r.sectioned {
-		if n := r.inSections(text); n != nil || len(r.problems) > 0 {
-			return n
-		}
 	}
 	tokens, err := scan(text)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 func TestLargeFileIsRefusedUnread(t *testing.T) {
-	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxConfigBytes/4+1), testEnvironment)
-	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 16 MiB"; got != want {
+	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxPartBytes/4+1), testEnvironment)
+	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 1 MiB; put tenants into other files, and name these under include"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

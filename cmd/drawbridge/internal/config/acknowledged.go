@@ -3,23 +3,24 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Needless returns each place that acknowledges a warning which would not be given anyway, so that a stale
-// acknowledgement does not silence a real warning one day.
+// Needless returns each place that acknowledges a warning which would not be given
+// anyway, so that a stale acknowledgement does not silence a real warning one day.
 //
-// Whether the code no-match is needed depends on what the servers of the tenant offer, which the catalogue holds.
-// Built-in tools and HTTP APIs are known without a connection; for programs and addresses, asked says that all of them
-// were connected to. For a tenant with a server that was not asked, every acknowledgement of no-match counts as needed.
+// Whether the code no-match is needed depends on what the servers of the tenant offer,
+// which the catalogue holds. Built-in tools and HTTP APIs are known without a connection;
+// for programs and addresses, asked says that all of them were connected to. For a tenant
+// with a server that was not asked, every acknowledgement of no-match counts as needed.
 func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	var out []Problem
 	for _, p := range c.idle {
 		if p.Text == codeNoCommand || p.Text == codeNoAudit || p.Text == codeWritable {
-			p.Text = fmt.Sprintf("%q acknowledges nothing on this machine; if the file is for it alone, it may go", p.Text)
+			p.Text = fmt.Sprintf("%q acknowledges nothing on this machine; if the file is for it alone, it "+
+				"may go", p.Text)
 		} else {
 			p.Text = fmt.Sprintf("%q acknowledges nothing; it may go", p.Text)
 		}
@@ -32,7 +33,9 @@ func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	unsure := unsureTenants(c, asked)
 	needed := make(map[Problem]bool)
 	for _, a := range c.acknowledged {
-		if unsure[a.tenant] || slices.ContainsFunc(idle[a.tenant], func(rule int) bool { return a.rule == anyRule || a.rule == rule }) {
+		if unsure[a.tenant] ||
+			slices.ContainsFunc(idle[a.tenant],
+				func(rule int) bool { return a.rule == anyRule || a.rule == rule }) {
 			needed[a.at] = true
 		}
 	}
@@ -45,8 +48,9 @@ func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 	return sorted(out)
 }
 
-// idleRules returns, for each tenant id, the numbers of its rules (from 1) with patterns that match nothing in the
-// catalogue, whether or not that is acknowledged. The number 0 stands for the tenant's limits.
+// idleRules returns, for each tenant id, the numbers of its rules (from 1) with patterns
+// that match nothing in the catalogue, whether or not that is acknowledged. The number 0
+// stands for the tenant's limits.
 func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 	// The config is shared, so what changes here are copies of its tenants and rules.
 	tenants := slices.Clone(cfg.Tenants)
@@ -68,7 +72,8 @@ func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 	return idle
 }
 
-// unsureTenants returns the tenants of which at least one server has not been asked what it offers.
+// unsureTenants returns the tenants of which at least one server has not been asked what
+// it offers.
 func unsureTenants(cfg *Config, asked bool) map[string]bool {
 	elsewhere := make(map[string]bool)
 	for i := range cfg.Servers {
@@ -80,39 +85,4 @@ func unsureTenants(cfg *Config, asked bool) map[string]bool {
 		unsure[t.ID] = slices.ContainsFunc(t.Servers, func(name string) bool { return elsewhere[name] })
 	}
 	return unsure
-}
-
-// acknowledgement is one place in a file that acknowledges the code no-match, together with one rule that the place
-// covers. A place that covers several rules, such as a tenant or the whole config, has one acknowledgement for each.
-type acknowledgement struct {
-	at     Problem // the place, with the code as its text
-	tenant string
-	rule   int // number of the rule from 1, or anyRule
-}
-
-// anyRule stands for every rule of a tenant and its limits together.
-const anyRule = -1
-
-// acknowledge reads a list of warning codes. Warnings with these codes are not given about anything inside the mapping
-// that holds the list, be it the whole config, a tenant, a rule or a server.
-func (r *reader) acknowledge(n *node) {
-	r.eachText(n, "acknowledge", func(at *node, code string) {
-		if !slices.Contains(Codes(), code) {
-			r.faultHint(at, nearest(at.raw, Codes()), "there is no warning %q; there are %s", at.raw, strings.Join(Codes(), ", "))
-		}
-		r.acknowledged = append(r.acknowledged, at)
-	})
-}
-
-// acknowledgements returns the items with that code in the lists acknowledge of the given mappings.
-func acknowledgements(code string, within ...*node) []*node {
-	var found []*node
-	for _, n := range within {
-		for _, item := range n.child("acknowledge").items {
-			if item.text == code {
-				found = append(found, item)
-			}
-		}
-	}
-	return found
 }

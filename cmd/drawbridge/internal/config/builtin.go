@@ -9,12 +9,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// nonEmptyBuiltin reads the names of a server's built-in tools. It reports names that do not exist and an empty list.
+// nonEmptyBuiltin reads the names of a server's built-in tools. It reports names that do
+// not exist and an empty list.
 func (r *reader) nonEmptyBuiltin(n *node) []string {
 	var out []string
 	r.eachText(n, "builtin", func(at *node, name string) {
 		if !slices.Contains(builtin.Names(), name) {
-			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q; there are %s", at.raw, strings.Join(builtin.Names(), ", "))
+			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q; there are %s",
+				at.raw, strings.Join(builtin.Names(), ", "))
 		}
 		out = append(out, name)
 	})
@@ -24,8 +26,8 @@ func (r *reader) nonEmptyBuiltin(n *node) []string {
 	return out
 }
 
-// checkBuiltin reports what keeps the built-in tools of a server from being made. Package builtin has most of these
-// checks, so the tools are made once, on trial, and released.
+// checkBuiltin reports what keeps the built-in tools of a server from being made. Package
+// builtin has most of these checks, so the tools are made once, on trial, and released.
 func (r *reader) checkBuiltin(s *Server, n *node) {
 	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
 	for _, tool := range s.Builtin {
@@ -35,8 +37,8 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 			}
 		}
 	}
-	// After any problem, s may be incomplete, and package builtin would complain about values that the file does not
-	// have.
+	// After any problem, s may be incomplete, and package builtin would complain about
+	// values that the file does not have.
 	if len(r.problems) > 0 {
 		return
 	}
@@ -50,8 +52,9 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	}
 }
 
-// BuiltinConfig returns the config from which package builtin makes the server's built-in tools. Validation and the
-// running gateway use the same, so that what was checked is what runs.
+// BuiltinConfig returns the config from which package builtin makes the server's built-in
+// tools. Validation and the running gateway use the same, so that what was checked is
+// what runs.
 func (s Server) BuiltinConfig() builtin.Config {
 	return builtin.Config{
 		Tools:        s.Builtin,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// Imported is what the JSON file says in which a client, an editor for example, lists its MCP servers. The servers are
-// complete and valid: they may go into a Config as they are.
+// Imported is what the JSON file says in which a client, an editor for example, lists its
+// MCP servers. The servers are complete and valid: they may go into a Config as they are.
 type Imported struct {
 	Servers []Server
 	Skipped []Problem // why servers cannot run here, at least one reason for each, in the order of the file
@@ -28,12 +29,14 @@ type clientFile struct {
 	env  Environment
 }
 
-// Import reads the servers of a client's JSON file: an object named mcpServers, or servers as VS Code has it. The file
-// was written for another program, so most of what is unknown here is no problem: a server that cannot run here is
-// skipped, and members without a meaning here are ignored, each with its place and reason.
+// Import reads the servers of a client's JSON file: an object named mcpServers, or
+// servers as VS Code has it. The file was written for another program, so most of what is
+// unknown here is no problem: a server that cannot run here is skipped, and members
+// without a meaning here are ignored, each with its place and reason.
 //
-// Names are made valid, and different from each other and from those in taken. A RefusedError says why the file has no
-// servers at all; any other error says that the file cannot be read.
+// Names are made valid, and different from each other and from those in taken. A
+// RefusedError says why the file has no servers at all; any other error says that the
+// file cannot be read.
 func Import(file string, taken []string, env Environment) (Imported, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -79,15 +82,17 @@ func (f *clientFile) checkCommand(s Server, m member) {
 	}
 	f.Missing = append(f.Missing, Problem{
 		f.file, at.line, at.col,
-		fmt.Sprintf("%q: %q is no program that can be started here: install it, or correct the name or PATH", m.name, at.raw), "",
+		fmt.Sprintf("%q: %q is no program that can be started here: install it, or correct the name or PATH",
+			m.name, at.raw), "",
 	})
 }
 
-// listed returns the servers of the file with their names. Other members at the top of the file are settings of the
-// client and are ignored.
+// listed returns the servers of the file with their names. Other members at the top of
+// the file are settings of the client and are ignored.
 func (f *clientFile) listed(root *node) ([]member, error) {
 	refuse := func(at *node, text string) error {
-		return RefusedError{{f.file, at.line, at.col, text + `; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
+		return RefusedError{{f.file, at.line, at.col, text +
+			`; wanted is {"mcpServers": {"name": {"command": …} or {"url": …}}}, or servers instead of mcpServers`, ""}}
 	}
 	if root.kind != mapping {
 		return nil, refuse(root, "this is no object")
@@ -112,8 +117,9 @@ func (f *clientFile) listed(root *node) ([]member, error) {
 	return servers, nil
 }
 
-// ignoreOthers reports in a single line that members beside the servers are ignored. Some clients keep all their
-// settings in this file, and a line for each would hide the lines about servers.
+// ignoreOthers reports in a single line that members beside the servers are ignored. Some
+// clients keep all their settings in this file, and a line for each would hide the lines
+// about servers.
 func (f *clientFile) ignoreOthers(others []member) {
 	if len(others) == 0 {
 		return
@@ -137,8 +143,9 @@ func (f *clientFile) ignore(at *node, format string, args ...any) {
 	}
 }
 
-// freeName makes a valid server's name of name that is not in taken. Where two names become the same, the second gets
-// the suffix -2 and so on, and is cut so that it stays within the 16 characters that a name may have.
+// freeName makes a valid server's name of name that is not in taken. Where two names
+// become the same, the second gets the suffix -2 and so on, and is cut so that it stays
+// within the 16 characters that a name may have.
 func freeName(name string, taken []string) string {
 	base := validServerName(name)
 	if base == "" {
@@ -152,9 +159,13 @@ func freeName(name string, taken []string) string {
 	return free
 }
 
-// server reads one server of the file. If it returns problems, the server cannot run here and is not to be used.
+// server reads one server of the file. If it returns problems, the server cannot run here
+// and is not to be used.
 func (f *clientFile) server(n *node) (Server, []Problem) {
-	s := Server{PrivateAddresses: true, Grace: defaultGrace, StartTimeout: defaultStartTimeout, Env: map[string]string{}, Headers: map[string]string{}}
+	s := Server{
+		PrivateAddresses: true, Grace: defaultGrace, StartTimeout: defaultStartTimeout,
+		Env: map[string]string{}, Headers: map[string]string{},
+	}
 	r := &reader{}
 	switch {
 	case n.kind != mapping:
@@ -176,13 +187,18 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 	}
 	read := fields{
 		"command": func(at *node) { s.Command = f.text(r, at) },
-		"args":    func(at *node) { r.sequence(at, "args", func(item *node) { s.Args = append(s.Args, f.text(r, item)) }) },
+		"args": func(at *node) {
+			r.sequence(at, "args",
+				func(item *node) { s.Args = append(s.Args, f.text(r, item)) })
+		},
 		"cwd":     func(at *node) { s.Dir = f.directory(r, at) },
 		"env":     func(at *node) { f.pairs(r, at, s.Env, checkVariable) },
 		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeader) },
 		"url":     address, "httpUrl": address, "serverUrl": address,
-		// These members are known and read elsewhere: type and transport by checkKind, disabled and enabled above.
-		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {}, "enabled": func(*node) {},
+		// These members are known and read elsewhere: type and transport by checkKind,
+		// disabled and enabled above.
+		"type": func(*node) {}, "transport": func(*node) {}, "disabled": func(*node) {},
+		"enabled": func(*node) {},
 	}
 	for _, m := range n.members {
 		if known := read[m.name]; known != nil {
@@ -195,13 +211,14 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 	return s, r.problems
 }
 
-// cures returns, for members that are often seen and have no effect here, what to write instead.
+// cures returns, for members that are often seen and have no effect here, what to write
+// instead.
 func cures() map[string]string {
 	return map[string]string{"envFile": "; put its values into env"}
 }
 
-// checkKind decides whether a server is a command or an address; both or neither is a problem. Members that belong to
-// the other kind are ignored, with their place.
+// checkKind decides whether a server is a command or an address; both or neither is a
+// problem. Members that belong to the other kind are ignored, with their place.
 func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	kind, idle := "command", []string{"headers"}
 	switch {
@@ -226,21 +243,26 @@ func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	}
 }
 
-// transport reads the word with which the file names the transport of a server. Only sse is taken from it. The other
-// words mean different things to different clients, so for them the gateway finds out itself what the server speaks.
+// transport reads the word with which the file names the transport of a server. Only sse
+// is taken from it. The other words mean different things to different clients, so for
+// them the gateway finds out itself what the server speaks.
 func (f *clientFile) transport(s *Server, at *node, kind string) {
 	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
-	wanted := map[string]string{"stdio": "command", "http": "url", "streamablehttp": "url", "sse": "url"}[word]
+	wanted := map[string]string{
+		"stdio": "command", "http": "url", "streamablehttp": "url",
+		"sse": "url",
+	}[word]
 	switch {
 	case wanted != kind:
-		f.ignore(at, "%.40q has no effect: this server has %s, and what it speaks is found out", at.text, kind)
+		f.ignore(at, "%.40q has no effect: this server has %s, and what it speaks is found out", at.text,
+			kind)
 	case word == "sse":
 		s.Transport = word
 	}
 }
 
-// text returns the text of a scalar with its variables replaced. Numbers and truth values are texts as they are
-// written.
+// text returns the text of a scalar with its variables replaced. Numbers and truth values
+// are texts as they are written.
 func (f *clientFile) text(r *reader, n *node) string {
 	if n.kind != scalar {
 		r.fault(n, "a text is wanted here")
@@ -256,22 +278,25 @@ func (f *clientFile) text(r *reader, n *node) string {
 	return out
 }
 
-// directory returns the directory that n names; a relative one begins at the directory of the file. One that does not
-// exist is a problem.
+// directory returns the directory that n names; a relative one begins at the directory of
+// the file. One that does not exist is a problem.
 func (f *clientFile) directory(r *reader, n *node) string {
 	dir := f.text(r, n)
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(filepath.Dir(f.file), dir)
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() { //nolint:gosec // the operator names the directory
+	if info, err := os.Stat(dir); err != nil ||
+		!info.IsDir() {
 		r.fault(n, "%q is not a directory", n.raw)
 	}
 	return dir
 }
 
-// pairs reads names with their values into a map. Values may be secrets, so no message quotes one. A null is ignored
-// with its place, as if the pair were not there.
-func (f *clientFile) pairs(r *reader, n *node, into map[string]string, check func(name, value string) string) {
+// pairs reads names with their values into a map. Values may be secrets, so no message
+// quotes one. A null is ignored with its place, as if the pair were not there.
+func (f *clientFile) pairs(r *reader, n *node, into map[string]string,
+	check func(name, value string) string,
+) {
 	r.entries(n, "this", func(m member) {
 		if m.value.kind == null {
 			f.ignore(m.key, "%.40q is null and has no effect", m.name)
@@ -282,4 +307,83 @@ func (f *clientFile) pairs(r *reader, n *node, into map[string]string, check fun
 			r.fault(m.key, "%s", reason)
 		}
 	})
+}
+
+// expand replaces each ${…} in a text of a client's file. It knows the variables of a
+// drawbridge config, which Claude Code writes in the same way, and those that VS Code and
+// Cursor have beyond them. A variable without a value is an error: the server would
+// otherwise start with a literal ${…} in place of its token.
+func (f *clientFile) expand(text string) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		inner, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", errors.New("${ without }")
+		}
+		value, err := f.variable(inner)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(value)
+		text = after
+	}
+}
+
+// variable returns the value of ${inner}.
+// https://code.visualstudio.com/docs/reference/variables-reference
+func (f *clientFile) variable(inner string) (string, error) {
+	kind, name, _ := strings.Cut(inner, ":")
+	if strings.HasPrefix(name, "-") {
+		kind = "" // ${NAME:-default}
+	}
+	switch {
+	case kind == "env":
+		inner = name
+	case kind == "input":
+		if value, set := f.env(inputVariable(name)); set {
+			return value, nil
+		}
+		return "", fmt.Errorf("the input %q cannot be asked for here; set the environment variable %s to "+
+			"its value", name, inputVariable(name))
+	case kind == "config" || kind == "command":
+		return "", fmt.Errorf("%q is known to the editor alone; write its value instead", "${"+inner+"}")
+	case inner == "workspaceFolder":
+		return f.workspace()
+	case inner == "workspaceFolderBasename":
+		folder, err := f.workspace()
+		return filepath.Base(folder), err
+	case inner == "userHome":
+		inner = "HOME"
+	case inner == "pathSeparator" || inner == "/":
+		return string(filepath.Separator), nil
+	}
+	value, _, err := expand("${"+inner+"}", f.env)
+	return value, err
+}
+
+// inputVariable returns the name of the environment variable that takes the place of an
+// input of VS Code, such as INPUT_API_KEY for the input api-key. VS Code asks its user
+// for inputs; here nobody is there to be asked.
+func inputVariable(id string) string {
+	return "INPUT_" + strings.Map(func(c rune) rune {
+		if c < 0x80 && variableName("_"+string(c)) {
+			return c
+		}
+		return '_'
+	}, strings.ToUpper(id))
+}
+
+// workspace returns the folder of the project that the file belongs to: the directory of
+// the file or, if that is .vscode or .cursor, the directory above it.
+func (f *clientFile) workspace() (string, error) {
+	folder, err := filepath.Abs(filepath.Dir(f.file))
+	if slices.Contains([]string{".vscode", ".cursor"}, filepath.Base(folder)) {
+		folder = filepath.Dir(folder)
+	}
+	return folder, err
 }

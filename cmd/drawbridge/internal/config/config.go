@@ -1,75 +1,100 @@
-// Package config answers the question what a config file says. It reads the config file and the files that it includes
-// and names, checks everything that needs no network, warns of settings that work but may not be meant, and tells when
-// a file has changed. It also reads the JSON files in which clients such as editors list their servers, and checks
-// those servers by the same rules. It is the only package that reads environment variables for the config.
+// Package config answers the question what a config file says. It reads the config file
+// and the files that it includes and names, checks everything that needs no network,
+// warns of settings that work but may not be meant, and tells when a file has changed. It
+// also reads the JSON files in which clients such as editors list their servers, and
+// checks those servers by the same rules. It is the only package that reads environment
+// variables for the config.
 //
-// It starts and connects nothing, and it does not know what becomes of a setting: the commands of package main build
-// the gateway from the Config.
+// It starts and connects nothing, and it does not know what becomes of a setting: the
+// commands of package main build the gateway from the Config.
 //
 // How bytes become a checked Config; a name on the right is a file of this package:
 //
 //	bytes of the config file
-//	   |  scan into tokens, refuse what is unused or nested too deep, parse      yaml, syntax
+//	   |  scan into tokens, refuse what is unused or too deep, parse     yaml, syntax
 //	   v
 //	tree of nodes
-//	   |  each value has its file, line and column; ${VAR} is replaced           node, environment
-//	   |  join the trees of the included files to it                             include
+//	   |  each has its file, line and column; ${VAR} is replaced         node, environment
+//	   |  join the trees of the included files to it                     include
 //	   v
 //	one tree, of which the tenants of included files are unread
-//	   |  give the value of each key to the function that reads that key         format, reader, values,
-//	   v                                                                         network, issuers, servers
+//	   |  read the value of each key, by one table of keys               format
+//	   v
 //	Config, key by key
-//	   |  checks that need all keys, such as whether a named tenant exists       reader.later
-//	   |  parse, read and check the tenants, file by file                        part, tenants, patterns
+//	   |  checks that need all keys: does a named tenant exist?          reader.later
+//	   |  parse, read and check the tenants, file by file                part, tenants
 //	   v
 //	checked Config, or a RefusedError with every problem
-//	   |  warn of what works and may not be meant                                warnings, acknowledged
+//	   |  warn of what works and may not be meant                        warnings
 //	   v
 //	Config with Warnings
 //
-// A Loader (loader.go) does all this again for a reload, except for tenants that cannot have become others.
+// A Loader does all this again for a reload, except for tenants that cannot have become
+// others.
 //
-// No step stops at its first problem if the next step can still be done, so that an operator sees all problems at once
-// and not one after each attempt.
+// No step stops at its first problem if the next step can still be done, so that an
+// operator sees all problems at once and not one after each attempt.
 //
-// To read the package, begin with this file, then format.go (the keys at the top), reader.go and values.go (how a value
-// is read and a problem recorded), and one section, say tenants.go. The files yaml.go and syntax.go are needed only for
-// work on the format itself. Apart stand sources.go with watch.go (which files were read, and whether they changed) and
-// clientfile.go with clientvariables.go and jsonc.go (the files of clients).
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it:
+//
+//	who calls        load; signers: for tokens alone; watch: has a file changed?
+//	the whole file   format: the keys at the top; warnings
+//	parts of it      tenants, issuers, redis, link, network
+//	  servers        servers, then urls, rights, patterns, openapi, pairs, builtin
+//	the tree         include, part, yaml, syntax
+//	files of clients clientfile, jsonc
+//	one value        acknowledge, values: how each kind is read; reader: what is wrong
+//	what there is    memory, config, files, node, codes, problem, environment
+//
+// Needless, of what is acknowledged in vain, stands in acknowledged.
 package config
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
-// Config is everything that a config file says, checked, with the documented defaults in place. The comment of each
-// field names the key of the file that sets the field. A Config does not change once it is in use, so any goroutine may
-// read it. Only KeepAddress and the commands that complete a Default change one, before anybody else sees it.
+// Config is everything that a config file says, checked, with the documented defaults in
+// place. The comment of each field names the key of the file that sets the field. A
+// Config does not change once it is in use, so any goroutine may read it. Only
+// KeepAddress and the commands that complete a Default change one, before anybody else
+// sees it.
 type Config struct {
 	File     string // that was loaded, as the operator wrote its name; "" for a Default
 	Included int    // how many other files the config was joined from
-	Digest   string // of the contents of all its files, those of keys included: 8 hexadecimal digits; "" for a Default
+	// of the contents of all its files, those of keys included: 8 hexadecimal digits; ""
+	// for a Default
+	Digest string
 
-	Listen    string // listen: host:port for clients; the host is an IP address or localhost
-	Operator  string // operator: host:port for the operator's page and the metrics
-	PublicURL string // public_url: what clients type, without /mcp and without a slash at the end; "": see PublicAddress
+	Listen   string // listen: host:port for clients; the host is an IP address or localhost
+	Operator string // operator: host:port for the operator's page and the metrics
+	// public_url: what clients type, without /mcp and without a slash at the end; "": see
+	// PublicAddress
+	PublicURL string
 
-	AllowedOrigins []string       // allowed_origins: of pages in browsers that may call, beside the gateway's own
-	AllowedHosts   []string       // allowed_hosts, beside those that follow from listen and public_url
-	TrustedProxies []netip.Prefix // trusted_proxies, whose word on the client's address is taken; none without
-	LegacySSE      bool           // revisions.legacy_sse: whether HTTP+SSE of 2024-11-05 is served to clients
+	// allowed_origins: of pages in browsers that may call, beside the gateway's own
+	AllowedOrigins []string
+	AllowedHosts   []string // allowed_hosts, beside those that follow from listen and public_url
+	// trusted_proxies, whose word on the client's address is taken; none without
+	TrustedProxies []netip.Prefix
+	LegacySSE      bool // revisions.legacy_sse: whether HTTP+SSE of 2024-11-05 is served to clients
 
 	Issuers []Issuer               // issuers, at least one, in the order of the files
 	Tenants []gateway.TenantConfig // tenants, at least one, in the order of the files
 	Servers []Server               // servers, in the order of the files
 
-	KeySetsDir string // key_sets_dir: where the last key set of each issuer is kept; "": in Redis, if there is that
+	// key_sets_dir: where the last key set of each issuer is kept; "": in Redis, if there
+	// is that
+	KeySetsDir string
 
 	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
 	Redis     Redis        // redis
@@ -78,15 +103,20 @@ type Config struct {
 	Audit     audit.Config // audit: File, Always and Drop alone; the functions are for whoever opens the log
 	LogLevel  slog.Level   // log.level
 	LogFormat string       // log.format: "json" or "text"
-	PageSize  int          // lists.page_size: items in one answer of a list; zero: the default of package gateway
-	Limits    Limits       // limits
+	// lists.page_size: items in one answer of a list; zero: the default of package
+	// gateway
+	PageSize int
+	Limits   Limits // limits
 
-	Sources  Sources   // the files that the config was read from, to be watched
-	Warnings []Warning // that no acknowledge silences, in the order of the files; AllWarnings has those of patterns too
+	Sources Sources // the files that the config was read from, to be watched
+	// that no acknowledge silences, in the order of the files; AllWarnings has those of
+	// patterns too
+	Warnings []Warning
 
 	patterns map[gateway.PatternPlace]Problem // where each pattern stands, with its text as written
-	// Places that acknowledge a code in vain, with the code as text. Those that acknowledge no-match are below instead:
-	// whether they are needed depends on what the servers offer, see Needless.
+	// Places that acknowledge a code in vain, with the code as text. Those that
+	// acknowledge no-match are below instead: whether they are needed depends on what the
+	// servers offer, see Needless.
 	idle         []Problem
 	acknowledged []acknowledgement   // of no-match
 	places       map[string]Problem  // where each server and issuer stands; keys as of Place
@@ -95,8 +125,8 @@ type Config struct {
 	muchMemory   awaited             // the warning about limits.memory
 }
 
-// Sessions is what the file says under sessions. Zero of a field stands for the default of package server or, of the
-// events, of package session.
+// Sessions is what the file says under sessions. Zero of a field stands for the default
+// of package server or, of the events, of package session.
 type Sessions struct {
 	Idle   time.Duration // idle: a legacy session that nobody uses ends after it
 	MaxAge time.Duration // max_age: every legacy session ends after it
@@ -109,8 +139,8 @@ type Sessions struct {
 	EventAge   time.Duration // events.age: how long an event is kept
 }
 
-// Limits is what the file says under limits; it bounds the whole process. Zero of a field stands for the default of
-// package server.
+// Limits is what the file says under limits; it bounds the whole process. Zero of a field
+// stands for the default of package server.
 type Limits struct {
 	MaxBody            int64         // max_body: bytes of one request
 	MaxCalls           int           // max_calls: requests in work at once
@@ -119,11 +149,14 @@ type Limits struct {
 	AddressConnections int           // address_connections: of one address, unless trusted_proxies has it
 	ReadTimeout        time.Duration // read_timeout: how long a client may take to send a request
 	Heartbeat          time.Duration // heartbeat: how long a stream is silent before a comment is sent
-	Memory             int64         // memory: bytes that requests may hold together; zero: what the process may have decides
+	// memory: bytes that requests may hold together; zero: what the process may have
+	// decides
+	Memory int64
 }
 
-// Default returns a new config with the documented defaults of what a file may leave out. It has no issuers, tenants
-// and servers, and its limits are zero: their defaults live in the packages that enforce them.
+// Default returns a new config with the documented defaults of what a file may leave out.
+// It has no issuers, tenants and servers, and its limits are zero: their defaults live in
+// the packages that enforce them.
 func Default() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
@@ -138,40 +171,6 @@ func Default() *Config {
 	}
 }
 
-// Load reads and checks a config file. A RefusedError lists everything that is wrong with it; any other error says that
-// the file cannot be read.
-func Load(path string, env Environment) (*Config, error) {
-	cfg, _, err := loadFile(path, env, nil)
-	return cfg, err
-}
-
-// loadFile is Load, with a memory of tenants or without. It returns the sources also if the config is refused.
-func loadFile(path string, env Environment, known *memory) (*Config, Sources, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, newReader(path, data, err, env).sources, err
-	}
-	return load(path, data, env, known)
-}
-
-// load reads a config whose file has that content. If there is any problem it reads everything again, all files as
-// one, so that what is said about a refused config does not depend on what was left unread.
-func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
-	r := newReader(path, data, nil, env)
-	known.begin()
-	r.apart, r.known = true, known
-	cfg, err := r.parse(data)
-	if err != nil {
-		r = newReader(path, data, nil, env)
-		r.known = known
-		cfg, err = r.parse(data)
-	}
-	if err == nil {
-		cfg.Digest = r.sources.digest()
-	}
-	return cfg, r.sources, err
-}
-
 // ReachedServers returns the servers that at least one tenant reaches. The others need
 // not run.
 func (c *Config) ReachedServers() []Server {
@@ -184,14 +183,170 @@ func (c *Config) ReachedServers() []Server {
 	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
 }
 
-// Place returns where a server or an issuer stands in the files, as a Problem without a text. The name is "server NAME"
-// or "issuer NAME". For a name that the config does not have, the result is the zero Problem.
+// Place returns where a server or an issuer stands in the files, as a Problem without a
+// text. The name is "server NAME" or "issuer NAME". For a name that the config does not
+// have, the result is the zero Problem.
 func (c *Config) Place(name string) Problem { return c.places[name] }
 
-// PublicAddress is the beginning of the address that clients type, without /mcp: PublicURL or, without that, Listen.
+// PublicAddress is the beginning of the address that clients type, without /mcp:
+// PublicURL or, without that, Listen.
 func (c *Config) PublicAddress() string {
 	if c.PublicURL != "" {
 		return c.PublicURL
 	}
 	return "http://" + c.Listen
+}
+
+// Issuer is one issuer whose tokens are accepted: what verifying its tokens takes, and
+// from where its keys may be fetched. Its audiences are never empty. Where the file
+// leaves them out, they follow from the address of the gateway, so that a token made for
+// another service is not accepted here.
+type Issuer struct {
+	auth.Issuer
+	PrivateAddresses bool // private_addresses: the key set may be fetched from a loopback or private address
+}
+
+// Redis is what the file says under redis. The zero Redis is none: there is one replica.
+type Redis struct {
+	Addresses []string // url: host:port; of sentinels if Master is set, of nodes of a cluster if Cluster is
+	Master    string   // url: what the sentinels call the master; "": there are none
+	Cluster   bool     // url: the addresses are those of a cluster
+	Secure    bool     // url: with TLS
+	Database  int      // url: the number at the end
+
+	User                 string // user
+	PasswordFile         string // password_file; "": no password
+	SentinelUser         string // sentinel_user
+	SentinelPasswordFile string // sentinel_password_file; "": no password
+
+	// Patience is how long a call waits for its answer; zero: 500 ms.
+	Patience time.Duration // patience
+
+	CAFile            string // ca_file; "": the authorities of the system
+	CertificateFile   string // certificate_file, of the gateway; "": none
+	CertificateSecret string // certificate_key_file
+}
+
+// Link is what the file says under link: where the other replicas reach this one.
+type Link struct {
+	// Listen is host:port. Without a host it is the address of the connection to Redis;
+	// the port 0 is any that is free.
+	Listen string // listen
+	// Address is what others are told in place of that, with or without a port; "": they
+	// are told Listen.
+	Address string // address
+}
+
+// API is what only a server that is an HTTP API has.
+type API struct {
+	Document      []byte   // the content of the file openapi; nil: the server is no HTTP API
+	BaseURL       string   // base_url: what the paths of the document begin at
+	Include       []string // include: operations by name or pattern; empty: those that only read
+	OutputSchemas bool     // output_schemas: what the document says of answers is declared and checked
+
+	Files  map[string]File // those to which the document refers, by their path from its folder
+	folder string          // of the document
+
+	// Notes tell the operator what is left out: operations that a pattern includes and
+	// that cannot be offered, and parts of operations that are offered without them.
+	Notes []string
+}
+
+// File is the content of a file, or why it cannot be read.
+type File struct {
+	Content []byte
+	Problem string // "": it was read
+}
+
+// file returns one of a.Files. None is read from the disk here: what runs is what was
+// checked.
+func (a *API) file(name string) ([]byte, error) {
+	one, known := a.Files[name]
+	if !known {
+		one.Problem = "it was not read with the config"
+	}
+	if one.Problem != "" {
+		return nil, errors.New(one.Problem)
+	}
+	return one.Content, nil
+}
+
+// Server is one server of the config. Exactly one of Builtin, Command, URL and
+// API.Document is set, and says what the server is: built-in tools, a program, an MCP
+// server at an address, or the document of an HTTP API. The keys of the file have the
+// names of the fields unless a comment says otherwise. A Server is plain data, without
+// functions or connections, so that a reload can compare it with the one that runs.
+type Server struct {
+	Name string // the key of the server
+	// before the names of what it offers; the name unless the file says otherwise, "":
+	// the names are unchanged
+	Prefix string
+
+	Builtin      []string // names of built-in tools
+	CSVRoot      string   // the directory below which analyze_csv reads
+	WeatherURL   string   // where get_weather asks for forecasts
+	GeocodingURL string   // where get_weather asks for places
+
+	Command     string            // the program, as a name in PATH or with a path
+	Args        []string          // of the program
+	Dir         string            // cwd: where the program runs; "": where the gateway runs
+	Env         map[string]string // of the program, beside the few variables that every program gets
+	Rights      process.Rights    // user and limits: which of the gateway's the program has
+	MaxChildren int               // processes at once; zero: the default of package upstream
+	// how long the program may take until it answers; a minute unless the file says
+	// otherwise
+	StartTimeout time.Duration
+
+	URL string // the address
+	// type: "http", "streamable-http" or "sse", as in upstream.Config.Type; "": what is
+	// found
+	Transport string
+	Headers   map[string]string // sent with every request, to an address or an API
+
+	Revision string // that the server is spoken to in, as in upstream.Config.Revision; "": what is found
+	Shared   bool   // one session may serve every tenant and user
+	OneUser  bool   // one user is behind all calls; dev says so, and no key does
+
+	API API
+
+	// how long lists keep what a lost server offered; 30 s unless the file says otherwise
+	Grace time.Duration
+	// of one call; zero: the default of the package that makes the call
+	Timeout time.Duration
+	// patterns of its own tool names that do no harm when they are called twice
+	Idempotent       []string
+	ToolTimeouts     map[string]time.Duration // of one call, by its own tool names
+	PrivateAddresses bool                     // it may be on a loopback or private address
+
+	// digests of definitions that are let in although they hold hidden text, as of
+	// registry.Admit
+	Released     []string
+	IdleReleases bool // acknowledge unused-release: what Released names need not be there
+}
+
+// IsElsewhere tells whether the server is a program or an address. What such a server
+// offers shows only when it is connected to, whereas built-in tools and HTTP APIs are
+// known from the config.
+func (s Server) IsElsewhere() bool { return s.Command != "" || s.URL != "" }
+
+// acknowledgement is one place in a file that acknowledges the code no-match, together
+// with one rule that the place covers. A place that covers several rules, such as a
+// tenant or the whole config, has one acknowledgement for each.
+type acknowledgement struct {
+	at     Problem // the place, with the code as its text
+	tenant string
+	rule   int // number of the rule from 1, or anyRule
+}
+
+// anyRule stands for every rule of a tenant and its limits together.
+const anyRule = -1
+
+// release is one digest in released of a server.
+type release struct{ server, digest string }
+
+// awaited is where a warning belongs that follows from the memory of the machine, which
+// is not known here, and whether it is acknowledged.
+type awaited struct {
+	place Problem
+	meant bool
 }

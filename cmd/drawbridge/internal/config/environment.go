@@ -7,18 +7,20 @@ import (
 	"strings"
 )
 
-// This file alone reads environment variables for the config. All other code gets an Environment, so that tests choose
-// the variables.
+// This file alone reads environment variables for the config. All other code gets an
+// Environment, so that tests choose the variables.
 
-// Environment looks up one variable and tells whether it is set. Tests have environments of their own.
+// Environment looks up one variable and tells whether it is set. Tests have environments
+// of their own.
 type Environment func(name string) (string, bool)
 
 // ProcessEnvironment is the environment of this process.
 func ProcessEnvironment() Environment { return os.LookupEnv }
 
-// expand replaces ${VAR} in text by the value of that variable, and ${VAR:-x} by x when the variable is unset or empty.
-// It does not expand the result again: a password that happens to hold ${ stays what it is. It also returns whether at
-// least one default was taken. The error names the variable and never its value.
+// expand replaces ${VAR} in text by the value of that variable, and ${VAR:-x} by x when
+// the variable is unset or empty. It does not expand the result again: a password that
+// happens to hold ${ stays what it is. It also returns whether at least one default was
+// taken. The error names the variable and never its value.
 func expand(text string, env Environment) (out string, defaulted bool, err error) {
 	var b strings.Builder
 	for {
@@ -33,7 +35,8 @@ func expand(text string, env Environment) (out string, defaulted bool, err error
 		}
 		name, fallback, hasFallback := strings.Cut(inner, ":-")
 		if !variableName(name) {
-			return "", false, errors.New("${…} wants the name of an environment variable: letters, digits and _, then perhaps :- and a default")
+			return "", false, errors.New("${…} wants the name of an environment variable: letters, digits " +
+				"and _, then perhaps :- and a default")
 		}
 		value, set := env(name)
 		switch {
@@ -49,7 +52,8 @@ func expand(text string, env Environment) (out string, defaulted bool, err error
 	}
 }
 
-// variableName tells whether s is the name of a variable: letters, digits and _, not beginning with a digit.
+// variableName tells whether s is the name of a variable: letters, digits and _, not
+// beginning with a digit.
 func variableName(s string) bool {
 	for i := range len(s) {
 		c := s[i] | 0x20

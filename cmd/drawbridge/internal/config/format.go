@@ -6,8 +6,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// parse returns what the text of the config file says. The error is a RefusedError. Warnings are looked for only in a
-// config without problems, because a warning about a setting that must change anyway is noise.
+// parse returns what the text of the config file says. The error is a RefusedError.
+// Warnings are looked for only in a config without problems, because a warning about a
+// setting that must change anyway is noise.
 func (r *reader) parse(data []byte) (*Config, error) {
 	cfg := Default()
 	cfg.File = r.file
@@ -23,8 +24,9 @@ func (r *reader) parse(data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// finish runs the checks that need the whole config but its tenants, for example whether a tenant that an issuer names
-// exists. They wait until every key has been read because a file may have its keys in any order.
+// finish runs the checks that need the whole config but its tenants, for example whether
+// a tenant that an issuer names exists. They wait until every key has been read because a
+// file may have its keys in any order.
 func (r *reader) finish(cfg *Config) {
 	r.index = r.newIndex(cfg)
 	for _, check := range r.later {
@@ -33,8 +35,9 @@ func (r *reader) finish(cfg *Config) {
 	r.later = nil
 }
 
-// config reads the top level of the file. The order of the keys means nothing, so whatever depends on several keys is
-// looked at after all keys have been read. The tenants come last: each is read, checked and forgotten before the next.
+// config reads the top level of the file. The order of the keys means nothing, so
+// whatever depends on several keys is looked at after all keys have been read. The
+// tenants come last: each is read, checked and forgotten before the next.
 func (r *reader) config(cfg *Config, root *node) {
 	known := r.topFields(cfg)
 	included := r.includes(root, known)
@@ -42,7 +45,8 @@ func (r *reader) config(cfg *Config, root *node) {
 	if !included {
 		return
 	}
-	complete := r.object(root, "the config", known) && r.need(root, "the config", "issuers", "tenants", "servers")
+	complete := r.object(root, "the config", known) &&
+		r.need(root, "the config", "issuers", "tenants", "servers")
 	if complete {
 		cfg.Audit.File = r.auditFile(cfg)
 		r.checkAddresses(cfg)
@@ -53,54 +57,87 @@ func (r *reader) config(cfg *Config, root *node) {
 	}
 }
 
-// topFields returns the keys of the top level, each with the function that reads its value into cfg. Which keys exist
-// is said here alone; an included file and LoadSigners accept a part of them.
+// topFields returns the keys of the top level, each with the function that reads its
+// value into cfg. Which keys exist is said here alone; an included file and LoadSigners
+// accept a part of them.
 func (r *reader) topFields(cfg *Config) fields {
-	known := r.networkFields(cfg)
-	known["issuers"] = func(n *node) { r.issuers(cfg, n) }
-	known["tenants"] = func(*node) {} // read last, see config
-	known["servers"] = func(n *node) { r.servers(cfg, n) }
-	known["sessions"] = func(n *node) { r.sessions(&cfg.Sessions, n) }
-	known["audit"] = func(n *node) { r.audit(cfg, n) }
-	known["log"] = func(n *node) { r.log(cfg, n) }
-	known["limits"] = func(n *node) { r.limits(&cfg.Limits, n) }
-	known["lists"] = func(n *node) {
-		r.object(n, "lists", fields{"page_size": func(n *node) { cfg.PageSize = r.integer(n, 1, 10000) }})
+	s, l := &cfg.Sessions, &cfg.Limits
+	return fields{
+		"include": func(*node) {}, // the files were joined before any key is read, see includes
+		"tenants": func(*node) {}, // read last, see config
+
+		"listen":          into(&cfg.Listen, r.address),
+		"operator":        into(&cfg.Operator, r.address),
+		"public_url":      into(&cfg.PublicURL, r.publicURL),
+		"allowed_origins": into(&cfg.AllowedOrigins, r.checkedTexts("allowed_origins", checkOrigin)),
+		"allowed_hosts":   into(&cfg.AllowedHosts, r.checkedTexts("allowed_hosts", checkHost)),
+		"trusted_proxies": into(&cfg.TrustedProxies, r.prefixes),
+		"revisions":       r.section("revisions", fields{"legacy_sse": into(&cfg.LegacySSE, r.boolean)}),
+
+		"issuers":      func(n *node) { r.issuers(cfg, n) },
+		"servers":      func(n *node) { r.servers(cfg, n) },
+		"redis":        func(n *node) { r.redis(cfg, n) },
+		"link":         func(n *node) { r.link(cfg, n) },
+		"replicas":     func(n *node) { r.replicas(cfg, n) },
+		"key_sets_dir": func(n *node) { r.keySetsDir(cfg, n) },
+		"acknowledge":  r.acknowledge,
+
+		"sessions": r.section("sessions", fields{
+			"idle":      into(&s.Idle, r.duration),
+			"max_age":   into(&s.MaxAge, r.duration),
+			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n) },
+			"events": r.section("events", fields{
+				"count": into(&s.EventCount, r.between(1, 1_000_000)),
+				"bytes": into(&s.EventBytes, r.size),
+				"age":   into(&s.EventAge, r.duration),
+			}),
+		}),
+		"audit": r.section("audit", fields{
+			"file":      into(&cfg.Audit.File, r.auditPath),
+			"when_full": into(&cfg.Audit.Drop, r.is("drop", "block", "drop")),
+			"sync":      into(&cfg.Audit.Always, r.is("always", "always", "interval")),
+		}),
+		"log": r.section("log", fields{
+			"level":  into(&cfg.LogLevel, r.logLevel),
+			"format": into(&cfg.LogFormat, r.among("json", "text")),
+		}),
+		"lists": r.section("lists", fields{"page_size": into(&cfg.PageSize, r.between(1, 10_000))}),
+		"limits": r.section("limits", fields{
+			"max_body":            into(&l.MaxBody, r.size),
+			"max_calls":           into(&l.MaxCalls, r.between(1, 1_000_000)),
+			"max_streams":         into(&l.MaxStreams, r.between(1, 1_000_000)),
+			"max_connections":     into(&l.MaxConnections, r.between(1, 10_000_000)),
+			"address_connections": into(&l.AddressConnections, r.between(1, 10_000_000)),
+			"read_timeout":        into(&l.ReadTimeout, r.duration),
+			"heartbeat":           into(&l.Heartbeat, r.duration),
+			"memory":              into(&l.Memory, r.memory),
+		}),
 	}
-	known["replicas"] = func(n *node) {
-		if cfg.Replicas = r.integer(n, 1, 10000); cfg.Replicas > 1 {
-			r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
-		}
-	}
-	known["key_sets_dir"] = func(n *node) {
-		cfg.KeySetsDir = r.path(n)
-		r.later = append(r.later, func() { r.checkKeySetsDir(cfg, n) })
-	}
-	known["redis"] = func(n *node) { r.redis(cfg, n) }
-	known["link"] = func(n *node) { r.link(cfg, n) }
-	known["acknowledge"] = r.acknowledge
-	// The included files were joined before any key is read, see includes.
-	known["include"] = func(*node) {}
-	return known
 }
 
-func (r *reader) sessions(s *Sessions, n *node) {
-	r.object(n, "sessions", fields{
-		"idle":      func(n *node) { s.Idle = r.duration(n) },
-		"max_age":   func(n *node) { s.MaxAge = r.duration(n) },
-		"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n) },
-		"events": func(n *node) {
-			r.object(n, "events", fields{
-				"count": func(n *node) { s.EventCount = r.integer(n, 1, 1_000_000) },
-				"bytes": func(n *node) { s.EventBytes = r.size(n) },
-				"age":   func(n *node) { s.EventAge = r.duration(n) },
-			})
-		},
+// replicas reads how many there are. Several need common keys: each would make its own at
+// random, and none could open what another has sealed.
+func (r *reader) replicas(cfg *Config, n *node) {
+	if cfg.Replicas = r.between(1, 10_000)(n); cfg.Replicas > 1 {
+		r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
+	}
+}
+
+// keySetsDir reads where key sets outlive the process. They need keys that do: nobody
+// could open them again.
+func (r *reader) keySetsDir(cfg *Config, n *node) {
+	cfg.KeySetsDir = r.path(n)
+	r.later = append(r.later, func() {
+		if cfg.Sessions.KeysFile == "" {
+			r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; "+
+				"make it with: openssl rand -base64 32 > session.keys")
+		}
 	})
 }
 
-// sealKeys returns the keys in the file of keys_file. It also makes a ring of them and drops it, so that keys that the
-// gateway could not start with are reported here, with their place.
+// sealKeys returns the keys in the file of keys_file. It also makes a ring of them and
+// drops it, so that keys that the gateway could not start with are reported here, with
+// their place.
 func (r *reader) sealKeys(n *node) [][]byte {
 	data := r.read(n)
 	if data == nil {
@@ -116,36 +153,17 @@ func (r *reader) sealKeys(n *node) [][]byte {
 	return keys
 }
 
-// checkReplicas reports several replicas without common keys: each process would make its own at random, and none could
-// open what another has sealed.
-func (r *reader) checkReplicas(cfg *Config, n *node) {
-	if cfg.Sessions.KeysFile == "" {
-		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it with: openssl rand -base64 32 > session.keys")
+// auditPath reads the name of a file. A lone - means standard output: it is no name of a
+// file, and is not joined to the directory of the config.
+func (r *reader) auditPath(n *node) string {
+	if path := r.path(n); n.text != "-" {
+		return path
 	}
+	return "-"
 }
 
-// checkKeySetsDir reports key sets that are to outlive the process without keys that do: nobody could open them again.
-func (r *reader) checkKeySetsDir(cfg *Config, n *node) {
-	if cfg.Sessions.KeysFile == "" {
-		r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; make it with: openssl rand -base64 32 > session.keys")
-	}
-}
-
-func (r *reader) audit(cfg *Config, n *node) {
-	r.object(n, "audit", fields{
-		// A lone - means standard output. It is no file name, so it must not be joined to the directory of the config.
-		"file": func(n *node) {
-			if cfg.Audit.File = r.path(n); n.text == "-" {
-				cfg.Audit.File = "-"
-			}
-		},
-		"when_full": func(n *node) { cfg.Audit.Drop = r.choice(n, "block", "drop") == "drop" },
-		"sync":      func(n *node) { cfg.Audit.Always = r.choice(n, "always", "interval") == "always" },
-	})
-}
-
-// auditFile returns where the audit records go: the file of audit.file or, when the config names none, audit.jsonl in
-// the directory of the config file.
+// auditFile returns where the audit records go: the file of audit.file or, when the
+// config names none, audit.jsonl in the directory of the config file.
 func (r *reader) auditFile(cfg *Config) string {
 	if cfg.Audit.File != "" {
 		return cfg.Audit.File
@@ -153,41 +171,59 @@ func (r *reader) auditFile(cfg *Config) string {
 	return r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"})
 }
 
-func (r *reader) log(cfg *Config, n *node) {
-	r.object(n, "log", fields{
-		"level": func(n *node) {
-			if err := cfg.LogLevel.UnmarshalText([]byte(r.choice(n, "debug", "info", "warn", "error"))); err != nil {
-				cfg.LogLevel = slog.LevelInfo // reported by choice
-			}
-		},
-		"format": func(n *node) { cfg.LogFormat = r.choice(n, "json", "text") },
-	})
+// logLevel reads a level; after a problem it is that of info.
+func (r *reader) logLevel(n *node) (level slog.Level) {
+	// or choice has reported it
+	_ = level.UnmarshalText([]byte(r.choice(n, "debug", "info", "warn", "error")))
+	return level
 }
 
-func (r *reader) limits(l *Limits, n *node) {
-	r.object(n, "limits", fields{
-		"max_body":            func(n *node) { l.MaxBody = r.size(n) },
-		"max_calls":           func(n *node) { l.MaxCalls = r.integer(n, 1, 1_000_000) },
-		"max_streams":         func(n *node) { l.MaxStreams = r.integer(n, 1, 1_000_000) },
-		"max_connections":     func(n *node) { l.MaxConnections = r.integer(n, 1, 10_000_000) },
-		"address_connections": func(n *node) { l.AddressConnections = r.integer(n, 1, 10_000_000) },
-		"read_timeout":        func(n *node) { l.ReadTimeout = r.duration(n) },
-		"heartbeat":           func(n *node) { l.Heartbeat = r.duration(n) },
-		"memory":              func(n *node) { l.Memory = r.memory(n) },
-	})
-}
-
-// minMemory is the least that limits.memory may be, in bytes. With many calls at once, half of it is set aside for their
-// places, and one user may hold a quarter of the rest: 512 KiB, so that a request and an answer of 64 KiB each pass,
-// which are held several times over on their way.
+// minMemory is the least that limits.memory may be, in bytes. With many calls at once,
+// half of it is set aside for their places, and one user may hold a quarter of the rest:
+// 512 KiB, so that a request and an answer of 64 KiB each pass, which are held several
+// times over on their way.
 const minMemory = 4 << 20
 
-// memory returns the size of limits.memory. A size without a unit is bytes, so that whoever forgets the unit asks for
-// far too little, and would find out only when requests are refused.
+// memory returns the size of limits.memory. A size without a unit is bytes, so that
+// whoever forgets the unit asks for far too little, and would find out only when requests
+// are refused.
 func (r *reader) memory(n *node) int64 {
 	size := r.size(n)
 	if size > 0 && size < minMemory {
-		r.fault(n, "%s is too little: limits.memory is at least 4MiB, so that one user has room for messages of 64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have", n.raw)
+		r.fault(n, "%s is too little: limits.memory is at least 4MiB, so that one user has room for "+
+			"messages of 64 KiB; say 64MiB or more, or leave it out, and it follows from what the process "+
+			"may have", n.raw)
 	}
 	return size
+}
+
+func (r *reader) newIndex(cfg *Config) index {
+	tenants := r.root.child("tenants").members
+	x := index{
+		tenant: make(map[string]bool, len(tenants)),
+		server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames(),
+	}
+	for _, m := range tenants {
+		x.tenants = append(x.tenants, m.name)
+		x.tenant[m.name] = true
+	}
+	for i := range cfg.Servers {
+		x.servers = append(x.servers, cfg.Servers[i].Name)
+		x.server[cfg.Servers[i].Name] = &cfg.Servers[i]
+	}
+	return x
+}
+
+// issuerNames returns the names of all issuers in the tree of nodes, also of those that
+// were not read without a problem: a subject of theirs is no second problem.
+func (r *reader) issuerNames() []string {
+	var names []string
+	if list := r.root.member("issuers"); list != nil {
+		for _, item := range list.items {
+			if name := item.member("issuer"); name != nil && name.text != "" {
+				names = append(names, name.text)
+			}
+		}
+	}
+	return names
 }

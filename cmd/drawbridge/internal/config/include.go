@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// This file joins a config from several files: the key include names files that hold tenants, servers and issuers. No
-// file overrides another, so nobody has to know an order of precedence: a name stands in all files together only once,
-// and a second one is a problem.
+// This file joins a config from several files: the key include names files that hold
+// tenants, servers and issuers. No file overrides another, so nobody has to know an order
+// of precedence: a name stands in all files together only once, and a second one is a
+// problem.
 //
-// Issuers may stand in an included file because a tenant often brings an issuer of its own. Whoever writes an issuer
-// decides who may log in, and whoever writes a server decides what runs here. So all files of a config are trusted
-// alike, and include is no boundary between tenants.
+// Issuers may stand in an included file because a tenant often brings an issuer of its
+// own. Whoever writes an issuer decides who may log in, and whoever writes a server
+// decides what runs here. So all files of a config are trusted alike, and include is no
+// boundary between tenants.
 
 // maxIncluded bounds the files that a config includes.
 const maxIncluded = 10_000
@@ -24,9 +26,10 @@ func includable() map[string]kind {
 	return map[string]kind{"issuers": list, "tenants": mapping, "servers": mapping}
 }
 
-// includes reads the files that the config includes and joins what they hold to the members of root. It returns whether
-// all of them could be read; if not, the caller must not check names, since half the tenants may be missing. Known are
-// the keys of the config, for a message about a key that an included file may not hold.
+// includes reads the files that the config includes and joins what they hold to the
+// members of root. It returns whether all of them could be read; if not, the caller must
+// not check names, since half the tenants may be missing. Known are the keys of the
+// config, for a message about a key that an included file may not hold.
 func (r *reader) includes(root *node, known fields) bool {
 	patterns := root.member("include")
 	if patterns == nil {
@@ -44,7 +47,8 @@ func (r *reader) includes(root *node, known fields) bool {
 		r.sources.names = append(r.sources.names, files...)
 		switch {
 		case err != nil:
-			r.fault(at, "%q is not a pattern of files: only *, ? and [a-z] stand for other characters", at.raw)
+			r.fault(at, "%q is not a pattern of files: only *, ? and [a-z] stand for other characters",
+				at.raw)
 		case len(files) == 0:
 			r.fault(at, "no file matches %q", at.raw)
 		default:
@@ -67,10 +71,11 @@ func (r *reader) includes(root *node, known fields) bool {
 	return whole && patterns.kind == list && matched == len(patterns.items)
 }
 
-// include reads one file that was named at the node at, joins its members to root, and returns whether that could be
-// done. Own is the file of the config itself.
+// include reads one file that was named at the node at, joins its members to root, and
+// returns whether that could be done. Own is the file of the config itself.
 func (r *reader) include(root *node, own os.FileInfo, file string, at *node, known fields) bool {
-	// The file counts among the sources even if it is refused below, so that a Watch notices when it is corrected.
+	// The file counts among the sources even if it is refused below, so that a Watch
+	// notices when it is corrected.
 	data, info, err := r.sourceInfo(file)
 	if own != nil && info != nil && os.SameFile(info, own) {
 		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
@@ -80,7 +85,8 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 		r.fault(at, "%s", err)
 		return false
 	}
-	// While the file is parsed, problems and relative file names belong to it and not to the config.
+	// While the file is parsed, problems and relative file names belong to it and not to
+	// the config.
 	config := r.file
 	defer func() { r.file = config }()
 	r.file = file
@@ -102,7 +108,8 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 		case want == 0 && known[m.name] != nil:
 			r.fault(m.key, "%s stands in the config itself; an included file holds %s", m.name, orList(names))
 		case want == 0:
-			r.faultHint(m.key, nearest(m.name, names), "unknown key %q; an included file holds %s", m.name, orList(names))
+			r.faultHint(m.key, nearest(m.name, names), "unknown key %q; an included file holds %s", m.name,
+				orList(names))
 		case want == mapping && m.value.kind != mapping:
 			r.fault(m.value, "%s must be a mapping (key: value)", m.name)
 		case want == list && m.value.kind != list:
@@ -113,23 +120,9 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	})
 }
 
-// join adds the members and items of m to the value that n has under the same name, or m itself when n has no such
-// value.
-func (n *node) join(m member) {
-	for _, own := range n.members {
-		if own.name == m.name && own.value.kind == m.value.kind {
-			own.value.members = append(own.value.members, m.value.members...)
-			own.value.items = append(own.value.items, m.value.items...)
-			return
-		}
-	}
-	if n.member(m.name) == nil {
-		n.members = append(n.members, m)
-	}
-}
-
-// pattern returns a pattern of files, made relative to the directory of the config. The name of that directory may hold
-// characters such as * or [, which are escaped: they must not be taken for part of the pattern.
+// pattern returns a pattern of files, made relative to the directory of the config. The
+// name of that directory may hold characters such as * or [, which are escaped: they must
+// not be taken for part of the pattern.
 func (r *reader) pattern(n *node) string {
 	if filepath.IsAbs(n.text) {
 		return n.text

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,28 +9,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// Issuer is one issuer whose tokens are accepted: what verifying its tokens takes, and from where its keys may be
-// fetched. Its audiences are never empty. Where the file leaves them out, they follow from the address of the gateway,
-// so that a token made for another service is not accepted here.
-type Issuer struct {
-	auth.Issuer
-	PrivateAddresses bool // private_addresses: the key set may be fetched from a loopback or private address
-}
-
-// issuerPlaces are the nodes of an issuer at which finishIssuer may report problems, once the whole config is known.
+// issuerPlaces are the nodes of an issuer at which finishIssuer may report problems, once
+// the whole config is known.
 type issuerPlaces struct {
 	name    *node // nil: the issuer has no name, which is a problem already
 	tenants []*node
 }
 
-// algorithms returns the names of the JWS algorithms that a config may list. The name none is not among them: whoever
-// may use it needs no key.
+// algorithms returns the names of the JWS algorithms that a config may list. The name
+// none is not among them: whoever may use it needs no key.
 func algorithms() []string {
-	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
+	return []string{
+		"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+		"HS256", "HS384", "HS512",
+	}
 }
 
-// issuers reads the list of issuers. An issuer is added to cfg by finishIssuer, after all keys have been read, because
-// its audiences may depend on public_url.
+// issuers reads the list of issuers. An issuer is added to cfg by finishIssuer, after all
+// keys have been read, because its audiences may depend on public_url.
 func (r *reader) issuers(cfg *Config, n *node) {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "without an issuer nobody can log in")
@@ -46,7 +41,10 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		}
 		if at.name != nil {
 			seen[iss.Issuer.Issuer] = at.name
-			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{File: at.name.file, Line: at.name.line, Column: at.name.col}
+			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{
+				File: at.name.file, Line: at.name.line,
+				Column: at.name.col,
+			}
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
@@ -59,18 +57,18 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	var at issuerPlaces
 	known := fields{
 		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
-		"algorithms":        func(n *node) { iss.Algorithms = r.algorithms(n) },
-		"audiences":         func(n *node) { iss.Audiences = r.audiences(n) },
+		"algorithms":        into(&iss.Algorithms, r.algorithms),
+		"audiences":         into(&iss.Audiences, r.audiences),
 		"tenant":            func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
-		"tenant_claim":      func(n *node) { iss.TenantClaim = r.text(n) },
-		"scope_claim":       func(n *node) { iss.ScopeClaim = r.text(n) },
-		"private_addresses": func(n *node) { iss.PrivateAddresses = r.boolean(n) },
-		"jwks_url":          func(n *node) { iss.JWKSURL = r.text(n) },
-		"keys_refresh":      func(n *node) { iss.KeysRefresh = r.duration(n) },
-		"keys_stale":        func(n *node) { iss.KeysStale = r.duration(n) },
-		"jwks_file":         func(n *node) { iss.JWKS = r.read(n) },
-		"public_key_file":   func(n *node) { iss.Keys = r.keys(n) },
-		"hmac_secret_file":  func(n *node) { iss.Keys = r.secret(n) },
+		"tenant_claim":      into(&iss.TenantClaim, r.text),
+		"scope_claim":       into(&iss.ScopeClaim, r.text),
+		"private_addresses": into(&iss.PrivateAddresses, r.boolean),
+		"jwks_url":          into(&iss.JWKSURL, r.text),
+		"keys_refresh":      into(&iss.KeysRefresh, r.duration),
+		"keys_stale":        into(&iss.KeysStale, r.duration),
+		"jwks_file":         into(&iss.JWKS, r.read),
+		"public_key_file":   into(&iss.Keys, r.keys),
+		"hmac_secret_file":  into(&iss.Keys, r.secret),
 		"tenants_allowed": func(n *node) {
 			r.eachText(n, "tenants_allowed", func(item *node, id string) {
 				iss.TenantsAllowed, at.tenants = append(iss.TenantsAllowed, id), append(at.tenants, item)
@@ -89,14 +87,17 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	return iss, at
 }
 
-// checkTenantSource reports an issuer whose tokens do not say for sure which tenant they are for. The tenant is either
-// fixed for the issuer or taken from a claim, and then it must be one of a list: without the list, the issuer of one
-// tenant could write tokens for any other.
+// checkTenantSource reports an issuer whose tokens do not say for sure which tenant they
+// are for. The tenant is either fixed for the issuer or taken from a claim, and then it
+// must be one of a list: without the list, the issuer of one tenant could write tokens
+// for any other.
 func (r *reader) checkTenantSource(n *node) {
 	switch r.oneOf(n, "the issuer", "tenant", "tenant_claim") {
 	case "tenant_claim":
-		if allowed := n.member("tenants_allowed"); allowed == nil || allowed.kind == list && len(allowed.items) == 0 {
-			r.fault(n.member("tenant_claim"), "tenant_claim needs tenants_allowed: which tenants this issuer may name")
+		if allowed := n.member("tenants_allowed"); allowed == nil || allowed.kind == list &&
+			len(allowed.items) == 0 {
+			r.fault(n.member("tenant_claim"),
+				"tenant_claim needs tenants_allowed: which tenants this issuer may name")
 		}
 	case "tenant":
 		if allowed := n.member("tenants_allowed"); allowed != nil {
@@ -105,12 +106,14 @@ func (r *reader) checkTenantSource(n *node) {
 	}
 }
 
-// algorithms returns the algorithms that a config lists for an issuer. Unknown ones and an empty list are problems.
+// algorithms returns the algorithms that a config lists for an issuer. Unknown ones and
+// an empty list are problems.
 func (r *reader) algorithms(n *node) []string {
 	var out []string
 	r.eachText(n, "algorithms", func(at *node, name string) {
 		if !slices.Contains(algorithms(), name) {
-			r.faultHint(at, nearest(at.raw, algorithms()), "%q is not one of %s", at.raw, strings.Join(algorithms(), ", "))
+			r.faultHint(at, nearest(at.raw, algorithms()), "%q is not one of %s", at.raw,
+				strings.Join(algorithms(), ", "))
 			return
 		}
 		out = append(out, name)
@@ -121,18 +124,18 @@ func (r *reader) algorithms(n *node) []string {
 	return out
 }
 
-// audiences returns the audiences that a config lists for an issuer; an empty list is a problem, and is not taken for a
-// missing one.
+// audiences returns the audiences that a config lists for an issuer; an empty list is a
+// problem, and is not taken for a missing one.
 func (r *reader) audiences(n *node) []string {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "an empty list of audiences; leave it out for <public_url>/mcp")
 	}
-	return r.texts(n, "audiences")
+	return r.textsOf("audiences")(n)
 }
 
-// checkSource checks an issuer's source of keys together with its algorithms. The HS algorithms verify with a shared
-// secret and all others with public keys. A mixture is refused: a public key taken for a shared secret would let
-// everybody sign.
+// checkSource checks an issuer's source of keys together with its algorithms. The HS
+// algorithms verify with a shared secret and all others with public keys. A mixture is
+// refused: a public key taken for a shared secret would let everybody sign.
 func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	shared := source == "hmac_secret_file"
 	for _, item := range algs.items {
@@ -152,21 +155,25 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	case u.User != nil:
 		r.fault(value, "jwks_url must not hold a user name or password")
 	case u.Scheme == "http" && !iss.PrivateAddresses:
-		r.fault(value, "jwks_url must be https; plain http is only for an issuer with private_addresses: true")
+		r.fault(value,
+			"jwks_url must be https; plain http is only for an issuer with private_addresses: true")
 	default:
 		r.checkReachable(value, iss.PrivateAddresses)
 	}
 }
 
-// checkKeyTimes checks how often an issuer's keys are fetched and how long they serve, and reports a fault of either
-// setting at its place. While keys_refresh is at fault, keys_stale is measured by the least that keys_refresh may be,
-// so that it is reported if it is wrong whatever keys_refresh will be.
+// checkKeyTimes checks how often an issuer's keys are fetched and how long they serve,
+// and reports a fault of either setting at its place. While keys_refresh is at fault,
+// keys_stale is measured by the least that keys_refresh may be, so that it is reported if
+// it is wrong whatever keys_refresh will be.
 func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
 	refresh, stale := n.member("keys_refresh"), n.member("keys_stale")
 	if source != "jwks_url" {
 		for name, at := range map[string]*node{"keys_refresh": refresh, "keys_stale": stale} {
 			if at != nil {
-				r.fault(at, "%s goes with jwks_url; the keys of this issuer are in a file, and a reload reads it again", name)
+				r.fault(at,
+					"%s goes with jwks_url; the keys of this issuer are in a file, and a reload reads it "+
+						"again", name)
 			}
 		}
 		return
@@ -194,7 +201,8 @@ func (r *reader) keys(n *node) []auth.Key {
 	return keys
 }
 
-// secret returns the shared secret in the file that n names, as the only key; nil when the file cannot be read.
+// secret returns the shared secret in the file that n names, as the only key; nil when
+// the file cannot be read.
 func (r *reader) secret(n *node) []auth.Key {
 	data := r.read(n)
 	if data == nil {
@@ -207,10 +215,11 @@ func (r *reader) secret(n *node) []auth.Key {
 	return []auth.Key{key}
 }
 
-// finishIssuer does what needs the rest of the config: it checks that the issuer's tenants exist, and fills in the
-// audiences that follow from the address of the gateway. Whole says that the issuer was read without a problem. Only
-// then is it given to package auth for a last check, which would otherwise complain about values that the file does not
-// have.
+// finishIssuer does what needs the rest of the config: it checks that the issuer's
+// tenants exist, and fills in the audiences that follow from the address of the gateway.
+// Whole says that the issuer was read without a problem. Only then is it given to package
+// auth for a last check, which would otherwise complain about values that the file does
+// not have.
 func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
 	for _, at := range places.tenants {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
@@ -221,7 +230,11 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}
 	if whole {
-		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}, Client: dial.Client(dial.Config{})})
+		_,
+			err := auth.New(auth.Config{
+			Issuers: []auth.Issuer{iss.Issuer},
+			Client:  dial.Client(dial.Config{}),
+		})
 		for _, e := range split(err) {
 			r.fault(places.name, "%s", e)
 		}
@@ -229,8 +242,9 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 	cfg.Issuers = append(cfg.Issuers, iss)
 }
 
-// audiencesOf returns the audiences of an issuer that lists none: the resources that the gateway's metadata names,
-// which are the common endpoint and the path of each tenant that the issuer's tokens may be for.
+// audiencesOf returns the audiences of an issuer that lists none: the resources that the
+// gateway's metadata names, which are the common endpoint and the path of each tenant
+// that the issuer's tokens may be for.
 func audiencesOf(address string, iss auth.Issuer) []string {
 	audiences := []string{address + "/mcp"}
 	for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
@@ -241,22 +255,11 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 	return audiences
 }
 
-// split returns the single errors of a joined one, so that each becomes a problem of its own; none for nil.
-func split(err error) []error {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
-// KeepAddress is for a reload. Without public_url, the audiences that the file leaves out follow from listen. A new
-// listen takes effect only at a restart, so until then those audiences must go on naming the address of the config that
-// the process was started with: otherwise the clients' tokens would be refused. It is called once, before anybody else
-// sees the config.
+// KeepAddress is for a reload. Without public_url, the audiences that the file leaves out
+// follow from listen. A new listen takes effect only at a restart, so until then those
+// audiences must go on naming the address of the config that the process was started
+// with: otherwise the clients' tokens would be refused. It is called once, before anybody
+// else sees the config.
 func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return

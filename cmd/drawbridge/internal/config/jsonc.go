@@ -9,12 +9,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// This file reads JSON as editors write it into their settings: with comments (// and /* */) and with a comma after the
-// last member. Both are overwritten with blanks, byte for byte, and what is left must be strict JSON. So every other
-// byte keeps its place, for messages, and package strictjson alone decides what JSON is.
+// This file reads JSON as editors write it into their settings: with comments (// and /*
+// */) and with a comma after the last member. Both are overwritten with blanks, byte for
+// byte, and what is left must be strict JSON. So every other byte keeps its place, for
+// messages, and package strictjson alone decides what JSON is.
 
-// parseJSONC reads one JSON value into nodes. Variables in its texts are not replaced, because clients write them in
-// ways of their own; see clientFile.expand. The error is a RefusedError with one problem.
+// parseJSONC reads one JSON value into nodes. Variables in its texts are not replaced,
+// because clients write them in ways of their own; see clientFile.expand. The error is a
+// RefusedError with one problem.
 func parseJSONC(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	at := &walker{file: file, text: data, line: 1, col: 1}
@@ -36,7 +38,8 @@ func parseJSONC(file string, data []byte) (*node, error) {
 			offset = len(plain) - len(rest) // a name is refused at the end of what stands before it
 		}
 		return nil, refuse(offset, fmt.Sprintf(
-			"this cannot be read: %s (comments and a comma after the last member may stand; all else is strict JSON)", syntax.Reason))
+			"this cannot be read: %s (comments and a comma after the last member may stand; all else is "+
+				"strict JSON)", syntax.Reason))
 	}
 	if err != nil {
 		return nil, refuse(0, err.Error())
@@ -44,8 +47,9 @@ func parseJSONC(file string, data []byte) (*node, error) {
 	return tree(plain, at), nil
 }
 
-// plainJSON returns data with blanks in the place of comments and of commas before a closing bracket. unclosed is the
-// offset of a comment that does not end, -1 when there is none.
+// plainJSON returns data with blanks in the place of comments and of commas before a
+// closing bracket. unclosed is the offset of a comment that does not end, -1 when there
+// is none.
 func plainJSON(data []byte) (plain []byte, unclosed int) {
 	plain = bytes.Clone(data)
 	comma := -1     // offset of a comma that only blanks and comments have followed; -1: there is none
@@ -75,7 +79,8 @@ func plainJSON(data []byte) (plain []byte, unclosed int) {
 	return plain, -1
 }
 
-// skip returns the end of the comment, string or single byte that begins at i; -1 for a comment without an end.
+// skip returns the end of the comment, string or single byte that begins at i; -1 for a
+// comment without an end.
 func skip(data []byte, i int) (end int, isComment bool) {
 	rest := data[i:]
 	switch {
@@ -104,7 +109,8 @@ func skip(data []byte, i int) (end int, isComment bool) {
 	return i + 1, false
 }
 
-// blank overwrites a comment but keeps its line breaks, so that the lines below it keep their numbers.
+// blank overwrites a comment but keeps its line breaks, so that the lines below it keep
+// their numbers.
 func blank(comment []byte) {
 	for i, c := range comment {
 		if c != '\n' {
@@ -113,8 +119,8 @@ func blank(comment []byte) {
 	}
 }
 
-// walker turns offsets into lines and columns. The offsets must be asked for in ascending order, so that a file is
-// walked through once however many nodes it has.
+// walker turns offsets into lines and columns. The offsets must be asked for in ascending
+// order, so that a file is walked through once however many nodes it has.
 type walker struct {
 	file              string
 	text              []byte
@@ -134,8 +140,9 @@ func (w *walker) node(offset int) *node {
 	return &node{file: w.file, line: w.line, col: w.col}
 }
 
-// tree makes nodes of JSON that was checked. The stack open holds the lists and objects that have begun and not ended;
-// each token belongs to the last of them. A list of its own at the bottom takes the outermost value.
+// tree makes nodes of JSON that was checked. The stack open holds the lists and objects
+// that have begun and not ended; each token belongs to the last of them. A list of its
+// own at the bottom takes the outermost value.
 func tree(plain []byte, at *walker) *node {
 	top := &node{kind: list}
 	open := []*node{top}

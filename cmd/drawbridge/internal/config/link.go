@@ -5,19 +5,11 @@ import (
 	"strings"
 )
 
-// Link is what the file says under link: where the other replicas reach this one.
-type Link struct {
-	// Listen is host:port. Without a host it is the address of the connection to Redis; the port 0 is any that is free.
-	Listen string // listen
-	// Address is what others are told in place of that, with or without a port; "": they are told Listen.
-	Address string // address
-}
-
 // link reads where other replicas reach this one.
 func (r *reader) link(cfg *Config, n *node) {
 	r.object(n, "link", fields{
-		"listen":  func(n *node) { cfg.Link.Listen = r.linkListen(n) },
-		"address": func(n *node) { cfg.Link.Address = r.linkAddress(n) },
+		"listen":  into(&cfg.Link.Listen, r.linkListen),
+		"address": into(&cfg.Link.Address, r.linkAddress),
 	})
 	r.later = append(r.later, func() {
 		if len(cfg.Redis.Addresses) == 0 {
@@ -28,26 +20,30 @@ func (r *reader) link(cfg *Config, n *node) {
 
 // linkListen returns an address to listen on, of which the host may be left out.
 func (r *reader) linkListen(n *node) string {
-	return parsed(r, n, "an address and a port, like 10.0.0.5:9092, or a port alone, like :9092", func(s string) (string, error) {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil || host != "" && !isAddress(host) || !isNumber(port) || port != "0" && !validPort(port) {
-			return "", errPort
-		}
-		return s, nil
-	})
+	return parsed(r, n, "an address and a port, like 10.0.0.5:9092, or a port alone, like :9092",
+		func(s string) (string, error) {
+			host, port, err := net.SplitHostPort(s)
+			if err != nil || host != "" && !isAddress(host) || !isNumber(port) || port != "0" &&
+				!validPort(port) {
+				return "", errPort
+			}
+			return s, nil
+		})
 }
 
 // linkAddress returns an address or a name that others connect to.
 func (r *reader) linkAddress(n *node) string {
-	return parsed(r, n, "an address or a name, with or without a port, like 10.0.0.5 or pod-0.example:9092", func(s string) (string, error) {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil { // without a port
-			s = strings.Trim(s, "[]")
-			host, port = s, "1"
-		}
-		if host == "" || !isAddress(host) && strings.ContainsAny(host, ":/?#@ []") || !isNumber(port) || !validPort(port) {
-			return "", errPort
-		}
-		return s, nil
-	})
+	return parsed(r, n, "an address or a name, with or without a port, like 10.0.0.5 or pod-0.example:9092",
+		func(s string) (string, error) {
+			host, port, err := net.SplitHostPort(s)
+			if err != nil { // without a port
+				s = strings.Trim(s, "[]")
+				host, port = s, "1"
+			}
+			if host == "" || !isAddress(host) && strings.ContainsAny(host, ":/?#@ []") || !isNumber(port) ||
+				!validPort(port) {
+				return "", errPort
+			}
+			return s, nil
+		})
 }

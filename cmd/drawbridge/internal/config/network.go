@@ -9,26 +9,12 @@ import (
 	"strings"
 )
 
-// networkFields returns the keys at the top of the file that are about addresses, each with the function that reads it
-// into cfg.
-func (r *reader) networkFields(cfg *Config) fields {
-	return fields{
-		"listen":          func(n *node) { cfg.Listen = r.address(n) },
-		"operator":        func(n *node) { cfg.Operator = r.address(n) },
-		"public_url":      func(n *node) { cfg.PublicURL = r.publicURL(n) },
-		"allowed_origins": func(n *node) { cfg.AllowedOrigins = r.checkedTexts(n, "allowed_origins", checkOrigin) },
-		"allowed_hosts":   func(n *node) { cfg.AllowedHosts = r.checkedTexts(n, "allowed_hosts", checkHost) },
-		"trusted_proxies": func(n *node) { cfg.TrustedProxies = r.prefixes(n) },
-		"revisions": func(n *node) {
-			r.object(n, "revisions", fields{"legacy_sse": func(n *node) { cfg.LegacySSE = r.boolean(n) }})
-		},
-	}
-}
-
-// address returns the host:port to listen on. The host must be an IP address or localhost, so that no name service
-// decides on which interface the gateway can be reached.
+// address returns the host:port to listen on. The host must be an IP address or
+// localhost, so that no name service decides on which interface the gateway can be
+// reached.
 func (r *reader) address(n *node) string {
-	if host, port, err := net.SplitHostPort(n.text); err == nil && (host == "localhost" || isAddress(host)) && isNumber(port) && port != "0" && !validPort(port) {
+	if host, port, err := net.SplitHostPort(n.text); err == nil && (host == "localhost" || isAddress(host)) &&
+		isNumber(port) && port != "0" && !validPort(port) {
 		r.fault(n, "%q: %s", n.raw, errPort)
 		return ""
 	}
@@ -38,8 +24,8 @@ func (r *reader) address(n *node) string {
 	})
 }
 
-// publicURL returns the address that clients type, without a slash at the end; "" after a problem with the text. A path
-// is refused, with a hint at what is left without /mcp.
+// publicURL returns the address that clients type, without a slash at the end; "" after a
+// problem with the text. A path is refused, with a hint at what is left without /mcp.
 func (r *reader) publicURL(n *node) string {
 	text := strings.TrimSuffix(r.text(n), "/")
 	if text == "" {
@@ -57,19 +43,23 @@ func (r *reader) publicURL(n *node) string {
 	return text
 }
 
-// checkAddresses reports addresses that do not go together: operator and listen must differ, and an address that nobody
-// elsewhere can type needs a public_url. It runs after all addresses were read.
+// checkAddresses reports addresses that do not go together: operator and listen must
+// differ, and an address that nobody elsewhere can type needs a public_url. It runs after
+// all addresses were read.
 func (r *reader) checkAddresses(cfg *Config) {
 	if cfg.Listen != "" && cfg.Listen == cfg.Operator && !strings.HasSuffix(cfg.Listen, ":0") {
-		r.fault(r.at("operator"), "operator and listen are the same address; the operator's page is not for clients")
+		r.fault(r.at("operator"),
+			"operator and listen are the same address; the operator's page is not for clients")
 	}
-	if cfg.PublicURL == "" && r.root.member("public_url") == nil && cfg.Listen != "" && (!IsLoopback(cfg.Listen) || strings.HasSuffix(cfg.Listen, ":0")) {
-		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they type, like https://mcp.example.com")
+	if cfg.PublicURL == "" && r.root.member("public_url") == nil && cfg.Listen != "" &&
+		(!IsLoopback(cfg.Listen) || strings.HasSuffix(cfg.Listen, ":0")) {
+		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they "+
+			"type, like https://mcp.example.com")
 	}
 }
 
-// IsLoopback tells whether only this machine can reach an address of the form host:port. It resolves no names: of all
-// names, only localhost is taken for loopback.
+// IsLoopback tells whether only this machine can reach an address of the form host:port.
+// It resolves no names: of all names, only localhost is taken for loopback.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,11 +76,12 @@ func isAddress(text string) bool {
 
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// checkOrigin returns what is wrong with an origin, nil when nothing is. An origin is scheme and host alone, as
-// browsers send it in the header Origin.
+// checkOrigin returns what is wrong with an origin, nil when nothing is. An origin is
+// scheme and host alone, as browsers send it in the header Origin.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != text {
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+
+		u.Host != text {
 		return errors.New("an origin is scheme://host or scheme://host:port, like https://app.example.com")
 	}
 	if !validPort(u.Port()) {
@@ -112,8 +103,9 @@ func checkHost(text string) error {
 	return nil
 }
 
-// prefixes returns the networks of trusted_proxies. An address with bits beyond the length of its network, such as
-// 10.1.2.3/8, is refused: whoever wrote it perhaps meant one machine and would trust a whole network.
+// prefixes returns the networks of trusted_proxies. An address with bits beyond the
+// length of its network, such as 10.1.2.3/8, is refused: whoever wrote it perhaps meant
+// one machine and would trust a whole network.
 func (r *reader) prefixes(n *node) []netip.Prefix {
 	var out []netip.Prefix
 	r.eachText(n, "trusted_proxies", func(at *node, text string) {

@@ -6,36 +6,43 @@ import (
 	"strings"
 )
 
-// pairs reads names with values, such as headers. The values may be secrets, so no message quotes one. A name that
-// looks like that of a secret may not take the default of a variable: a gateway that runs with a placeholder for its
-// token fails later, and less clearly. The function check returns what is wrong with a pair, "" when nothing is.
-func (r *reader) pairs(n *node, what string, check func(name, value string) string) map[string]string {
-	out := map[string]string{}
-	r.entries(n, what, func(m member) {
-		switch reason := check(m.name, m.value.text); {
-		case m.value.kind != scalar:
-			r.fault(m.value, "a text is wanted here")
-		case m.value.broken != "":
-		case reason != "":
-			r.fault(m.key, "%s", reason)
-		case m.value.defaulted && secretName(m.name):
-			r.fault(m.value, "a secret has no default: the variable is not set")
-		}
-		out[m.name] = m.value.text
-	})
-	return out
+// pairs reads names with values, such as headers. The values may be secrets, so no
+// message quotes one. A name that looks like that of a secret may not take the default of
+// a variable: a gateway that runs with a placeholder for its token fails later, and less
+// clearly. The function check returns what is wrong with a pair, "" when nothing is.
+func (r *reader) pairs(
+	what string, check func(name, value string) string,
+) func(*node) map[string]string {
+	return func(n *node) map[string]string {
+		out := map[string]string{}
+		r.entries(n, what, func(m member) {
+			switch reason := check(m.name, m.value.text); {
+			case m.value.kind != scalar:
+				r.fault(m.value, "a text is wanted here")
+			case m.value.broken != "":
+			case reason != "":
+				r.fault(m.key, "%s", reason)
+			case m.value.defaulted && secretName(m.name):
+				r.fault(m.value, "a secret has no default: the variable is not set")
+			}
+			out[m.name] = m.value.text
+		})
+		return out
+	}
 }
 
-// secretName tells whether a value of that name is probably a secret. It errs on the side of secrets: any name with key
-// in it counts.
+// secretName tells whether a value of that name is probably a secret. It errs on the side
+// of secrets: any name with key in it counts.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
+	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"},
+		func(word string) bool {
+			return strings.Contains(name, word)
+		})
 }
 
-// checkVariable returns what is wrong with an environment variable for a program, "" when nothing is.
+// checkVariable returns what is wrong with an environment variable for a program, "" when
+// nothing is.
 func checkVariable(name, value string) string {
 	if !variableName(name) || strings.ContainsRune(value, 0) {
 		return "the name of a variable has letters, digits and _; its value has no NUL"
@@ -45,12 +52,14 @@ func checkVariable(name, value string) string {
 
 var (
 	headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	ownHeaders    = regexp.MustCompile(`(?i)^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
+	ownHeaders    = regexp.MustCompile(`(?i)^(host|connection|content-.*|transfer-encoding|te|trailer|` +
+		`upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
 )
 
-// checkHeader returns what is wrong with a header for a server, "" when nothing is. Headers that the gateway sets
-// itself are refused, since a second value could break the framing of a request or contradict the protocol. A line
-// break in a value would begin a header of its own.
+// checkHeader returns what is wrong with a header for a server, "" when nothing is. Headers
+// that the gateway sets itself are refused, since a second value could break the framing of
+// a request or contradict the protocol. A line break in a value would begin a header of its
+// own.
 func checkHeader(name, value string) string {
 	switch {
 	case !headerPattern.MatchString(name):

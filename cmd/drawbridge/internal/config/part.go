@@ -6,35 +6,6 @@ import (
 	"slices"
 )
 
-// part is an included file whose tenants wait, unread, until all else is known. Each is read, checked and forgotten
-// before the next, so that the nodes of one file are there at a time, however many files there are.
-//
-//	first, with all else   parsed: names and places of its tenants stay, as nodes of the kind unread
-//	then, for its tenants  parsed again, once, see reader.open
-//
-// A config in which there is any problem is read again with all its nodes (see load), so that nothing that is said
-// about a file depends on this.
-type part struct {
-	file string
-	text []byte
-	sum  digest // of the text
-	// Whether no value of it can have a variable: an escape can spell one, too.
-	plain bool
-	// Whether it holds nothing but tenants, so that a Loader need not parse it to know their names.
-	alone bool
-	keys  []*node // of the tenants
-	names []string
-}
-
-// opened is a part that was parsed again.
-type opened struct {
-	part    *part
-	tenants *node
-}
-
-// digest is a SHA-256 sum, so that no two texts have the same.
-type digest [sha256.Size]byte
-
 // leaveUnread puts unread nodes in the place of the tenants of an included file.
 func (r *reader) leaveUnread(included *node, text []byte) {
 	tenants := included.member("tenants")
@@ -55,14 +26,8 @@ func (r *reader) leaveUnread(included *node, text []byte) {
 	r.known.addPart(p)
 }
 
-// unread returns a node in the place of the tenant with that number.
-func (p *part) unread(number int) *node {
-	key := p.keys[number]
-	return &node{kind: unread, file: key.file, line: key.line, col: key.col, part: p, number: number}
-}
-
-// includeKnown joins a file of tenants that is as it was in the config before, without parsing it. It returns false for
-// any other file.
+// includeKnown joins a file of tenants that is as it was in the config before, without
+// parsing it. It returns false for any other file.
 func (r *reader) includeKnown(root *node, text []byte) bool {
 	p := r.known.part(r.file, text)
 	if p == nil || !r.apart {
@@ -79,8 +44,8 @@ func (r *reader) includeKnown(root *node, text []byte) bool {
 	return r.bytes <= maxConfigBytes
 }
 
-// open returns what a member of the tenants says. Of one that is unread, its file is parsed again, unless it was for
-// the tenant before.
+// open returns what a member of the tenants says. Of one that is unread, its file is
+// parsed again, unless it was for the tenant before.
 func (r *reader) open(m member) *node {
 	if m.value.kind != unread {
 		return m.value

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -9,12 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// This file refuses patterns that can never match. The hazard is a rule that denies: with a slip in its pattern it
-// denies nothing, and nobody notices. A pattern that may match later, when a server offers more, is not refused but
-// gets the warning no-match, see unmatched.
+// This file refuses patterns that can never match. The hazard is a rule that denies: with
+// a slip in its pattern it denies nothing, and nobody notices. A pattern that may match
+// later, when a server offers more, is not refused but gets the warning no-match, see
+// unmatched.
 
-// watchPatterns notes where each pattern of a tenant stands, so that a later warning can name its place, and marks the
-// rules whose patterns may match nothing without a warning.
+// watchPatterns notes where each pattern of a tenant stands, so that a later warning can
+// name its place, and marks the rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	note := func(place gateway.PatternPlace, at *node) {
 		if r.known != nil {
@@ -25,7 +27,8 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	}
 	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
-		note(gateway.PatternPlace{Pattern: m.name}, &node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
+		note(gateway.PatternPlace{Pattern: m.name},
+			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]
@@ -40,9 +43,9 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	}
 }
 
-// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the acknowledgement is needed
-// depends on what the servers offer, which nobody knows yet. So it is kept for Needless, with the rule that it is
-// about.
+// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the
+// acknowledgement is needed depends on what the servers offer, which nobody knows yet. So
+// it is kept for Needless, with the rule that it is about.
 func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
@@ -56,8 +59,8 @@ func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*
 	return len(found) > 0
 }
 
-// prefixesOf returns the prefixes of the servers that a tenant names, where a prefix differs from the server's name:
-// exposed names begin with the prefix.
+// prefixesOf returns the prefixes of the servers that a tenant names, where a prefix
+// differs from the server's name: exposed names begin with the prefix.
 func (r *reader) prefixesOf(servers []string) map[string]string {
 	prefixes := make(map[string]string)
 	for _, name := range servers {
@@ -78,28 +81,15 @@ func (r *reader) checkSubject(at *node) {
 	r.faultHint(at, nearest(issuer, known), "%q matches nobody: there is no issuer %q", at.raw, issuer)
 }
 
-// issuerNames returns the names of all issuers in the tree of nodes, also of those that were not read without a
-// problem: a subject of theirs is no second problem.
-func (r *reader) issuerNames() []string {
-	var names []string
-	if list := r.root.member("issuers"); list != nil {
-		for _, item := range list.items {
-			if name := item.member("issuer"); name != nil && name.text != "" {
-				names = append(names, name.text)
-			}
-		}
-	}
-	return names
-}
-
 // issuerOf returns the issuer of issuer#subject. Only the subject may hold a # itself.
 func issuerOf(user string) string {
 	issuer, _, _ := strings.Cut(user, "#")
 	return issuer
 }
 
-// checkToolPattern reports a pattern of tools that no tool's name can ever fit. For a pattern without a star, the names
-// of built-in tools are known and compared; what other servers offer shows only when they run.
+// checkToolPattern reports a pattern of tools that no tool's name can ever fit. For a
+// pattern without a star, the names of built-in tools are known and compared; what other
+// servers offer shows only when they run.
 func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern string) {
 	before := len(r.problems)
 	r.checkPatternServer(t, at, pattern)
@@ -121,7 +111,8 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 		}
 	}
 	if len(known) > 0 && !slices.Contains(known, pattern) {
-		r.faultHint(at, nearest(at.raw, known), "%q can match nothing: there is no such built-in tool", at.raw)
+		r.faultHint(at, nearest(at.raw, known), "%q can match nothing: there is no such built-in tool",
+			at.raw)
 	}
 }
 
@@ -130,7 +121,8 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 func (r *reader) checkOnePattern(t *gateway.TenantConfig, at *node, pattern string) {
 	for _, word := range strings.Fields(pattern)[1:] {
 		for _, name := range t.Servers {
-			if s := r.index.server[name]; s != nil && s.Prefix != "" && strings.HasPrefix(word, registry.Beginning(s.Prefix)) {
+			if s := r.index.server[name]; s != nil && s.Prefix != "" &&
+				strings.HasPrefix(word, registry.Beginning(s.Prefix)) {
 				r.fault(at, "%q is more than one pattern: write each by itself, as in [a, b]", at.raw)
 				return
 			}
@@ -138,14 +130,16 @@ func (r *reader) checkOnePattern(t *gateway.TenantConfig, at *node, pattern stri
 	}
 }
 
-// reachesUnknown tells whether the tenant names a server that the config does not have. That is a problem of its own,
-// and until it is corrected nothing can be said about patterns that mean the server.
+// reachesUnknown tells whether the tenant names a server that the config does not have.
+// That is a problem of its own, and until it is corrected nothing can be said about
+// patterns that mean the server.
 func (r *reader) reachesUnknown(t *gateway.TenantConfig) bool {
 	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.server[name] == nil })
 }
 
-// checkPatternServer reports a pattern of tools or prompts that fits the names of no server of the tenant. Exposed
-// names begin with the prefix of their server, so a pattern must too, or begin with a star.
+// checkPatternServer reports a pattern of tools or prompts that fits the names of no
+// server of the tenant. Exposed names begin with the prefix of their server, so a pattern
+// must too, or begin with a star.
 func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern string) {
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) {
 		return
@@ -169,20 +163,24 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 		if len(prefixes) == 1 {
 			hint = kind + registry.Beginning(prefixes[0]) + raw
 		}
-		r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s", at.raw, orNone(prefixes))
+		r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this "+
+			"tenant reaches %s", at.raw, orNone(prefixes))
 		return
 	}
 	for _, s := range servers {
 		switch {
 		case s.Prefix == name && rest == "":
-			r.faultHint(at, at.raw+"*", "%q can match nothing: it is what names begin with, and no whole name", at.raw)
+			r.faultHint(at, at.raw+"*",
+				"%q can match nothing: it is what names begin with, and no whole name", at.raw)
 			return
 		case s.Name == name:
-			r.faultHint(at, kind+registry.Beginning(s.Prefix)+rest, "%q can match nothing: the server %q has the prefix %q", at.raw, name, s.Prefix)
+			r.faultHint(at, kind+registry.Beginning(s.Prefix)+rest,
+				"%q can match nothing: the server %q has the prefix %q", at.raw, name, s.Prefix)
 			return
 		}
 	}
-	r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw, name)
+	r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw,
+		name)
 }
 
 // orNone writes names as a list, in words when there is none.
@@ -193,19 +191,84 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkResourceServer reports a pattern of resources whose server the tenant does not reach. The part of such a pattern
-// after resource: is the name of the server, a colon, and the URI as the server itself has it.
+// checkResourceServer reports a pattern of resources whose server the tenant does not
+// reach. The part of such a pattern after resource: is the name of the server, a colon,
+// and the URI as the server itself has it.
 func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
-	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) || slices.ContainsFunc(t.Servers, func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
+	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) ||
+		slices.ContainsFunc(t.Servers,
+			func(server string) bool { return registry.MayMatch(pattern, server+":") }) {
 		return
 	}
 	name, _, found := strings.Cut(pattern, ":")
 	switch {
 	case strings.HasPrefix(name, "mcp."):
-		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and the URI as the server has it, without mcp.", at.raw)
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon "+
+			"and the URI as the server has it, without mcp.", at.raw)
 	case !found:
-		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon and its URIs, like resource:files:*", at.raw)
+		r.fault(at, "%q can match nothing: a pattern of resources is resource:, a server's name, a colon "+
+			"and its URIs, like resource:files:*", at.raw)
 	default:
-		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server", at.raw)
+		r.faultHint(at, nearest(name, t.Servers), "%q can match nothing: this tenant reaches no such server",
+			at.raw)
 	}
+}
+
+// patternShape has the characters of most names that servers give to their tools. A star
+// stands for any other one.
+var patternShape = regexp.MustCompile(`^[\p{L}\p{M}\p{N}_./:*-]+( [\p{L}\p{M}\p{N}_./:*-]+)*$`)
+
+// warnTenant warns of a tenant that no issuer serves, of rules that deny less than they
+// seem to, and of subjects in its rules whose issuer does not serve it. Serving are the
+// issuers whose tokens may be for the tenant.
+func (r *reader) warnTenant(serving []string, m member) {
+	if len(serving) == 0 {
+		r.warn(codeUnserved, m.key, []*node{m.value},
+			"no issuer serves the tenant %q, so nobody can be of it", m.name)
+		return
+	}
+	rules := m.value.member("rules")
+	if rules == nil {
+		return
+	}
+	for _, rule := range rules.items {
+		r.warnDeny(rules, rule, m.value)
+		subjects := rule.member("subjects")
+		if subjects == nil {
+			continue
+		}
+		for _, item := range subjects.items {
+			if !slices.Contains(serving, issuerOf(item.text)) {
+				r.warn(codeForeignSubject, item, []*node{rule, m.value},
+					"%q is nobody of this tenant: its issuer does not serve it", item.raw)
+			}
+		}
+	}
+}
+
+// warnDeny warns of a rule that denies "*", which is every tool, and leaves prompts or
+// resources to what some rule of the tenant allows.
+func (r *reader) warnDeny(rules, rule, tenant *node) {
+	var left []string
+	deny := rule.child("deny").items
+	for _, kind := range []string{"prompt:", "resource:"} {
+		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
+			return slices.ContainsFunc(other.child("allow").items,
+				func(at *node) bool { return strings.HasPrefix(at.text, kind) })
+		})
+		denied := slices.ContainsFunc(deny, func(at *node) bool {
+			rest, found := strings.CutPrefix(at.text, kind)
+			return found && strings.Trim(rest, "*:") == ""
+		})
+		if allowed && !denied {
+			left = append(left, `"`+kind+`*"`)
+		}
+	}
+	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
+	if all < 0 || len(left) == 0 {
+		return
+	}
+	r.warn(codeDeniesTools, deny[all], []*node{rule, tenant},
+		`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`,
+		strings.Join(left, " and "))
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Problem is one thing that is wrong with a file, with its place. A Problem without a text also serves as a mere place.
-// The text never holds a secret, since it is logged: values that came from the environment or from a field for secrets
-// are not quoted. Validate prints problems with these JSON names.
+// Problem is one thing that is wrong with a file, with its place. A Problem without a
+// text also serves as a mere place. The text never holds a secret, since it is logged:
+// values that came from the environment or from a field for secrets are not quoted.
+// Validate prints problems with these JSON names.
 type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`   // from 1
@@ -41,14 +43,37 @@ func (e RefusedError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted orders the problems by file and place, in the slice that it is given, and drops repeated ones. Two checks may
-// find the same fault.
+// sorted orders the problems by file and place, in the slice that it is given, and drops
+// repeated ones. Two checks may find the same fault.
 func sorted(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column))
 	})
 	return slices.Compact(problems)
 }
 
-// nearest returns the one of known that looks most like word, "" when none looks like a slip of it.
+// nearest returns the one of known that looks most like word, "" when none looks like a
+// slip of it.
 func nearest(word string, known []string) string { return registry.Nearest(word, known) }
+
+// orList writes words as a choice: a, b or c.
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// split returns the single errors of a joined one, so that each becomes a problem of its
+// own; none for nil.
+func split(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

@@ -6,22 +6,24 @@ import (
 	"slices"
 )
 
-// maxProblems bounds how many problems of one config are reported, so that a file that is no config at all does not
-// fill the log.
+// maxProblems bounds how many problems of one config are reported, so that a file that is
+// no config at all does not fill the log.
 const maxProblems = 100
 
-// reader turns the nodes of one config into values and collects every problem on the way. A function that reads a value
-// reports what is wrong with it and returns the zero value; its caller goes on, so that later problems are found in the
-// same run. The results count only if problems is empty at the end. A reader is for one load and one goroutine.
+// reader turns the nodes of one config into values and collects every problem on the way.
+// A function that reads a value reports what is wrong with it and returns the zero value;
+// its caller goes on, so that later problems are found in the same run. The results count
+// only if problems is empty at the end. A reader is for one load and one goroutine.
 type reader struct {
-	// The file that is read at the moment, by the name that the operator wrote: that of the config, or that of an
-	// included file while include reads it.
+	// The file that is read at the moment, by the name that the operator wrote: that of
+	// the config, or that of an included file while include reads it.
 	file string
 	env  Environment
 	// Whether tenants of included files are left unread until they are wanted, see part.
 	apart  bool
 	opened opened // the part that was parsed again last
-	// What a Loader remembers of tenants; nil for a load that is to keep every place that only validate asks for.
+	// What a Loader remembers of tenants; nil for a load that is to keep every place that
+	// only validate asks for.
 	known    *memory
 	problems []Problem
 	sources  Sources
@@ -32,16 +34,21 @@ type reader struct {
 	index    index    // for those checks; finish fills it
 	warnings []Warning
 
-	// The items of all lists acknowledge, and those among them that silence a warning or may do so. What is in the
-	// first and not in the second is useless, and validate says so.
+	// The items of all lists acknowledge, and those among them that silence a warning or
+	// may do so. What is in the first and not in the second is useless, and validate says
+	// so.
 	acknowledged []*node
 	needed       map[*node]bool
 }
 
-// newReader returns a reader for the config file at path. Data is the content of that file or, if the file could not be
-// read, err says why: both go into the digest of the sources, so that a Watch notices when the file comes back.
+// newReader returns a reader for the config file at path. Data is the content of that
+// file or, if the file could not be read, err says why: both go into the digest of the
+// sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
-	return &reader{file: path, env: env, needed: make(map[*node]bool), sources: Sources{files: []string{path}, sum: chain(nil, data, err)}}
+	return &reader{
+		file: path, env: env, needed: make(map[*node]bool),
+		sources: Sources{files: []string{path}, sum: chain(nil, data, err)},
+	}
 }
 
 // fault records a problem at the place of a node. Nothing is recorded beyond maxProblems.
@@ -49,8 +56,8 @@ func (r *reader) fault(at *node, format string, args ...any) {
 	r.faultHint(at, "", format, args...)
 }
 
-// faultHint records a problem at the place of a node, with what was probably meant; a hint of "" means that nobody can
-// tell.
+// faultHint records a problem at the place of a node, with what was probably meant; a
+// hint of "" means that nobody can tell.
 func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	if r.full() {
 		return
@@ -58,11 +65,13 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
-// full tells whether there are as many problems as are ever shown. Checks that compare a name with all others ask it
-// first: in a large file full of slips they would take long, for problems that nobody sees.
+// full tells whether there are as many problems as are ever shown. Checks that compare a
+// name with all others ask it first: in a large file full of slips they would take long,
+// for problems that nobody sees.
 func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
-// at returns the value of a key at the top of the file, or the whole file when the key is not there.
+// at returns the value of a key at the top of the file, or the whole file when the key is
+// not there.
 func (r *reader) at(name string) *node {
 	if n := r.root.member(name); n != nil {
 		return n
@@ -70,13 +79,14 @@ func (r *reader) at(name string) *node {
 	return r.root
 }
 
-// fields says which keys a mapping may have: for each key, the function that reads its value. Such a function is called
-// once, with the value's node, which may be of any kind.
+// fields says which keys a mapping may have: for each key, the function that reads its
+// value; see into. Such a function is called once, with the value's node, of any kind.
 type fields map[string]func(*node)
 
-// object reads a mapping whose keys are known in advance. It reports unknown and repeated keys as problems, since a
-// mistyped key would otherwise leave a setting, such as a limit, at its default without a word. It returns whether n is
-// a mapping at all. What names the mapping in messages.
+// object reads a mapping whose keys are known in advance. It reports unknown and repeated
+// keys as problems, since a mistyped key would otherwise leave a setting, such as a
+// limit, at its default without a word. It returns whether n is a mapping at all. What
+// names the mapping in messages.
 func (r *reader) object(n *node, what string, known fields) bool {
 	return r.entries(n, what, func(m member) {
 		read, ok := known[m.name]
@@ -89,8 +99,9 @@ func (r *reader) object(n *node, what string, known fields) bool {
 	})
 }
 
-// entries calls read for each member of a mapping whose keys the operator chooses, such as the names of tenants. It
-// reports repeated keys and calls read for the first of them only. It returns whether n is a mapping at all.
+// entries calls read for each member of a mapping whose keys the operator chooses, such
+// as the names of tenants. It reports repeated keys and calls read for the first of them
+// only. It returns whether n is a mapping at all.
 func (r *reader) entries(n *node, what string, read func(member)) bool {
 	if n.kind != mapping {
 		r.fault(n, "%s must be a mapping (key: value)", what)
@@ -119,8 +130,9 @@ func (r *reader) sequence(n *node, what string, read func(*node)) {
 	}
 }
 
-// need reports each of the names that the mapping lacks, and returns whether all of them are there. It says nothing,
-// and returns true, for a node that is no mapping: object has reported that.
+// need reports each of the names that the mapping lacks, and returns whether all of them
+// are there. It says nothing, and returns true, for a node that is no mapping: object has
+// reported that.
 func (r *reader) need(n *node, what string, names ...string) bool {
 	complete := true
 	for _, name := range names {
@@ -132,8 +144,8 @@ func (r *reader) need(n *node, what string, names ...string) bool {
 	return complete
 }
 
-// oneOf returns which one of the names the mapping has. If the mapping has none of them or several, that is a problem
-// and the result is "".
+// oneOf returns which one of the names the mapping has. If the mapping has none of them
+// or several, that is a problem and the result is "".
 func (r *reader) oneOf(n *node, what string, names ...string) string {
 	found := ""
 	for _, name := range names {
@@ -152,24 +164,11 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 	return found
 }
 
-// index finds tenants, issuers and servers by name. Every pattern and every name in a tenant is looked up, so that a
-// search through lists would take time that grows with the square of a large config.
+// index finds tenants, issuers and servers by name. Every pattern and every name in a
+// tenant is looked up, so that a search through lists would take time that grows with the
+// square of a large config.
 type index struct {
 	tenants, issuers, servers []string // their names, in the order of the file
 	tenant                    map[string]bool
 	server                    map[string]*Server
-}
-
-func (r *reader) newIndex(cfg *Config) index {
-	tenants := r.root.child("tenants").members
-	x := index{tenant: make(map[string]bool, len(tenants)), server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames()}
-	for _, m := range tenants {
-		x.tenants = append(x.tenants, m.name)
-		x.tenant[m.name] = true
-	}
-	for i := range cfg.Servers {
-		x.servers = append(x.servers, cfg.Servers[i].Name)
-		x.server[cfg.Servers[i].Name] = &cfg.Servers[i]
-	}
-	return x
 }

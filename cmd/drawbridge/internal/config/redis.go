@@ -14,27 +14,6 @@ import (
 	"time"
 )
 
-// Redis is what the file says under redis. The zero Redis is none: there is one replica.
-type Redis struct {
-	Addresses []string // url: host:port; of sentinels if Master is set, of nodes of a cluster if Cluster is
-	Master    string   // url: what the sentinels call the master; "": there are none
-	Cluster   bool     // url: the addresses are those of a cluster
-	Secure    bool     // url: with TLS
-	Database  int      // url: the number at the end
-
-	User                 string // user
-	PasswordFile         string // password_file; "": no password
-	SentinelUser         string // sentinel_user
-	SentinelPasswordFile string // sentinel_password_file; "": no password
-
-	// Patience is how long a call waits for its answer; zero: 500 ms.
-	Patience time.Duration // patience
-
-	CAFile            string // ca_file; "": the authorities of the system
-	CertificateFile   string // certificate_file, of the gateway; "": none
-	CertificateSecret string // certificate_key_file
-}
-
 // Password returns the content of PasswordFile as it is now.
 func (r Redis) Password() (string, error) { return password(r.PasswordFile) }
 
@@ -84,7 +63,8 @@ func (r Redis) TLS() (*tls.Config, error) {
 	if r.CertificateFile != "" {
 		certificate, err := tls.LoadX509KeyPair(r.CertificateFile, r.CertificateSecret)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", r.CertificateFile, r.CertificateSecret, err)
+			return nil,
+				fmt.Errorf("certificate %s with key %s: %w", r.CertificateFile, r.CertificateSecret, err)
 		}
 		cfg.Certificates = []tls.Certificate{certificate}
 	}
@@ -106,14 +86,14 @@ func (r *reader) redis(cfg *Config, n *node) {
 	file := func(n *node) string { r.read(n); return r.path(n) }
 	r.object(n, "redis", fields{
 		"url":                    func(n *node) { r.redisURL(to, n) },
-		"user":                   func(n *node) { to.User = r.text(n) },
-		"password_file":          func(n *node) { to.PasswordFile = secret(n) },
-		"sentinel_user":          func(n *node) { to.SentinelUser = r.text(n) },
-		"sentinel_password_file": func(n *node) { to.SentinelPasswordFile = secret(n) },
-		"patience":               func(n *node) { to.Patience = r.patience(n) },
-		"ca_file":                func(n *node) { to.CAFile = file(n) },
-		"certificate_file":       func(n *node) { to.CertificateFile = file(n) },
-		"certificate_key_file":   func(n *node) { to.CertificateSecret = file(n) },
+		"user":                   into(&to.User, r.text),
+		"password_file":          into(&to.PasswordFile, secret),
+		"sentinel_user":          into(&to.SentinelUser, r.text),
+		"sentinel_password_file": into(&to.SentinelPasswordFile, secret),
+		"patience":               into(&to.Patience, r.patience),
+		"ca_file":                into(&to.CAFile, file),
+		"certificate_file":       into(&to.CertificateFile, file),
+		"certificate_key_file":   into(&to.CertificateSecret, file),
 	})
 	before := len(r.problems)
 	if r.need(n, "redis", "url") && before == 0 {
@@ -122,16 +102,8 @@ func (r *reader) redis(cfg *Config, n *node) {
 	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
 }
 
-// warnRedis warns of replicas that share limits and do not know how many they are: while Redis does not answer, each of them
-// would allow all of every limit.
-func (r *reader) warnRedis() {
-	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
-		r.warn(codeNoReplicas, at, nil, "replicas is not set: while Redis does not answer, each replica allows all of every limit, as if it were alone; write how many there are at most")
-	}
-}
-
-// Bounds of redis.patience: less is missed by a pause of a busy machine, and more would hold up every request while Redis
-// hangs.
+// Bounds of redis.patience: less is missed by a pause of a busy machine, and more would
+// hold up every request while Redis hangs.
 const (
 	leastPatience = 10 * time.Millisecond
 	mostPatience  = 10 * time.Second
@@ -174,10 +146,11 @@ func (r *reader) checkRedis(to *Redis, n *node) {
 }
 
 // urlForms is what may stand in redis.url.
-const urlForms = "redis://host:6379, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:6379,host:6379; rediss for TLS"
+const urlForms = "redis://host:6379, redis+sentinel://host:26379,host:26379/master or " +
+	"redis+cluster://host:6379,host:6379; rediss for TLS"
 
-// redisURL reads the address of a server, of sentinels or of a cluster. Its problems never repeat the text, which may
-// hold a password.
+// redisURL reads the address of a server, of sentinels or of a cluster. Its problems
+// never repeat the text, which may hold a password.
 func (r *reader) redisURL(to *Redis, n *node) {
 	text := r.text(n)
 	if text == "" {
@@ -223,7 +196,8 @@ func (r *reader) redisURL(to *Redis, n *node) {
 	r.redisPath(to, n, kind, path)
 }
 
-// redisPath reads what follows the hosts: the name of the master at sentinels, and the number of the database.
+// redisPath reads what follows the hosts: the name of the master at sentinels, and the
+// number of the database.
 func (r *reader) redisPath(to *Redis, n *node, kind, path string) {
 	number := path
 	if kind == "+sentinel" {
@@ -260,4 +234,13 @@ func redisAddress(host, port string) (string, bool) {
 		return "", false
 	}
 	return net.JoinHostPort(u.Hostname(), port), true
+}
+
+// checkReplicas reports several replicas without common keys: each process would make its
+// own at random, and none could open what another has sealed.
+func (r *reader) checkReplicas(cfg *Config, n *node) {
+	if cfg.Sessions.KeysFile == "" {
+		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it "+
+			"with: openssl rand -base64 32 > session.keys")
+	}
 }

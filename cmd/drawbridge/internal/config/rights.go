@@ -10,11 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
-// minFiles is the least number of files that a program may be held to. With fewer, most cannot even start.
+// minFiles is the least number of files that a program may be held to. With fewer, most
+// cannot even start.
 const minFiles = 16
 
-// user returns whom a command runs as: a user of this machine by name or number with the group that it has here, or
-// uid:gid. Root is nobody to give rights to.
+// user returns whom a command runs as: a user of this machine by name or number with the
+// group that it has here, or uid:gid. Root is nobody to give rights to.
 func (r *reader) user(n *node) (u process.User) {
 	text := r.text(n)
 	if text == "" {
@@ -46,49 +47,55 @@ func lookUp(text string) (*user.User, error) {
 	return user.Lookup(text)
 }
 
-// numbers returns the user of two numbers. The greatest number means nobody to the system calls that change a user.
+// numbers returns the user of two numbers. The greatest number means nobody to the system
+// calls that change a user.
 func numbers(uid, gid string) (process.User, bool) {
 	u, err := strconv.ParseUint(uid, 10, 32)
 	g, other := strconv.ParseUint(gid, 10, 32)
-	return process.User{UID: uint32(u), GID: uint32(g)}, err == nil && other == nil && u < math.MaxUint32 && g < math.MaxUint32
+	return process.User{UID: uint32(u), GID: uint32(g)}, err == nil && other == nil && u < math.MaxUint32 &&
+		g < math.MaxUint32
 }
 
 // processLimits reads what bounds the processes of a command.
-func (r *reader) processLimits(l *process.Limits, n *node) {
-	r.object(n, "limits", fields{
-		"memory":    func(n *node) { l.Memory = r.size(n) },
-		"cpu_time":  func(n *node) { l.CPU = r.cpuTime(n) },
-		"files":     func(n *node) { l.Files = r.integer(n, minFiles, 1<<20) },
-		"processes": func(n *node) { l.Processes = r.integer(n, 1, 1<<20) },
+func (r *reader) processLimits(l *process.Limits) func(*node) {
+	return r.section("limits", fields{
+		"memory":    into(&l.Memory, r.size),
+		"cpu_time":  into(&l.CPU, r.cpuTime),
+		"files":     into(&l.Files, r.between(minFiles, 1<<20)),
+		"processes": into(&l.Processes, r.between(1, 1<<20)),
 	})
 }
 
 // cpuTime returns a duration of whole seconds, which is how the system counts it.
 func (r *reader) cpuTime(n *node) time.Duration {
-	return parsed(r, n, "a time of at least a second, like 90s, 10m or 24h", func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err == nil && (d < time.Second || d%time.Second != 0) {
-			err = strconv.ErrRange
-		}
-		return d, err
-	})
+	return parsed(r, n, "a time of at least a second, like 90s, 10m or 24h",
+		func(s string) (time.Duration, error) {
+			d, err := time.ParseDuration(s)
+			if err == nil && (d < time.Second || d%time.Second != 0) {
+				err = strconv.ErrRange
+			}
+			return d, err
+		})
 }
 
 // checkRights reports a limit that would not do what it says.
 func (r *reader) checkRights(s *Server, n *node) {
 	if s.Rights.Limits.Processes > 0 && n.member("user") == nil {
-		r.fault(n.member("limits").member("processes"), "processes goes with user: the system counts all processes of a user, the gateway's own too")
+		r.fault(n.member("limits").member("processes"),
+			"processes goes with user: the system counts all processes of a user, the gateway's own too")
 	}
 }
 
-// withheld says why servers cannot get the rights of their own that they are to have, "" when they can. system is the
-// operating system, as in runtime.GOOS, and uid the number of the user who runs the gateway.
+// withheld says why servers cannot get the rights of their own that they are to have, ""
+// when they can. system is the operating system, as in runtime.GOOS, and uid the number
+// of the user who runs the gateway.
 func withheld(rights process.Rights, system string, uid int) string {
 	switch {
 	case system != "linux" && rights != (process.Rights{}):
 		return "user and limits of a server need Linux"
 	case uid != 0 && rights.User != (process.User{}):
-		return "only root can start a server as another user, and this is not root: run the gateway as root, or leave user out"
+		return "only root can start a server as another user, and this is not root: run the gateway as " +
+			"root, or leave user out"
 	}
 	return ""
 }

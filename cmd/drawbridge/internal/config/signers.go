@@ -2,10 +2,11 @@ package config
 
 import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 
-// LoadSigners reads only what is needed to sign a token: the issuers with their keys, the ids of tenants and the
-// address of the gateway. It neither checks nor returns the rest of the config, so that a token can be had while the
-// config is not finished, and on a machine where the variables with the servers' secrets are not set. The errors are
-// those of Load.
+// LoadSigners reads only what is needed to sign a token: the issuers with their keys, the
+// ids of tenants and the address of the gateway. It neither checks nor returns the rest
+// of the config, so that a token can be had while the config is not finished, and on a
+// machine where the variables with the servers' secrets are not set. The errors are those
+// of Load.
 func LoadSigners(path string, env Environment) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -26,11 +27,12 @@ func (r *reader) parseSigners(data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// signers is to LoadSigners what reader.config is to Load. It ignores the keys that it does not know.
+// signers is to LoadSigners what reader.config is to Load. It ignores the keys that it
+// does not know.
 func (r *reader) signers(cfg *Config, root *node) {
 	known := fields{
-		"listen":     func(n *node) { cfg.Listen = r.address(n) },
-		"public_url": func(n *node) { cfg.PublicURL = r.publicURL(n) },
+		"listen":     into(&cfg.Listen, r.address),
+		"public_url": into(&cfg.PublicURL, r.publicURL),
 		"issuers":    func(n *node) { r.issuers(cfg, n) },
 		"tenants": func(n *node) {
 			r.entries(n, "tenants", func(m member) {

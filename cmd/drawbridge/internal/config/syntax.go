@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,15 +9,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// This file checks the tokens of a file before the parser of the library sees them, for three reasons. Constructs of
-// YAML that a config does not use, such as anchors and tags, are refused. The nesting is bounded before the parser
-// calls itself for each level. And the commonest slips get plain words, because the messages of the library speak of
-// its own parts.
+// This file checks the tokens of a file before the parser of the library sees them, for
+// three reasons. Constructs of YAML that a config does not use, such as anchors and tags,
+// are refused. The nesting is bounded before the parser calls itself for each level. And
+// the commonest slips get plain words, because the messages of the library speak of its
+// own parts.
 
-// checkTokens refuses anchors, aliases, tags, directives and complex keys, nesting of more than maxConfigDepth levels,
-// and brackets, commas, colons and dashes that do not fit together. It returns whether the tokens may be parsed. nest is
-// where they stand: the zero value at the beginning of a file.
-func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
+// checkTokens refuses anchors, aliases, tags, directives and complex keys, nesting of
+// more than maxConfigDepth levels, and brackets, commas, colons and dashes that do not
+// fit together. It returns whether the tokens may be parsed.
+func (r *reader) checkTokens(tokens token.Tokens) bool {
+	var nest nesting
 	before := len(r.problems)
 	for i, t := range tokens {
 		if text := unused(t.Type); text != "" {
@@ -49,9 +52,10 @@ func (r *reader) checkTokens(tokens token.Tokens, nest nesting) bool {
 	return len(r.problems) == before
 }
 
-// blamed returns where the cause of a problem at the last of the tokens stands, and what it is. A
-// text in quotes may go over several lines, but where what follows it in its last line makes no
-// sense, its first quote was probably never closed, and what closed it was to open another.
+// blamed returns where the cause of a problem at the last of the tokens stands, and what
+// it is. A text in quotes may go over several lines, but where what follows it in its
+// last line makes no sense, its first quote was probably never closed, and what closed it
+// was to open another.
 func blamed(tokens token.Tokens, text string) (*token.Token, string) {
 	t := tokens[len(tokens)-1]
 	for _, q := range slices.Backward(tokens[:len(tokens)-1]) {
@@ -73,11 +77,13 @@ func notClosed(bracket *token.Token) string {
 	return fmt.Sprintf("this %s is not closed", bracket.Value)
 }
 
-// unused returns why a config has no use for tokens of that kind, and "" for the kinds that it uses.
+// unused returns why a config has no use for tokens of that kind, and "" for the kinds
+// that it uses.
 func unused(kind token.Type) string {
 	switch kind {
 	case token.AnchorType, token.AliasType, token.MergeKeyType:
-		return "anchors, aliases and merges are not used here; put quotes around a text that begins with & or *"
+		return "anchors, aliases and merges are not used here; put quotes around a text that begins with & " +
+			"or *"
 	case token.TagType, token.DirectiveType:
 		return "tags and directives are not used here; put quotes around a text that begins with ! or %"
 	case token.MappingKeyType:
@@ -87,19 +93,21 @@ func unused(kind token.Type) string {
 	}
 }
 
-// nesting is where the walk over the tokens stands: in which levels of indentation and in which open brackets. The zero
-// value stands at the beginning of a file.
+// nesting is where the walk over the tokens stands: in which levels of indentation and in
+// which open brackets. The zero value stands at the beginning of a file.
 type nesting struct {
 	levels []int          // columns in which keys and dashes began, each further right than the one before
 	open   []*token.Token // brackets that are open, the outermost first
 
-	// The bracket of open that was probably never closed; nil: none. The sign of it is a key inside brackets that
-	// stands no further right than the key that the bracket belongs to. Whatever does not fit afterwards is reported at
-	// this bracket, where the cause is, and not at the line where it shows.
+	// The bracket of open that was probably never closed; nil: none. The sign of it is a
+	// key inside brackets that stands no further right than the key that the bracket
+	// belongs to. Whatever does not fit afterwards is reported at this bracket, where the
+	// cause is, and not at the line where it shows.
 	forgotten *token.Token
 }
 
-// step takes in the token at i. It returns what is wrong at that token, "" when nothing is.
+// step takes in the token at i. It returns what is wrong at that token, "" when nothing
+// is.
 func (n *nesting) step(tokens token.Tokens, i int) string {
 	t, before := tokens[i], token.UnknownType
 	if i > 0 {
@@ -113,7 +121,8 @@ func (n *nesting) step(tokens token.Tokens, i int) string {
 		if i > 0 && t.Type == token.MappingStartType && strings.HasSuffix(tokens[i-1].Value, "$") {
 			return "inside { } or [ ] a value with ${…} needs quotes around it"
 		}
-		if len(n.open) > 0 && !opens(before) && before != token.CollectEntryType && before != token.MappingValueType {
+		if len(n.open) > 0 && !opens(before) && before != token.CollectEntryType &&
+			before != token.MappingValueType {
 			return "a comma is missing before this"
 		}
 		n.open = append(n.open, t)
@@ -124,14 +133,17 @@ func (n *nesting) step(tokens token.Tokens, i int) string {
 			return "a value is missing before this comma"
 		}
 	case token.MappingValueType:
-		if i == 0 || opens(before) || before == token.CollectEntryType || before == token.MappingValueType || before == token.SequenceEntryType {
+		if i == 0 || opens(before) || before == token.CollectEntryType || before == token.MappingValueType ||
+			before == token.SequenceEntryType {
 			return "a name is missing before this colon"
 		}
 	case token.SequenceEntryType:
 		if len(n.open) > 0 {
-			return "inside { } or [ ] the items of a list have no dash; put quotes around a text that begins with one"
+			return "inside { } or [ ] the items of a list have no dash; put quotes around a text that " +
+				"begins with one"
 		}
-		if !after || tokens[i+1].Position.Line > t.Position.Line && tokens[i+1].Position.Column <= t.Position.Column {
+		if !after || tokens[i+1].Position.Line > t.Position.Line &&
+			tokens[i+1].Position.Column <= t.Position.Column {
 			return "an item of a list is missing after this dash"
 		}
 		n.indent(t)
@@ -141,15 +153,16 @@ func (n *nesting) step(tokens token.Tokens, i int) string {
 	return ""
 }
 
-// close takes the innermost open bracket away, which must be of the same kind as the closing bracket t. It returns what
-// is wrong, "" when nothing is.
+// close takes the innermost open bracket away, which must be of the same kind as the
+// closing bracket t. It returns what is wrong, "" when nothing is.
 func (n *nesting) close(t *token.Token, before token.Type) string {
 	if len(n.open) == 0 {
 		return fmt.Sprintf("this %s closes nothing", t.Value)
 	}
 	last := n.open[len(n.open)-1]
 	if (last.Type == token.MappingStartType) != (t.Type == token.MappingEndType) {
-		return fmt.Sprintf("this %s stands where the %s of line %d must be closed first", t.Value, last.Value, last.Position.Line)
+		return fmt.Sprintf("this %s stands where the %s of line %d must be closed first", t.Value, last.Value,
+			last.Position.Line)
 	}
 	if before == token.MappingValueType {
 		return fmt.Sprintf("a value is missing before this %s", t.Value)
@@ -161,21 +174,25 @@ func (n *nesting) close(t *token.Token, before token.Type) string {
 	return ""
 }
 
-// scalar checks a text, which is a key when a colon follows it. It returns what is wrong, "" when nothing is.
+// scalar checks a text, which is a key when a colon follows it. It returns what is wrong,
+// "" when nothing is.
 func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 	t, key := tokens[i], isKey(tokens, i)
-	if key && len(n.open) > 0 && len(n.levels) > 0 && n.forgotten == nil && t.Position.Column <= n.levels[len(n.levels)-1] {
+	if key && len(n.open) > 0 && len(n.levels) > 0 && n.forgotten == nil &&
+		t.Position.Column <= n.levels[len(n.levels)-1] {
 		n.forgotten = n.open[len(n.open)-1]
 	}
 	switch {
 	case losesTab(t):
 		return `a tab in a text without quotes; write a space, or \t in double quotes`
-	case key && len(n.open) == 0 && tokens[i+1].Position.Line > t.Position.Line, key && strings.Contains(strings.TrimSpace(t.Origin), "\n"):
+	case key && len(n.open) == 0 && tokens[i+1].Position.Line > t.Position.Line, key &&
+		strings.Contains(strings.TrimSpace(t.Origin), "\n"):
 		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
 			return "the line below this is indented too far: this key has its value already"
 		}
 		return "a colon is missing in this line; each line here is key: value"
-	case key && before == token.MappingValueType && (len(n.open) > 0 || tokens[i-1].Position.Line == t.Position.Line):
+	case key && before == token.MappingValueType &&
+		(len(n.open) > 0 || tokens[i-1].Position.Line == t.Position.Line):
 		return "a second colon in one value; put quotes around a text with a colon in it"
 	case key && len(n.open) == 0:
 		n.indent(t)
@@ -188,14 +205,15 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 	return ""
 }
 
-// losesTab tells whether the library drops a tab from a text without quotes. The text would silently become another:
-// "deny<tab>_all" would be read as the name deny_all.
+// losesTab tells whether the library drops a tab from a text without quotes. The text
+// would silently become another: "deny<tab>_all" would be read as the name deny_all.
 func losesTab(t *token.Token) bool {
 	quoted := t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
 	return !quoted && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t")
 }
 
-// indent enters the level of indentation at whose column t stands, and leaves all levels that are not further left.
+// indent enters the level of indentation at whose column t stands, and leaves all levels
+// that are not further left.
 func (n *nesting) indent(t *token.Token) {
 	for len(n.levels) > 0 && n.levels[len(n.levels)-1] >= t.Position.Column {
 		n.levels = n.levels[:len(n.levels)-1]
@@ -208,7 +226,8 @@ func opens(kind token.Type) bool {
 	return kind == token.MappingStartType || kind == token.SequenceStartType
 }
 
-// bracket counts a token: 1 for a bracket that opens, -1 for one that closes, 0 for all others.
+// bracket counts a token: 1 for a bracket that opens, -1 for one that closes, 0 for all
+// others.
 func bracket(t *token.Token) int {
 	switch t.Type {
 	case token.MappingStartType, token.SequenceStartType:
@@ -244,25 +263,36 @@ func syntaxWords(t *token.Token, text string) string {
 	return plainWords(text)
 }
 
-// misplaced is the message about a token that begins neither a member nor an item at the place where it stands.
+// misplaced is the message about a token that begins neither a member nor an item at the
+// place where it stands.
 const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
 
-// plainWords returns our words for a message of the library. It searches the text of the message, which is all that the
-// library gives away about the cause. When a new version of the library words a message differently, the result is the
-// general message at the end, and no problem is lost.
+// plainWords returns our words for a message of the library. It searches the text of the
+// message, which is all that the library gives away about the cause. When a new version
+// of the library words a message differently, the result is the general message at the
+// end, and no problem is lost.
 func plainWords(text string) string {
 	for _, known := range []struct{ theirs, ours string }{
 		{"could not find end character of", "this quote is not closed"},
 		{"tab character", "a tab where only spaces may stand"},
 		{"is a reserved character", "a text that begins with @ or ` needs quotes around it"},
-		{"found unknown escape character", `inside double quotes a \ begins an escape like \n, and this is none; write \\ or use single quotes`},
+		{
+			"found unknown escape character",
+			`inside double quotes a \ begins an escape like \n, and this is none; write \\ or use single quotes`,
+		},
 		{"escaped UTF-", `an escape of a character is cut short`},
 		{"surrogate", `an escape of a character is only half of it`},
 		{"unexpected document separator", "a quote is not closed before this mark of a new document"},
 		{"could not find multi-line content", "a text is missing after | or >, indented below it"},
 		{"invalid header option", "after | and > may only stand -, + and a digit"},
-		{"map key-value is pre-defined", "this is indented below a key that has its value already; is a colon or a quote missing?"},
-		{"block sequence entries are not allowed", "the items of a list begin on a line of their own, below their key"},
+		{
+			"map key-value is pre-defined",
+			"this is indented below a key that has its value already; is a colon or a quote missing?",
+		},
+		{
+			"block sequence entries are not allowed",
+			"the items of a list begin on a line of their own, below their key",
+		},
 		{"non-map value is specified", misplaced},
 		{"value is not allowed in this context", misplaced},
 	} {
@@ -272,3 +302,12 @@ func plainWords(text string) string {
 	}
 	return errUnreadable.Error() + "; look at the indentation, quotes, colons and brackets before it"
 }
+
+// nodeAt returns an empty node at the place of t in the file that is read.
+func (r *reader) nodeAt(t *token.Token) *node {
+	return &node{file: r.file, line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
+}
+
+// errUnreadable stands in for errors of the library that have no plain words of ours, and
+// for its panics.
+var errUnreadable = errors.New("this cannot be read as YAML")

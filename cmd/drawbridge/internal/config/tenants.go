@@ -1,7 +1,8 @@
 package config
 
 import (
-	"regexp"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -10,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files. All other keys have been read. The
-// checks of a tenant against servers and issuers are made only if these are complete.
+// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files. All
+// other keys have been read. The checks of a tenant against servers and issuers are made
+// only if these are complete.
 func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
@@ -27,7 +29,9 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
 	r.entries(n, "tenants", func(m member) {
 		if !gateway.IsTenantID(m.name) {
-			r.fault(m.key, "a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or digit")
+			r.fault(m.key,
+				"a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or "+
+					"digit")
 		}
 		key := r.known.key(m, serving[m.name])
 		t, known := r.known.find(key)
@@ -43,7 +47,8 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	})
 }
 
-// wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if there is no problem.
+// wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
+// there is no problem.
 func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
 	t := gateway.TenantConfig{ID: m.name}
 	before := len(r.problems)
@@ -68,8 +73,9 @@ func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete b
 	return t
 }
 
-// compileTenant lets package gateway check a tenant as it would when it takes the tenant into use. What this package
-// has no rule for is then reported with a place. It runs only for a tenant without problems.
+// compileTenant lets package gateway check a tenant as it would when it takes the tenant
+// into use. What this package has no rule for is then reported with a place. It runs only
+// for a tenant without problems.
 func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
 	for _, e := range split(gateway.CheckTenants([]gateway.TenantConfig{t})) {
 		r.fault(at, "%s", e)
@@ -88,9 +94,9 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 		"rules": func(n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(t, item)) })
 		},
-		"limits":      func(n *node) { r.tenantLimits(t, n) },
-		"output":      func(n *node) { r.output(&t.Output, n) },
-		"inline_refs": func(n *node) { t.InlineRefs = r.boolean(n) },
+		"limits":      r.tenantLimits(t),
+		"output":      r.output(&t.Output),
+		"inline_refs": into(&t.InlineRefs, r.boolean),
 		"acknowledge": r.acknowledge,
 	})
 	r.watchPatterns(cfg, t, n)
@@ -108,11 +114,11 @@ func (r *reader) checkServerName(at *node) {
 func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	var rule gateway.Rule
 	ok := r.object(n, "a rule", fields{
-		"scopes":   func(n *node) { rule.Scopes = r.nonEmpty(n, "scopes") },
-		"subjects": func(n *node) { rule.Subjects = r.subjects(n) },
-		"allow":    func(n *node) { rule.Allow = r.patterns(t, n, "allow") },
-		"deny":     func(n *node) { rule.Deny = r.patterns(t, n, "deny") },
-		"announce": func(n *node) { rule.Announce = r.boolean(n) },
+		"scopes":   into(&rule.Scopes, r.nonEmpty("scopes")),
+		"subjects": into(&rule.Subjects, r.subjects),
+		"allow":    into(&rule.Allow, r.patterns(t, "allow")),
+		"deny":     into(&rule.Deny, r.patterns(t, "deny")),
+		"announce": into(&rule.Announce, r.boolean),
 
 		"acknowledge": r.acknowledge,
 	})
@@ -125,19 +131,22 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 	return rule
 }
 
-// nonEmpty reads a list that must not be empty. A list that is left out means everyone of the tenant. If an empty list
-// meant the same, whoever removes the last name from it would open the rule to all.
-func (r *reader) nonEmpty(n *node, what string) []string {
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)
+// nonEmpty reads a list that must not be empty. A list that is left out means everyone of
+// the tenant. If an empty list meant the same, whoever removes the last name from it
+// would open the rule to all.
+func (r *reader) nonEmpty(what string) func(*node) []string {
+	return func(n *node) []string {
+		if n.kind == list && len(n.items) == 0 {
+			r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)
+		}
+		return r.textsOf(what)(n)
 	}
-	return r.texts(n, what)
 }
 
-// subjects reads the users that a rule is for, each as issuer#subject: the same subject of another issuer is another
-// user.
+// subjects reads the users that a rule is for, each as issuer#subject: the same subject
+// of another issuer is another user.
 func (r *reader) subjects(n *node) []string {
-	texts := r.nonEmpty(n, "subjects")
+	texts := r.nonEmpty("subjects")(n)
 	for _, item := range n.items {
 		issuer, subject, found := strings.Cut(item.text, "#")
 		switch {
@@ -151,89 +160,127 @@ func (r *reader) subjects(n *node) []string {
 	return texts
 }
 
-// patternShape has the characters of most names that servers give to their tools. A star
-// stands for any other one.
-var patternShape = regexp.MustCompile(`^[\p{L}\p{M}\p{N}_./:*-]+( [\p{L}\p{M}\p{N}_./:*-]+)*$`)
-
-// patterns reads patterns of exposed names. A bare pattern means tools; prompt: and resource: before it mean the other
-// kinds. Whether a pattern can match anything is checked later, when all servers are known.
-func (r *reader) patterns(t *gateway.TenantConfig, n *node, what string) []string {
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "an empty list of patterns")
-	}
-	var out []string
-	r.eachText(n, what, func(at *node, pattern string) {
-		out = append(out, pattern)
-		word, after, _ := strings.Cut(pattern, ":")
-		kind, rest := gateway.PatternKind(pattern)
-		switch {
-		case kind == registry.KindTool && patternShape.MatchString(pattern):
-			r.later = append(r.later, func() { r.checkToolPattern(t, at, pattern) })
-		case kind == registry.KindTool:
-			r.fault(at, "%q is not a pattern: it has letters, digits, _ - . / : and single spaces, and * stands for any run of characters", at.raw)
-		case kind == "" && after != "":
-			r.faultHint(at, nearest(word+":", []string{"prompt:", "resource:"}), "%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
-		case rest != strings.TrimSpace(rest) || rest == "" || kind == registry.KindResource && strings.ContainsAny(rest, " \t\r\n"):
-			r.fault(at, "%q names nothing", at.raw)
-		case kind == registry.KindPrompt:
-			r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })
-		default:
-			r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
+// patterns reads patterns of exposed names. A bare pattern means tools; prompt: and
+// resource: before it mean the other kinds. Whether a pattern can match anything is
+// checked later, when all servers are known.
+func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []string {
+	return func(n *node) (out []string) {
+		if n.kind == list && len(n.items) == 0 {
+			r.fault(n, "an empty list of patterns")
 		}
-	})
-	return out
+		r.eachText(n, what, func(at *node, pattern string) {
+			out = append(out, pattern)
+			word, after, _ := strings.Cut(pattern, ":")
+			kind, rest := gateway.PatternKind(pattern)
+			switch {
+			case kind == registry.KindTool && patternShape.MatchString(pattern):
+				r.later = append(r.later, func() { r.checkToolPattern(t, at, pattern) })
+			case kind == registry.KindTool:
+				r.fault(at, "%q is not a pattern: it has letters, digits, _ - . / : and single spaces, and "+
+					"* stands for any run of characters", at.raw)
+			case kind == "" && after != "":
+				r.faultHint(at, nearest(word+":", []string{"prompt:", "resource:"}),
+					"%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
+			case rest != strings.TrimSpace(rest) || rest == "" || kind == registry.KindResource &&
+				strings.ContainsAny(rest, " \t\r\n"):
+				r.fault(at, "%q names nothing", at.raw)
+			case kind == registry.KindPrompt:
+				r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })
+			default:
+				r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
+			}
+		})
+		return out
+	}
 }
 
-// tenantLimits reads the limits of a tenant. Some fields are pointers because zero is a limit of its own, which lets
-// nothing through, and nil leaves the default of package gateway.
-func (r *reader) tenantLimits(t *gateway.TenantConfig, n *node) {
-	l := &t.Limits
-	r.object(n, "limits of a tenant", fields{
-		"requests":      func(n *node) { l.Requests = r.limit(n) },
-		"calls":         func(n *node) { l.Calls = r.limit(n) },
-		"user_calls":    func(n *node) { l.UserCalls = r.limit(n) },
-		"concurrency":   func(n *node) { l.Concurrency = new(r.integer(n, 0, 1_000_000)) },
-		"streams":       func(n *node) { l.Streams = new(r.integer(n, 0, 1_000_000)) },
-		"sessions":      func(n *node) { l.Sessions = new(r.integer(n, 0, 1_000_000)) },
-		"user_sessions": func(n *node) { l.UserSessions = new(r.integer(n, 0, 1_000_000)) },
-		"tools": func(n *node) {
-			l.Tools = map[string]ratelimit.Limit{}
-			r.entries(n, "tools", func(m member) {
-				if !patternShape.MatchString(m.name) {
-					r.fault(m.key, "%q is not a pattern of tools", m.name)
-				}
-				at := &node{kind: scalar, text: m.name, raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col}
-				r.later = append(r.later, func() { r.checkToolPattern(t, at, m.name) })
-				l.Tools[m.name] = *r.limit(m.value)
-			})
-		},
+// tenantLimits reads the limits of a tenant. Some fields are pointers because zero is a
+// limit of its own, which lets nothing through, and nil leaves the default of package
+// gateway.
+func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
+	l, many := &t.Limits, pointer(r.between(0, 1_000_000))
+	return r.section("limits of a tenant", fields{
+		"requests":      into(&l.Requests, r.limit),
+		"calls":         into(&l.Calls, r.limit),
+		"user_calls":    into(&l.UserCalls, r.limit),
+		"concurrency":   into(&l.Concurrency, many),
+		"streams":       into(&l.Streams, many),
+		"sessions":      into(&l.Sessions, many),
+		"user_sessions": into(&l.UserSessions, many),
+		"tools":         func(n *node) { r.toolLimits(t, n) },
 	})
 }
 
-// limit reads a rate with its burst, as in {rate: 10, burst: 20}, or 0, which lets nothing through. It never returns
-// nil.
+// toolLimits reads the limits of tools, by patterns of their names.
+func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
+	t.Limits.Tools = map[string]ratelimit.Limit{}
+	r.entries(n, "tools", func(m member) {
+		if !patternShape.MatchString(m.name) {
+			r.fault(m.key, "%q is not a pattern of tools", m.name)
+		}
+		at := *m.key
+		at.kind, at.text, at.raw = scalar, m.name, m.name
+		r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
+		t.Limits.Tools[m.name] = *r.limit(m.value)
+	})
+}
+
+// limit reads a rate with its burst, as in {rate: 10, burst: 20}, or 0, which lets
+// nothing through. It never returns nil.
 func (r *reader) limit(n *node) *ratelimit.Limit {
 	var l ratelimit.Limit
 	if n.kind == scalar && n.text == "0" {
 		return &l
 	}
 	if r.object(n, "a limit", fields{
-		"rate":  func(n *node) { l.Rate = r.rate(n) },
-		"burst": func(n *node) { l.Burst = r.integer(n, 0, 1_000_000_000) },
+		"rate":  into(&l.Rate, r.rate),
+		"burst": into(&l.Burst, r.between(0, 1_000_000_000)),
 	}) {
 		r.need(n, "the limit", "rate", "burst")
 	}
 	return &l
 }
 
-// output reads what is to be done with the text in answers of servers. A word that is not one of the choices yields the
-// zero mode, but then there is a problem and the policy is never used.
-func (r *reader) output(p *sanitize.Policy, n *node) {
-	modes := map[string]sanitize.Mode{"redact": sanitize.Repair, "remove": sanitize.Repair, "off": sanitize.Off, "block": sanitize.Block}
-	r.object(n, "output", fields{
-		"secrets":     func(n *node) { p.Secrets = modes[r.choice(n, "redact", "block", "off")] },
-		"hidden_text": func(n *node) { p.HiddenText = modes[r.choice(n, "remove", "off")] },
-		"max_text":    func(n *node) { p.MaxText = int(r.size(n)) },
-		"max_binary":  func(n *node) { p.MaxBinary = int(r.size(n)) },
+// output reads what is to be done with the text in answers of servers.
+func (r *reader) output(p *sanitize.Policy) func(*node) {
+	return r.section("output", fields{
+		"secrets":     into(&p.Secrets, r.mode("redact", "block", "off")),
+		"hidden_text": into(&p.HiddenText, r.mode("remove", "off")),
+		"max_text":    into(&p.MaxText, r.textSize),
+		"max_binary":  into(&p.MaxBinary, r.textSize),
 	})
+}
+
+// mode reads one of the words. One that is none of them yields the zero mode, but then
+// there is a problem and the policy is never used.
+func (r *reader) mode(words ...string) func(*node) sanitize.Mode {
+	return func(n *node) sanitize.Mode {
+		return map[string]sanitize.Mode{
+			"redact": sanitize.Repair, "remove": sanitize.Repair, "off": sanitize.Off,
+			"block": sanitize.Block,
+		}[r.choice(n, words...)]
+	}
+}
+
+func (r *reader) textSize(n *node) int { return int(r.size(n)) }
+
+// surround goes on with a load whose keys but the tenants have been read. What a tenant
+// says depends, beside its own text, on the names, prefixes and kinds of servers, on the
+// names of issuers, and on what the whole config acknowledges. On which issuers serve it,
+// see key; on variables of the environment, see there too.
+func (k *memory) surround(r *reader) {
+	if k == nil {
+		return
+	}
+	around := sha256.New()
+	for _, name := range r.index.servers {
+		s := r.index.server[name]
+		// a hash has no errors
+		_, _ = fmt.Fprintf(around, "server %q %q %t\n", s.Name, s.Prefix, len(s.Builtin) > 0)
+	}
+	_, _ = fmt.Fprintf(around, "issuers %q\n", r.index.issuers)
+	for _, item := range r.root.child("acknowledge").items {
+		_, _ = fmt.Fprintf(around, "acknowledge %q\n", item.text)
+	}
+	k.around = digest(around.Sum(nil))
 }

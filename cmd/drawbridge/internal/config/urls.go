@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// validPort tells whether the port of an address is from 1 to 65535. An address without a port, "", is good too.
+// validPort tells whether the port of an address is from 1 to 65535. An address without a
+// port, "", is good too.
 func validPort(port string) bool {
 	number, err := strconv.Atoi(port)
 	return port == "" || err == nil && number >= 1 && number <= 65535
@@ -19,22 +20,25 @@ func validPort(port string) bool {
 // errPort says what is wrong with a port that is not valid.
 var errPort = errors.New("the port is not from 1 to 65535")
 
-// checkReachable reports an address that the gateway would never connect to: link-local and other special ones, and
-// loopback and private ones unless private is set. A metadata service of a cloud is among them. A URL with a name
-// passes, since where the name leads is checked at each connection.
+// checkReachable reports an address that the gateway would never connect to: link-local
+// and other special ones, and loopback and private ones unless private is set. A metadata
+// service of a cloud is among them. A URL with a name passes, since where the name leads
+// is checked at each connection.
 func (r *reader) checkReachable(n *node, private bool) {
 	address, ok := addressOf(n.text)
 	switch {
 	case !ok || (dial.Config{PrivateAddresses: private}).Check(address) == nil:
 	case dial.Config{PrivateAddresses: true}.Check(address) == nil:
-		r.fault(n, "this is a loopback or private address; nothing connects there without private_addresses: true beside it")
+		r.fault(n, "this is a loopback or private address; nothing connects there without "+
+			"private_addresses: true beside it")
 	default:
-		r.fault(n, "nothing connects to this address: it is link-local, a metadata service or otherwise special")
+		r.fault(n,
+			"nothing connects to this address: it is link-local, a metadata service or otherwise special")
 	}
 }
 
-// addressOf returns the IP address in a URL. If the URL has a name, ok is false, except for localhost and names below
-// it, which stand for loopback.
+// addressOf returns the IP address in a URL. If the URL has a name, ok is false, except
+// for localhost and names below it, which stand for loopback.
 func addressOf(text string) (address netip.Addr, ok bool) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -48,8 +52,15 @@ func addressOf(text string) (address netip.Addr, ok bool) {
 	return address, err == nil
 }
 
-// checkServerURL reports a text that is no address of a server. Its messages never quote the address, because the query
-// of a URL may hold a secret.
+// serverURL reads the address of a server.
+func (r *reader) serverURL(n *node) string {
+	text := r.text(n)
+	r.checkServerURL(n)
+	return text
+}
+
+// checkServerURL reports a text that is no address of a server. Its messages never quote
+// the address, because the query of a URL may hold a secret.
 func (r *reader) checkServerURL(n *node) {
 	if n.kind != scalar || n.text == "" {
 		return

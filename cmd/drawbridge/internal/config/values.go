@@ -3,14 +3,34 @@ package config
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// text returns the text of a scalar. Anything else, and an empty text, is a problem, and the result is "". A scalar
-// with a broken variable yields "" without another problem, since faultBroken reports it.
+// into is a row of a table of keys: the value of the key goes where to points, and read
+// makes it. Where read needs more than the node, a method of reader returns it: between,
+// among, textsOf and the like.
+func into[T any](to *T, read func(*node) T) func(*node) {
+	return func(n *node) { *to = read(n) }
+}
+
+// pointer is read for a value that may be left out, since zero is a value of its own.
+func pointer[T any](read func(*node) T) func(*node) *T {
+	return func(n *node) *T { return new(read(n)) }
+}
+
+// section is a row of a key whose value is a mapping with known keys.
+func (r *reader) section(what string, known fields) func(*node) {
+	return func(n *node) { r.object(n, what, known) }
+}
+
+// text returns the text of a scalar. Anything else, and an empty text, is a problem, and
+// the result is "". A scalar with a broken variable yields "" without another problem,
+// since faultBroken reports it.
 func (r *reader) text(n *node) string {
 	switch {
 	case n.kind != scalar:
@@ -28,9 +48,10 @@ func (r *reader) text(n *node) string {
 	return ""
 }
 
-// parsed returns what parse makes of the text of a scalar. If parse fails, that is a problem, and the result is zero.
-// The message quotes what the file has and not the error of parse, which might repeat the value of a variable. Want
-// says what is expected, as in "a size over zero".
+// parsed returns what parse makes of the text of a scalar. If parse fails, that is a
+// problem, and the result is zero. The message quotes what the file has and not the error
+// of parse, which might repeat the value of a variable. Want says what is expected, as in
+// "a size over zero".
 func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
 	var zero T
 	if n.broken != "" {
@@ -57,16 +78,18 @@ func (r *reader) boolean(n *node) bool {
 	})
 }
 
-// integer returns a whole number from low to high.
-func (r *reader) integer(n *node, low, high int) int {
-	want := fmt.Sprintf("a whole number from %d to %d", low, high)
-	return parsed(r, n, want, func(s string) (int, error) {
-		v, err := strconv.Atoi(s)
-		if err == nil && (v < low || v > high) {
-			err = strconv.ErrRange
-		}
-		return v, err
-	})
+// between reads a whole number from low to high.
+func (r *reader) between(low, high int) func(*node) int {
+	return func(n *node) int {
+		want := fmt.Sprintf("a whole number from %d to %d", low, high)
+		return parsed(r, n, want, func(s string) (int, error) {
+			v, err := strconv.Atoi(s)
+			if err == nil && (v < low || v > high) {
+				err = strconv.ErrRange
+			}
+			return v, err
+		})
+	}
 }
 
 // rate returns a number that is not negative.
@@ -82,13 +105,14 @@ func (r *reader) rate(n *node) float64 {
 
 // duration returns a duration over zero.
 func (r *reader) duration(n *node) time.Duration {
-	return parsed(r, n, "a duration over zero, like 500ms, 30s, 5m or 24h", func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err == nil && d <= 0 {
-			err = strconv.ErrRange
-		}
-		return d, err
-	})
+	return parsed(r, n, "a duration over zero, like 500ms, 30s, 5m or 24h",
+		func(s string) (time.Duration, error) {
+			d, err := time.ParseDuration(s)
+			if err == nil && d <= 0 {
+				err = strconv.ErrRange
+			}
+			return d, err
+		})
 }
 
 // size returns a count of bytes over zero.
@@ -96,8 +120,8 @@ func (r *reader) size(n *node) int64 {
 	return parsed(r, n, "a size over zero, like 4096, 512KiB, 4MiB or 1GiB", parseSize)
 }
 
-// parseSize returns the bytes that a size such as 4096 or 512KiB stands for. The bound of 2 TiB keeps the product of
-// number and unit from overflowing.
+// parseSize returns the bytes that a size such as 4096 or 512KiB stands for. The bound of
+// 2 TiB keeps the product of number and unit from overflowing.
 func parseSize(s string) (int64, error) {
 	unit := int64(1)
 	for suffix, bytes := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
@@ -123,15 +147,25 @@ func (r *reader) choice(n *node, words ...string) string {
 	return ""
 }
 
-// texts returns the texts of a list. A text that is repeated is a problem and is returned once.
-func (r *reader) texts(n *node, what string) []string {
-	var out []string
-	r.eachText(n, what, func(_ *node, text string) { out = append(out, text) })
-	return out
+// among reads a text that must be one of the words.
+func (r *reader) among(words ...string) func(*node) string {
+	return func(n *node) string { return r.choice(n, words...) }
 }
 
-// eachText calls read for each text of a list with its node. A text that stands twice in the list is a problem, because
-// it is likely a slip for another one; read is not called for it again.
+// is reads one of the words, and tells whether it is that one.
+func (r *reader) is(word string, words ...string) func(*node) bool {
+	return func(n *node) bool { return r.choice(n, words...) == word }
+}
+
+// textsOf reads the texts of a list. A text that is repeated is a problem and is returned
+// once.
+func (r *reader) textsOf(what string) func(*node) []string {
+	return r.checkedTexts(what, func(string) error { return nil })
+}
+
+// eachText calls read for each text of a list with its node. A text that stands twice in
+// the list is a problem, because it is likely a slip for another one; read is not called
+// for it again.
 func (r *reader) eachText(n *node, what string, read func(at *node, text string)) {
 	seen := make(map[string]bool)
 	r.sequence(n, what, func(item *node) {
@@ -147,23 +181,57 @@ func (r *reader) eachText(n *node, what string, read func(at *node, text string)
 	})
 }
 
-// orList writes words as a choice: a, b or c.
-func orList(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
+// checkedTexts reads a list of texts, each of which passes check.
+func (r *reader) checkedTexts(what string, check func(string) error) func(*node) []string {
+	return func(n *node) (out []string) {
+		r.eachText(n, what, func(at *node, text string) {
+			if err := check(text); err != nil {
+				r.fault(at, "%q: %s", at.raw, err)
+				return
+			}
+			out = append(out, text)
+		})
+		return out
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// checkedTexts returns a list of texts, each of which passes check.
-func (r *reader) checkedTexts(n *node, what string, check func(string) error) []string {
-	var out []string
-	r.eachText(n, what, func(at *node, text string) {
-		if err := check(text); err != nil {
-			r.fault(at, "%q: %s", at.raw, err)
-			return
-		}
-		out = append(out, text)
-	})
-	return out
+// path returns the name of a file. A relative name begins at the directory of the file in
+// which it stands, so that an included file can be moved together with the keys beside
+// it. "" after a problem.
+func (r *reader) path(n *node) string {
+	name := r.text(n)
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(n.file), name)
+}
+
+// read returns the content of a small file that the config names, such as a key; nil
+// after a problem.
+func (r *reader) read(n *node) []byte {
+	path := r.path(n)
+	if path == "" {
+		return nil
+	}
+	data, err := r.source(path)
+	if err != nil {
+		r.fault(n, "%s", err)
+		return nil
+	}
+	return data
+}
+
+// source reads a file and adds it to the sources, even if it cannot be read: when it
+// appears, the config must be read again.
+func (r *reader) source(path string) ([]byte, error) {
+	data, _, err := r.sourceInfo(path)
+	return data, err
+}
+
+// sourceInfo is source for a caller who wants to know which file it is, too.
+func (r *reader) sourceInfo(path string) ([]byte, os.FileInfo, error) {
+	data, info, err := readFileInfo(path)
+	r.sources.files = append(r.sources.files, path)
+	r.sources.sum = chain(r.sources.sum, data, err)
+	return data, info, err
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -18,80 +17,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// The codes of warnings. They never change, because configs acknowledge them and scripts that read the output of
-// validate -json compare them.
-const (
-	codeNoMatch        = gateway.CodeNoMatch  // a pattern that matches nothing
-	codeDeniesTools    = "denies-tools-alone" // a rule denies all tools, and prompts or resources stay allowed
-	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
-	codeLargeBody      = "large-body"         // a body may be larger than one user's share of the memory
-	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
-	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
-	codeNoCommand      = "no-command"         // a server's command is no program
-	codeNoReplicas     = "no-replicas"        // redis without replicas
-	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
-	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
-	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
-	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
-	codeUnused         = "unused-server"      // no tenant reaches the server
-	codeWritable       = "writable-file"      // anybody on the machine may write a file of the config
-
-	// CodeUnusedRelease is for a digest in released that lets nothing in. Only who is connected to the server knows, so
-	// package config gives this warning for others.
-	CodeUnusedRelease = "unused-release"
-)
-
-// Codes returns the codes of all warnings, in alphabetical order.
-func Codes() []string {
-	return []string{
-		codeDeniesTools, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand, codeNoMatch,
-		codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved, CodeUnusedRelease, codeUnused,
-		codeWritable,
-	}
-}
-
-// Warning is something in a config that works and may not be what was meant. Its code says which kind it is.
-type Warning struct {
-	Problem
-
-	Code string `json:"code"`
-}
-
-// String writes the warning as a line like that of a problem, with its code at the end.
-func (w Warning) String() string {
-	marked := w.Problem
-	marked.Text = "warning: " + marked.Text
-	return marked.String() + " [" + w.Code + "]"
-}
-
-// sortWarnings sorts warnings by file and place.
-func sortWarnings(all []Warning) {
-	slices.SortStableFunc(all, func(a, b Warning) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-}
-
-// warn records a warning at a node unless it is acknowledged, either by the config as a whole or by one of the mappings
-// in within, which are those that the node stands in.
-func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
-	meant := acknowledgements(code, append(within, r.root)...)
-	for _, item := range meant {
-		r.needed[item] = true
-	}
-	if len(r.warnings) < maxProblems && len(meant) == 0 {
-		r.warnings = append(r.warnings, Warning{Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
-	}
-}
-
-// AllWarnings returns the warnings of the config, sorted by place, together with one for each pattern that matches
-// nothing in the catalogue and one for each release that lets nothing in. The caller has filled the catalogue with what
-// the config's servers offer, as far as that is known; idle are digests in released, by server, that let nothing in.
+// AllWarnings returns the warnings of the config, sorted by place, together with one for
+// each pattern that matches nothing in the catalogue and one for each release that lets
+// nothing in. The caller has filled the catalogue with what the config's servers offer,
+// as far as that is known; idle are digests in released, by server, that let nothing in.
 func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]string) []Warning {
 	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
 	for server, digests := range idle {
 		for _, digest := range digests {
 			at := c.releases[release{server, digest}]
-			at.Text = fmt.Sprintf("%q lets nothing in: the server offers no such definition, or nothing is hidden in it; it may go", at.Text)
+			at.Text = fmt.Sprintf("%q lets nothing in: the server offers no such definition, or nothing is "+
+				"hidden in it; it may go", at.Text)
 			all = append(all, Warning{at, CodeUnusedRelease})
 		}
 	}
@@ -108,15 +44,17 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	var out []Warning
 	for _, u := range found {
 		at := cfg.patterns[u.PatternPlace]
-		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text), u.Nearest
+		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
+			u.Nearest
 		out = append(out, Warning{at, codeNoMatch})
 	}
 	return out
 }
 
-// warnAll looks for settings that work and may not be meant, and puts the warnings into cfg, with those of tenants, which
-// were found as each was read. It runs only for a config without problems, so that the nodes of servers are there and in
-// the same order as in cfg.
+// warnAll looks for settings that work and may not be meant, and puts the warnings into
+// cfg, with those of tenants, which were found as each was read. It runs only for a
+// config without problems, so that the nodes of servers are there and in the same order
+// as in cfg.
 func (r *reader) warnAll(cfg *Config) {
 	r.warnOperator(cfg)
 	r.warnAudit(cfg)
@@ -135,26 +73,29 @@ func (r *reader) warnAll(cfg *Config) {
 	}
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
-			cfg.idle = append(cfg.idle, Problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
+			cfg.idle = append(cfg.idle,
+				Problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
 		}
 	}
 	sortWarnings(r.warnings)
 	cfg.Warnings = r.warnings
 }
 
-// warnOperator warns of an operator's page on all addresses of the machine: it asks for no login, and shows which
-// servers there are.
+// warnOperator warns of an operator's page on all addresses of the machine: it asks for
+// no login, and shows which servers there are.
 func (r *reader) warnOperator(cfg *Config) {
 	host, _, err := net.SplitHostPort(cfg.Operator)
 	address, _ := netip.ParseAddr(host)
 	if err == nil && address.Unmap().IsUnspecified() {
 		r.warn(codeOpenOperator, r.at("operator"), nil,
-			"the operator's page is on all addresses of this machine, and asks nobody who they are; give it one that clients cannot reach")
+			"the operator's page is on all addresses of this machine, and asks nobody who they are; give "+
+				"it one that clients cannot reach")
 	}
 }
 
-// warnAudit warns of an audit file whose directory does not exist here. It is no problem, because a config is often
-// checked on another machine. A file that is taken by default lies beside the config, so its directory exists.
+// warnAudit warns of an audit file whose directory does not exist here. It is no problem,
+// because a config is often checked on another machine. A file that is taken by default
+// lies beside the config, so its directory exists.
 func (r *reader) warnAudit(cfg *Config) {
 	file := r.root.child("audit").member("file")
 	if file == nil || cfg.Audit.File == "-" {
@@ -165,79 +106,32 @@ func (r *reader) warnAudit(cfg *Config) {
 	}
 }
 
-// warnWritable warns of files that anybody on this machine may write, of all that the config was
-// read from: the config, what it includes, and what it names, such as secrets.
+// warnWritable warns of files that anybody on this machine may write, of all that the
+// config was read from: the config, what it includes, and what it names, such as secrets.
 func (r *reader) warnWritable() {
 	if runtime.GOOS == "windows" {
 		return // its files have access lists, and Go makes up the mode
 	}
 	for _, file := range slices.Compact(slices.Sorted(slices.Values(r.sources.files))) {
-		info, err := os.Stat(file) //nolint:gosec // the operator's own config names these files
+		info, err := os.Stat(file)
 		if err == nil && info.Mode().Perm()&0o002 != 0 {
-			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil, "anybody on this machine may write this file; chmod o-w %s", file)
+			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil,
+				"anybody on this machine may write this file; chmod o-w %s", file)
 		}
 	}
 }
 
-// warnTenant warns of a tenant that no issuer serves, of rules that deny less than they seem to, and of subjects in its
-// rules whose issuer does not serve it. Serving are the issuers whose tokens may be for the tenant.
-func (r *reader) warnTenant(serving []string, m member) {
-	if len(serving) == 0 {
-		r.warn(codeUnserved, m.key, []*node{m.value}, "no issuer serves the tenant %q, so nobody can be of it", m.name)
-		return
-	}
-	rules := m.value.member("rules")
-	if rules == nil {
-		return
-	}
-	for _, rule := range rules.items {
-		r.warnDeny(rules, rule, m.value)
-		subjects := rule.member("subjects")
-		if subjects == nil {
-			continue
-		}
-		for _, item := range subjects.items {
-			if !slices.Contains(serving, issuerOf(item.text)) {
-				r.warn(codeForeignSubject, item, []*node{rule, m.value}, "%q is nobody of this tenant: its issuer does not serve it", item.raw)
-			}
-		}
-	}
-}
-
-// warnDeny warns of a rule that denies "*", which is every tool, and leaves prompts or resources
-// to what some rule of the tenant allows.
-func (r *reader) warnDeny(rules, rule, tenant *node) {
-	var left []string
-	deny := rule.child("deny").items
-	for _, kind := range []string{"prompt:", "resource:"} {
-		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
-			return slices.ContainsFunc(other.child("allow").items, func(at *node) bool { return strings.HasPrefix(at.text, kind) })
-		})
-		denied := slices.ContainsFunc(deny, func(at *node) bool {
-			rest, found := strings.CutPrefix(at.text, kind)
-			return found && strings.Trim(rest, "*:") == ""
-		})
-		if allowed && !denied {
-			left = append(left, `"`+kind+`*"`)
-		}
-	}
-	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
-	if all < 0 || len(left) == 0 {
-		return
-	}
-	r.warn(codeDeniesTools, deny[all], []*node{rule, tenant},
-		`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`, strings.Join(left, " and "))
-}
-
-// warnServer warns of a server that no tenant reaches, of a command that is no program here or cannot be started as the
-// config wants, and of credentials over plain HTTP. The argument reached tells whether a tenant reaches the server.
+// warnServer warns of a server that no tenant reaches, of a command that is no program
+// here or cannot be started as the config wants, and of credentials over plain HTTP. The
+// argument reached tells whether a tenant reaches the server.
 func (r *reader) warnServer(s *Server, reached bool, m member) {
 	within := []*node{m.value}
 	if !reached {
 		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.Name)
 	}
 	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
-		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH", at.raw)
+		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH",
+			at.raw)
 	}
 	if why := withheld(s.Rights, runtime.GOOS, os.Geteuid()); why != "" {
 		at := cmp.Or(m.value.member("user"), m.value.member("limits"))
@@ -245,23 +139,15 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	}
 	for _, name := range []string{"url", "base_url"} {
 		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {
-			r.warn(codePlainHTTP, at, within, "credentials go to a public address over plain http, where others can read them; use https")
+			r.warn(codePlainHTTP, at, within,
+				"credentials go to a public address over plain http, where others can read them; use https")
 		}
 	}
 }
 
-// release is one digest in released of a server.
-type release struct{ server, digest string }
-
-// awaited is where a warning belongs that follows from the memory of the machine, which is not known here, and whether
-// it is acknowledged.
-type awaited struct {
-	place Problem
-	meant bool
-}
-
-// watchMemory notes where the warnings about memory belong, and whether they are acknowledged. Nobody knows here
-// whether they are given, so the acknowledgements count as needed.
+// watchMemory notes where the warnings about memory belong, and whether they are
+// acknowledged. Nobody knows here whether they are given, so the acknowledgements count
+// as needed.
 func (r *reader) watchMemory(cfg *Config) {
 	limits := r.root.child("limits")
 	await := func(code string, at *node) awaited {
@@ -275,26 +161,32 @@ func (r *reader) watchMemory(cfg *Config) {
 	cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
 }
 
-// WarnOfBody adds a warning if the largest body is larger than most, which is what one user can ever hold of the memory;
-// both are in bytes. The caller knows how much memory there is. It asks once, before anybody else sees the config.
+// WarnOfBody adds a warning if the largest body is larger than most, which is what one
+// user can ever hold of the memory; both are in bytes. The caller knows how much memory
+// there is. It asks once, before anybody else sees the config.
 func (c *Config) WarnOfBody(largest, most int64) {
 	if largest <= most {
 		return
 	}
-	c.warnOf(c.largeBody, codeLargeBody, fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user may hold, %s; "+
-		"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest), roundSize(most)))
+	c.warnOf(c.largeBody, codeLargeBody,
+		fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user "+
+			"may hold, %s; "+
+			"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest),
+			roundSize(most)))
 }
 
-// WarnOfMemory adds a warning if limits.memory is more than most, which is what requests may hold of the memory that the
-// process has, in bytes; zero means that nothing bounds that. source says what does. The caller asks once, before
-// anybody else sees the config.
+// WarnOfMemory adds a warning if limits.memory is more than most, which is what requests
+// may hold of the memory that the process has, in bytes; zero means that nothing bounds
+// that. source says what does. The caller asks once, before anybody else sees the config.
 func (c *Config) WarnOfMemory(most int64, source string) {
 	if most == 0 || c.Limits.Memory <= most {
 		return
 	}
-	c.warnOf(c.muchMemory, codeMuchMemory, fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: "+
-		"the gateway may be killed for want of memory; leave it out, set %s at most, or give the process more",
-		roundSize(c.Limits.Memory), source, roundSize(most), roundSize(most)))
+	c.warnOf(c.muchMemory, codeMuchMemory,
+		fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: "+
+			"the gateway may be killed for want of memory; leave it out, set %s at most, or give the "+
+			"process more",
+			roundSize(c.Limits.Memory), source, roundSize(most), roundSize(most)))
 }
 
 // warnOf adds a warning unless it is acknowledged.
@@ -308,7 +200,8 @@ func (c *Config) warnOf(at awaited, code, text string) {
 	sortWarnings(c.Warnings)
 }
 
-// roundSize writes a count of bytes in whole MiB or, where that would say little, in whole KiB.
+// roundSize writes a count of bytes in whole MiB or, where that would say little, in
+// whole KiB.
 func roundSize(n int64) string {
 	if n < 10<<20 && n%(1<<20) != 0 {
 		return fmt.Sprintf("%d KiB", n>>10)
@@ -316,20 +209,24 @@ func roundSize(n int64) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
-// watchReleases notes where each release of a server stands, so that a later warning can name its place, and whether
-// that warning is acknowledged. Nobody knows here whether it is needed, so the acknowledgement counts as such.
+// watchReleases notes where each release of a server stands, so that a later warning can
+// name its place, and whether that warning is acknowledged. Nobody knows here whether it
+// is needed, so the acknowledgement counts as such.
 func (r *reader) watchReleases(cfg *Config, s *Server, n *node) {
 	for _, at := range n.child("released").items {
-		cfg.releases[release{s.Name, at.text}] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
+		cfg.releases[release{s.Name, at.text}] = Problem{
+			File: at.file, Line: at.line, Column: at.col,
+			Text: at.raw,
+		}
 	}
 	for _, item := range acknowledgements(CodeUnusedRelease, n, r.root) {
 		s.IdleReleases, r.needed[item] = true, true
 	}
 }
 
-// exposesCredentials tells whether requests to the address carry credentials over the internet unencrypted. A name
-// counts as a public address unless the server has private_addresses: without that key, the gateway connects to public
-// addresses only.
+// exposesCredentials tells whether requests to the address carry credentials over the
+// internet unencrypted. A name counts as a public address unless the server has
+// private_addresses: without that key, the gateway connects to public addresses only.
 func (s Server) exposesCredentials(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" {
@@ -349,4 +246,13 @@ func (s Server) exposesCredentials(address string) bool {
 		}
 	}
 	return false
+}
+
+// warnRedis warns of replicas that share limits and do not know how many they are: while
+// Redis does not answer, each of them would allow all of every limit.
+func (r *reader) warnRedis() {
+	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
+		r.warn(codeNoReplicas, at, nil, "replicas is not set: while Redis does not answer, each replica "+
+			"allows all of every limit, as if it were alone; write how many there are at most")
+	}
 }

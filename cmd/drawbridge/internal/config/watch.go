@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// Watch notices that the files of a config change: the config file itself, and the files that it includes and names. It
-// does not matter whether a file is written in place or replaced, by itself or through a symbolic link. Files that come
-// to match a pattern of include, or cease to, are noticed too.
+// Watch notices that the files of a config change: the config file itself, and the files
+// that it includes and names. It does not matter whether a file is written in place or
+// replaced, by itself or through a symbolic link. Files that come to match a pattern of
+// include, or cease to, are noticed too.
 //
-// A Watch starts no goroutine. Its user calls it at intervals, and loads the config again when it says so:
+// A Watch starts no goroutine. Its user calls it at intervals, and loads the config again
+// when it says so:
 //
 //	at each interval --> Settled? --no, untouched or still being written--> wait
 //	                        | yes: touched before the last look, and not since
@@ -20,8 +22,9 @@ import (
 //	                        v
 //	                     load the config --> Follow the sources that were read
 //
-// Settled runs at every interval and only asks the file system which files there are and when they changed. Changed
-// reads the files and runs only after Settled. A Watch is not safe for concurrent use.
+// Settled runs at every interval and only asks the file system which files there are and
+// when they changed. Changed reads the files and runs only after Settled. A Watch is not
+// safe for concurrent use.
 type Watch struct {
 	read    Sources       // what was read when the config was loaded, with its digest
 	seen    []os.FileInfo // of each file at the last look; nil for a file that did not exist
@@ -36,8 +39,9 @@ func NewWatch(read Sources) *Watch {
 	return w
 }
 
-// Follow makes the Watch watch the files that were just read. The next look finds all of them touched, because a file
-// may have changed after it was read and before the first look at it. At worst the files are read once in vain.
+// Follow makes the Watch watch the files that were just read. The next look finds all of
+// them touched, because a file may have changed after it was read and before the first
+// look at it. At worst the files are read once in vain.
 func (w *Watch) Follow(read Sources) {
 	w.read, w.seen, w.matched = read, nil, nil
 }
@@ -51,9 +55,9 @@ func (w *Watch) look() []os.FileInfo {
 	return seen
 }
 
-// Settled looks at the files and tells whether some were touched before the last look and none since. One change made
-// by an editor or of a mounted volume is several changes of files, and a config that is read between them would mix old
-// and new.
+// Settled looks at the files and tells whether some were touched before the last look and
+// none since. One change made by an editor or of a mounted volume is several changes of
+// files, and a config that is read between them would mix old and new.
 func (w *Watch) Settled() bool {
 	seen, matched := w.look(), w.match()
 	before := w.moved
@@ -62,7 +66,8 @@ func (w *Watch) Settled() bool {
 	return before && !w.moved
 }
 
-// sameFile tells whether two looks found the same file unchanged, as far as that shows without reading it.
+// sameFile tells whether two looks found the same file unchanged, as far as that shows
+// without reading it.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -80,8 +85,9 @@ func (w *Watch) match() []string {
 	return names
 }
 
-// Changed reads the files and tells whether a content differs from what was read last, or whether the patterns of
-// include match other files than before. It says so only once for each change, so its user must load the config then.
+// Changed reads the files and tells whether a content differs from what was read last, or
+// whether the patterns of include match other files than before. It says so only once for
+// each change, so its user must load the config then.
 func (w *Watch) Changed() bool {
 	sum, names := w.digest(), w.match()
 	differs := !bytes.Equal(sum, w.read.sum) || !slices.Equal(names, w.read.names)
@@ -89,7 +95,8 @@ func (w *Watch) Changed() bool {
 	return differs
 }
 
-// digest returns the digest of what the files hold now, made in the same way as that of Sources.
+// digest returns the digest of what the files hold now, made in the same way as that of
+// Sources.
 func (w *Watch) digest() []byte {
 	var sum []byte
 	for _, file := range w.read.files {

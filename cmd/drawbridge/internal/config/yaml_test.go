@@ -70,7 +70,7 @@ func TestPiecesSayWhatTheWholeSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !r.checkTokens(tokens, nesting{}) || len(r.oneDocument(tokens)) == 0 {
+			if !r.checkTokens(tokens) || len(r.oneDocument(tokens)) == 0 {
 				return nil, nil
 			}
 			return r.block(r.oneDocument(tokens), most), r.problems
@@ -95,7 +95,7 @@ func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.checkTokens(tokens, nesting{}) {
+			if r.checkTokens(tokens) {
 				r.block(tokens, most)
 			}
 			if len(r.problems) == 0 {
@@ -186,7 +186,7 @@ func FuzzPieces(f *testing.F) {
 		read := func(most int) (*node, bool) {
 			r := newReader("fuzz.yaml", nil, nil, testEnvironment)
 			tokens, err := scan(text)
-			if err != nil || !r.checkTokens(tokens, nesting{}) {
+			if err != nil || !r.checkTokens(tokens) {
 				return nil, false
 			}
 			if tokens = r.oneDocument(tokens); len(tokens) == 0 {

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Sources are the files that a config was read from, or would have been if it had not been refused. A Watch is made
-// from them. The zero value has no files.
+// Sources are the files that a config was read from, or would have been if it had not
+// been refused. A Watch is made from them. The zero value has no files.
 type Sources struct {
 	files    []string // the config file first, then the files that it includes and names
 	sum      []byte   // digest of their contents, in that order, see chain
@@ -23,57 +23,20 @@ type Sources struct {
 	names    []string // the files that these patterns matched
 }
 
-// digest names what the files contain, for comparing configs of replicas by eye: the same files in the same order have the same.
-// It is too short to tell anything of a secret in them.
+// digest names what the files contain, for comparing configs of replicas by eye: the same
+// files in the same order have the same. It is too short to tell anything of a secret in
+// them.
 func (s *Sources) digest() string { return hex.EncodeToString(s.sum[:4]) }
 
-// path returns the name of a file. A relative name begins at the directory of the file in which it stands, so that an
-// included file can be moved together with the keys beside it. "" after a problem.
-func (r *reader) path(n *node) string {
-	name := r.text(n)
-	if name == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(n.file), name)
-}
-
-// read returns the content of a small file that the config names, such as a key; nil after a problem.
-func (r *reader) read(n *node) []byte {
-	path := r.path(n)
-	if path == "" {
-		return nil
-	}
-	data, err := r.source(path)
-	if err != nil {
-		r.fault(n, "%s", err)
-		return nil
-	}
-	return data
-}
-
-// source reads a file and adds it to the sources, even if it cannot be read: when it appears, the config must be read
-// again.
-func (r *reader) source(path string) ([]byte, error) {
-	data, _, err := r.sourceInfo(path)
-	return data, err
-}
-
-// sourceInfo is source for a caller who wants to know which file it is, too.
-func (r *reader) sourceInfo(path string) ([]byte, os.FileInfo, error) {
-	data, info, err := readFileInfo(path)
-	r.sources.files = append(r.sources.files, path)
-	r.sources.sum = chain(r.sources.sum, data, err)
-	return data, info, err
-}
-
-// readFile reads a regular file, but no more than maxFileBytes and one byte. With that byte the caller can tell a file
-// that is too large from one that just fits.
+// readFile reads a regular file, but no more than maxFileBytes and one byte. With that
+// byte the caller can tell a file that is too large from one that just fits.
 func readFile(path string) ([]byte, error) {
 	data, _, err := readFileInfo(path)
 	return data, err
 }
 
-// readFileInfo is readFile for a caller who wants to know which file it is, too: nil if there is none.
+// readFileInfo is readFile for a caller who wants to know which file it is, too: nil if
+// there is none.
 func readFileInfo(path string) ([]byte, os.FileInfo, error) {
 	return readRegular(path, os.Stat, os.Open)
 }
@@ -103,9 +66,9 @@ func readRegular(
 	return data.Bytes(), info, err
 }
 
-// matching returns the files that a pattern names, sorted. A star matches no file or directory whose name begins with a
-// dot. Editors leave such files beside those that they write, and a volume of Kubernetes holds its files a second time
-// in a directory ..data.
+// matching returns the files that a pattern names, sorted. A star matches no file or
+// directory whose name begins with a dot. Editors leave such files beside those that they
+// write, and a volume of Kubernetes holds its files a second time in a directory ..data.
 func matching(pattern string) ([]string, error) {
 	pattern = filepath.Clean(pattern) // so that its parts are those of what it matches
 	files, err := filepath.Glob(pattern)
@@ -115,7 +78,8 @@ func matching(pattern string) ([]string, error) {
 	return files, err
 }
 
-// hidden tells whether some part of a file's path begins with a dot although that part of the pattern does not.
+// hidden tells whether some part of a file's path begins with a dot although that part of
+// the pattern does not.
 func hidden(pattern []string, file string) bool {
 	for i, name := range strings.Split(file, string(filepath.Separator)) {
 		if strings.HasPrefix(name, ".") && i < len(pattern) && !strings.HasPrefix(pattern[i], ".") {
@@ -125,8 +89,9 @@ func hidden(pattern []string, file string) bool {
 	return false
 }
 
-// chain adds the content of one more file to the digest of the files before it. If the file could not be read, the text
-// of the error takes the place of the content, so that a file that comes or goes changes the digest too.
+// chain adds the content of one more file to the digest of the files before it. If the
+// file could not be read, the text of the error takes the place of the content, so that a
+// file that comes or goes changes the digest too.
 func chain(sum, data []byte, err error) []byte {
 	if err != nil {
 		data = []byte(err.Error())
@@ -135,3 +100,15 @@ func chain(sum, data []byte, err error) []byte {
 	next := sha256.Sum256(append(slices.Clip(sum), content[:]...))
 	return next[:]
 }
+
+const (
+	maxConfigBytes = 16 << 20 // of the config and the files it includes, together
+	maxPartBytes   = 1 << 20  // of each of these; while it is parsed, it takes a hundred times as much memory
+	maxFileBytes   = 16 << 20 // of a file that the config names
+	maxConfigDepth = 32
+	// maxTabLine is how many bytes a line with a tab may have. The scanner looks through
+	// the rest of the line at each tab, so that its time grows with the square of the
+	// line.
+	maxTabLine  = 64 << 10
+	pieceTokens = 500 // block divides a value of more tokens than this
+)

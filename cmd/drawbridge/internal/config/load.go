@@ -1,0 +1,60 @@
+package config
+
+// Load reads and checks a config file. A RefusedError lists everything that is wrong with
+// it; any other error says that the file cannot be read.
+func Load(path string, env Environment) (*Config, error) {
+	cfg, _, err := loadFile(path, env, nil)
+	return cfg, err
+}
+
+// loadFile is Load, with a memory of tenants or without. It returns the sources also if
+// the config is refused.
+func loadFile(path string, env Environment, known *memory) (*Config, Sources, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, newReader(path, data, err, env).sources, err
+	}
+	return load(path, data, env, known)
+}
+
+// load reads a config whose file has that content. If there is any problem it reads
+// everything again, all files as one, so that what is said about a refused config does
+// not depend on what was left unread.
+func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
+	r := newReader(path, data, nil, env)
+	known.begin()
+	r.apart, r.known = true, known
+	cfg, err := r.parse(data)
+	if err != nil {
+		r = newReader(path, data, nil, env)
+		r.known = known
+		cfg, err = r.parse(data)
+	}
+	if err == nil {
+		cfg.Digest = r.sources.digest()
+	}
+	return cfg, r.sources, err
+}
+
+// Loader loads one config file again and again, and does again only what may come out
+// differently. It reads every file of the config each time, but parses and checks the
+// tenants of an included file only if its text is another one than in the config that it
+// loaded last, or anything else is that they depend on. The configs that it returns share
+// what is equal in them.
+//
+// A config of a Loader serves a gateway. It does not know where the patterns and
+// acknowledgements of tenants stand, so AllWarnings and Needless are for a config of
+// Load. A Loader is for one goroutine at a time.
+type Loader struct {
+	path   string
+	env    Environment
+	memory memory
+}
+
+// NewLoader returns a Loader of the file at path.
+func NewLoader(path string, env Environment) *Loader { return &Loader{path: path, env: env} }
+
+// Load is the function Load, for a caller that watches the files. It returns the sources
+// that were read even when the config is refused: the next change of one of those files
+// is probably the correction, and the caller has to notice it.
+func (l *Loader) Load() (*Config, Sources, error) { return loadFile(l.path, l.env, &l.memory) }

@@ -31,7 +31,7 @@ func TestEveryWarningIsInTheReference(t *testing.T) {
 	r := surveyed(t)
 	want := map[string]string{}
 	for _, s := range r.product {
-		if s.name != configPackage+"warnings.go" {
+		if s.name != configPackage+"codes.go" {
 			continue
 		}
 		ast.Inspect(s.tree, func(n ast.Node) bool {

@@ -25,7 +25,7 @@ type connection struct {
 	doubts     chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
-	news       atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server itself announced
+	news       atomic.Uint32 // topics to read again
 
 	said      *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
 	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection
@@ -75,7 +75,7 @@ func (c *connection) announced(kind registry.Kind) {
 	} else {
 		c.heard.Or(uint32(topic))
 	}
-	c.reread(topic | topic<<announcedBy)
+	c.reread(topic)
 }
 
 // reread has lists read again, always by the control connection: what a list shows may differ from session to session,

@@ -113,8 +113,23 @@ func TestNewsInTheSessionOfACallWasLost(t *testing.T) {
 	})
 }
 
-// TestNewsWithoutAChangeIsAnnounced lets a server say that its list changed, in the session of a call, when it did not.
-func TestNewsWithoutAChangeIsAnnounced(t *testing.T) {
+// TestWhatASharedProcessAddsIsListed lets a tool over stdio add items, which are in the
+// memory of its process alone.
+func TestWhatASharedProcessAddsIsListed(t *testing.T) {
+	t.Parallel()
+	cfg := command("fastmcp")
+	cfg.Shared = true
+	r := start(t, cfg)
+	r.untilTool("grow")
+	if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil || got != "ok" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	r.until("all is listed", func() bool { return r.has("1") })
+}
+
+// TestNewsWithoutAChangeIsNotTold lets a server say that its list changed, in the session
+// of a call, when it did not: it is read again, and no client is told.
+func TestNewsWithoutAChangeIsNotTold(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {
@@ -122,7 +137,7 @@ func TestNewsWithoutAChangeIsAnnounced(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 		for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
-			before := r.view().Announced("up", kind)
+			changed, listed := r.reg.Changed(), f.listed()
 			f.everywhere(func(s *pySession) {
 				if s.id[31] == '2' { // that of the call
 					s.news("", string(kind)+"s")
@@ -130,8 +145,13 @@ func TestNewsWithoutAChangeIsAnnounced(t *testing.T) {
 			})
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got := r.view().Announced("up", kind); got != before+1 {
-				t.Errorf("%s: announced %d times, want once", kind, got-before)
+			if kind == registry.KindTool && f.listed() == listed {
+				t.Error("the tools were not read again")
+			}
+			select {
+			case <-changed:
+				t.Errorf("%s: clients are told of a change", kind)
+			default:
 			}
 		}
 	})

@@ -149,7 +149,7 @@ func (f *fastMCP) reply(m *mcp.Message) string {
 	case "tools/list":
 		f.lists++
 		tools := named("tool", `,"description":"","inputSchema":{"properties":{},"title":"toolArguments","type":"object"}`)
-		for _, name := range []string{"grow", "grow_related", "sample", "roots", "elicit", "twice", "quick", "ctx_elicit"} {
+		for _, name := range []string{"grow", "grow_related", "sample", "roots", "elicit", "twice", "quick", "ctx_elicit", "log"} {
 			tools += fmt.Sprintf(`,{"name":%q,"description":"","inputSchema":{"properties":{"token":{"title":"Token","type":"string"}},"title":"Arguments","type":"object"}}`, name)
 		}
 		return `"result":{"tools":[` + tools + `]}`
@@ -273,6 +273,10 @@ func (s *pySession) tool(ctx context.Context, m *mcp.Message) string {
 	case "ctx_elicit":
 		related = string(m.ID)
 		return elicit()
+	case "log": // without declaring it
+		for range 2 {
+			s.write(string(m.ID), `{"method":"notifications/message","params":{"level":"info","data":%s},"jsonrpc":"2.0"}`, quote(token))
+		}
 	case "quick":
 		takes, _ := time.ParseDuration(token)
 		wait(ctx, takes)

@@ -82,6 +82,7 @@ type pool struct {
 	server  fault
 	shared  bool                 // Config.Shared: one session may serve everyone
 	streams bool                 // the transport gives each call a stream of its own
+	most    int                  // sessions at the same time, beside the control connection
 	lends   bool                 // Config.OneUser: the control connection is lent to one client after the other
 	room    *seats.Room[*pooled] // the sessions
 	parking *parking             // the calls whose callers can be asked
@@ -91,15 +92,14 @@ type pool struct {
 // newPool returns a pool without sessions. c is the control connection, dial opens the sessions, seen are the stray
 // questions of the server. The pool has the values of ctx and outlives it: close ends it.
 func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
-	p := &pool{conn: c, server: c.server, shared: cfg.Shared, streams: streams}
-	most := maxSessions
+	p := &pool{conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions}
 	if cfg.URL == "" {
-		most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
+		p.most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
 	}
 	p.tasks = newTasks(c.server)
 	lagging := &atomic.Bool{}
 	p.room = seats.New(ctx, seats.Config[*pooled]{
-		Max: most, Opening: 2 * cfg.openLimit(), // a child may be started twice
+		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
 			return &pooled{
 				key: k, conn: newSessionConnection(c), calls: &calls{strays: seen}, dial: dial, room: p.room, lagging: lagging,
@@ -151,6 +151,10 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	if c.Tasks == mcp.TasksAsked && !p.streams { // nothing would tie a task's questions to it, so nobody is asked
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
+	}
+	if c.LogLevel > 0 && p.most < 1 { // there is no session for them, and the call is worth more
+		mute := *c
+		mute.LogLevel, c = 0, &mute
 	}
 	var (
 		result mcp.Object
@@ -205,7 +209,7 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if c.Capabilities.Len() > 0 && i.asks {
 		k.Traits, k.Patient = string(c.Capabilities.JSON()), true
 	}
-	logs := c.LogLevel > 0 && !p.streams && p.conn.has("logging")
+	logs := c.LogLevel > 0 && !p.streams // many servers send them that do not declare logging
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
 	case p.shared:
@@ -301,7 +305,7 @@ func (p *pool) lend(control *legacy) {
 
 // lentKey is keyOf where the control connection is lent: it says which sessions may run a call of one user's client.
 func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
-	logs := c.LogLevel > 0 && p.conn.has("logging")
+	logs := c.LogLevel > 0 && p.conn.has("logging") // else the client's one open call gets them
 	roots := p.conn.rooted.Load() && c.Capabilities.Has("roots")
 	solo := !c.InSession && c.Capabilities.Len() > 0 && i.asks
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}

@@ -338,6 +338,70 @@ func TestLogLevels(t *testing.T) {
 	})
 }
 
+// TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem has two users of a tenant call
+// at once whose clients cannot be asked anything. The servers log without declaring it, as
+// all made with the Python SDK do. Only who wants log lines has a session for it.
+func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
+	t.Parallel()
+	story := func(t *testing.T, r *rig) {
+		var users sync.WaitGroup
+		for _, p := range []person{{name: "alice", level: "info"}, {name: "bob", level: "info"}, {name: "carol"}} {
+			users.Go(func() {
+				p.tenant = "a"
+				want := ""
+				if p.level != "" {
+					want = p.name + " " + p.name
+				}
+				for range 2 {
+					heard := &notes{}
+					if _, _, got, err := r.round(t.Context(), "log", p.call(t, p.name, "", "", heard)); err != nil || got != "ok" {
+						t.Errorf("%s: got %q, %v", p.name, got, err)
+					}
+					if heard.text() != want {
+						t.Errorf("%s: heard %q, want %q", p.name, heard.text(), want)
+					}
+				}
+			})
+		}
+		users.Wait()
+	}
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP+SSE, shared %v", shared), func(t *testing.T) {
+			t.Parallel()
+			fastBubble(t, &fastMCP{}, upstream.Config{URL: overStream, Shared: shared}, story)
+		})
+		t.Run(fmt.Sprintf("stdio, shared %v", shared), func(t *testing.T) {
+			t.Parallel()
+			cfg := command("fastmcp")
+			cfg.Shared = shared
+			r := start(t, cfg)
+			r.untilTool("log")
+			story(t, r)
+		})
+	}
+	t.Run("stdio, no child for them", func(t *testing.T) {
+		t.Parallel()
+		cfg := command("fastmcp")
+		cfg.Shared, cfg.MaxChildren = true, 1
+		r := start(t, cfg)
+		r.untilTool("log")
+		if _, _, got, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "", "", nil)); err != nil || got != "ok" {
+			t.Errorf("got %q, %v, want the call without its lines", got, err)
+		}
+	})
+	t.Run("stdio, one user", func(t *testing.T) {
+		t.Parallel()
+		cfg := command("fastmcp")
+		cfg.OneUser = true
+		r := start(t, cfg)
+		r.untilTool("log")
+		heard := &notes{}
+		if _, _, _, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "", "", heard)); err != nil || heard.text() != "m m" {
+			t.Errorf("heard %q, %v", heard.text(), err)
+		}
+	})
+}
+
 // TestLegacyResourcesAreFollowed subscribes, hears changes of a resource and of its parts, and loses the session.
 func TestLegacyResourcesAreFollowed(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import "fmt"
 type UnavailableError struct {
 	Server string
 	Sent   bool  // the server may have received the call; only a call that was not sent is safe to repeat
+	SignIn bool  // the server wants a sign-in, as in DownError
 	Err    error // the cause, for the log alone
 }
 

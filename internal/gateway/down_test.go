@@ -282,14 +282,19 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 // one whose server goes away in its course: only the second call may have taken effect.
 func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
 	for _, test := range []struct {
-		sent         bool
+		sent, signIn bool
 		code, reason string
-	}{{false, "DB-UPSTREAM-DOWN", "start"}, {true, "DB-UPSTREAM-LOST", "lost"}} {
+		text         string
+	}{
+		{false, false, "DB-UPSTREAM-DOWN", "start", "The server lib is not available now"},
+		{false, true, "DB-UPSTREAM-DOWN", "start", "The server lib did not make the call: it wants a sign-in, and the operator"},
+		{true, false, "DB-UPSTREAM-LOST", "lost", "The server went away"},
+	} {
 		b, l := newLibrary(t)
-		l.fails(&registry.UnavailableError{Server: "lib", Sent: test.sent, Err: errors.New("child ended")})
+		l.fails(&registry.UnavailableError{Server: "lib", Sent: test.sent, SignIn: test.signIn, Err: errors.New("child ended")})
 		_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
-		if stable(failure) != test.code || !test.sent && !strings.HasPrefix(failure.Message, "The server lib is not available now") {
-			t.Errorf("sent %v: got %v, want %s, and the server named when it may be tried again", test.sent, failure, test.code)
+		if stable(failure) != test.code || !strings.HasPrefix(failure.Message, test.text) {
+			t.Errorf("sent %v: got %v, want %s: %s", test.sent, failure, test.code, test.text)
 		}
 		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+`"`; !strings.Contains(records, want) {
 			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)

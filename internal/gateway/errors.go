@@ -394,10 +394,15 @@ func notAvailable(err *registry.UnavailableError) failure {
 				"The server went away before it answered; the call may have taken effect"),
 		}
 	}
+	text, again := "The server "+err.Server+" is not available now; the call was not made", time.Second
+	if err.SignIn {
+		text = "The server " + err.Server + " did not make the call: it wants a sign-in, and the operator of " +
+			"this gateway must give a credential for it. Go on without it."
+		again = downRetryMax
+	}
 	return failure{
 		kind: "unavailable", reason: reasonStart, inside: true,
-		told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
-			"The server "+err.Server+" is not available now; the call was not made").After(time.Second),
+		told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(again),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -30,7 +29,7 @@ type fault string
 // unavailable returns the error for a server that cannot be reached or was lost. sent: the server may have received the
 // request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
-	return &registry.UnavailableError{Server: string(f), Sent: sent, Err: err}
+	return &registry.UnavailableError{Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Err: err}
 }
 
 // protocol returns the error for an answer that the protocol does not allow.
@@ -74,11 +73,10 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 	return f.unavailable(true, err)
 }
 
-// wantsSignIn tells whether the server answered that it wants a sign-in. What else it
-// says, such as where to sign in, is not read.
+// wantsSignIn tells whether the server answered that it wants a sign-in.
 func wantsSignIn(err error) bool {
 	refused, ok := errors.AsType[*wire.StatusError](err)
-	return ok && refused.Status == http.StatusUnauthorized
+	return ok && refused.SignIn
 }
 
 // Refusals of questions.

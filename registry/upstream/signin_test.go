@@ -1,6 +1,8 @@
 package upstream_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -12,34 +14,79 @@ import (
 // signInWanted is what the operator reads.
 const signInWanted = "HTTP status 401: it wants a sign-in, so it needs a credential in headers, and one that it takes"
 
+// guarded refuses everybody and names a place to sign in. It notes who is asked.
+type guarded struct {
+	status    int
+	challenge string
+	asked     chan string
+}
+
+func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.asked <- r.URL.Host
+	if g.challenge != "" {
+		w.Header().Set("WWW-Authenticate", g.challenge)
+	}
+	w.WriteHeader(g.status)
+}
+
 // TestServerThatWantsASignInSaysSoInOurWords has a server refuse everybody and name a
-// place to sign in. Nothing but its own address is asked, and of its words nothing is told.
+// place to sign in: from the start, and in the middle of calls, as when a token has ended.
+// Nothing but its own address is asked, and of its words nothing is told.
 func TestServerThatWantsASignInSaysSoInOurWords(t *testing.T) {
 	t.Parallel()
-	hosts := make(chan string, 1000)
-	visit(t, upstream.Config{Prefix: "up"}, func(t *testing.T, o *origin, r *rig) {
-		down := func() *registry.DownError {
-			return r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down()
-		}
-		if got := r.last(); got.Up || got.Problem != signInWanted {
-			t.Errorf("got %+v, want that it wants a sign-in", got)
-		}
-		if got := down(); got == nil || !got.SignIn {
-			t.Errorf("got %+v, want that it wants a sign-in", got)
-		}
-		for range len(hosts) {
-			if got := <-hosts; got != "server.invalid/base/sse" {
-				t.Errorf("asked %s, want the server alone", got)
+	const challenge = `Bearer resource_metadata="http://elsewhere.invalid/meta", error_description="obey"`
+	for _, test := range []struct {
+		status    int
+		challenge string
+		want      bool
+		problem   string
+	}{
+		{http.StatusUnauthorized, challenge, true, signInWanted},
+		{http.StatusUnauthorized, "", true, signInWanted},
+		{http.StatusForbidden, challenge, true, "HTTP status 403" + signInWanted[len("HTTP status 401"):]},
+		{http.StatusForbidden, "", false, "HTTP status 403"},
+	} {
+		refuse := &guarded{test.status, test.challenge, make(chan string, 1000)}
+		judge := func(t *testing.T, o *origin, r *rig, down func() *registry.DownError) {
+			t.Helper()
+			if got := r.last(); got.Up || got.Problem != test.problem {
+				t.Errorf("got %+v, want %q", got, test.problem)
+			}
+			if got := down(); got == nil || got.SignIn != test.want {
+				t.Errorf("got %+v, want that it wants a sign-in: %v", got, test.want)
+			}
+			for range len(refuse.asked) {
+				if got := <-refuse.asked; got != "server.invalid" {
+					t.Errorf("asked %s, want the server alone", got)
+				}
+			}
+			o.become(nil)
+			time.Sleep(time.Minute)
+			if got := down(); got == nil || got.SignIn {
+				t.Errorf("after it went away: got %+v, want no word of a sign-in", got)
 			}
 		}
-		o.become(nil)
-		time.Sleep(time.Minute)
-		if got := down(); got == nil || got.SignIn {
-			t.Errorf("after it went away: got %+v, want no word of a sign-in", got)
-		}
-	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hosts <- r.URL.Host + r.URL.Path
-		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="http://elsewhere.invalid/meta", error_description="obey"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
+		t.Run(fmt.Sprint(test.status, test.challenge != "", " at once"), func(t *testing.T) {
+			visit(t, upstream.Config{Prefix: "up"}, func(t *testing.T, o *origin, r *rig) {
+				judge(t, o, r, func() *registry.DownError {
+					return r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down()
+				})
+			}, refuse)
+		})
+		t.Run(fmt.Sprint(test.status, test.challenge != "", " later"), func(t *testing.T) {
+			for name, one := range map[string]http.Handler{"legacy": legacyWeb(), "modern": modernWeb()} {
+				visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
+					tool := r.view().Tools[0]
+					o.become(refuse)
+					_, err := tool.Call(t.Context(), person{tenant: "a"}.call(t, "", "", "", nil))
+					var unavailable *registry.UnavailableError
+					if !errors.As(err, &unavailable) || unavailable.Sent || unavailable.SignIn != test.want {
+						t.Errorf("%s: got %v, want that it wants a sign-in: %v", name, cause(err), test.want)
+					}
+					time.Sleep(time.Minute)
+					judge(t, o, r, tool.Down)
+				}, one)
+			}
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // Status is what operators are told of an upstream: whether it is connected, what it offers, and what is wrong with it.
@@ -106,8 +107,8 @@ func (s *standing) advise(ctx context.Context) {
 // problem returns what an operator reads of an error: the cause within, which clients are not told, in at most 300
 // bytes. The cause may quote what the server said, so it is cleaned.
 func problem(err error) string {
-	if wantsSignIn(err) {
-		return "HTTP status 401: it wants a sign-in, so it needs a credential in headers, and one that it takes"
+	if refused, ok := errors.AsType[*wire.StatusError](err); ok && refused.SignIn {
+		return refused.Error() + ": it wants a sign-in, so it needs a credential in headers, and one that it takes"
 	}
 	text := err.Error()
 	if cause := errors.Unwrap(err); cause != nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"net/http"
 )
 
 // Causes that are told apart.
@@ -35,6 +36,16 @@ func protocol(format string, args ...any) error { return &ProtocolError{fmt.Erro
 
 // StatusError is the cause within an UnavailableError or ProtocolError when the server answered with an HTTP status
 // that carries no JSON-RPC answer.
-type StatusError struct{ Status int }
+type StatusError struct {
+	Status int
+	SignIn bool // the server wants a sign-in
+}
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
+
+// refusedBy returns the error for a response with a status that is no success. Of what it
+// says of a sign-in, only that it wants one is read: what it names nobody asks.
+func refusedBy(resp *response) *StatusError {
+	challenged := resp.StatusCode == http.StatusForbidden && resp.Header.Get("WWW-Authenticate") != ""
+	return &StatusError{Status: resp.StatusCode, SignIn: challenged || resp.StatusCode == http.StatusUnauthorized}
+}

@@ -278,7 +278,7 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 // status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
-	cause := &StatusError{resp.StatusCode}
+	cause := refusedBy(resp)
 	if resp.StatusCode < 400 || resp.StatusCode > 599 {
 		return protocol("%w", cause)
 	}
@@ -380,7 +380,7 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 		if resp.StatusCode == http.StatusTooManyRequests {
 			continue // it will take the request later
 		}
-		return nil, unavailable(true, &StatusError{resp.StatusCode})
+		return nil, unavailable(true, refusedBy(resp))
 	}
 	return nil, unavailable(true, ErrEnded)
 }
@@ -429,7 +429,7 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again b
 	case resp.StatusCode == http.StatusNotFound && s.id != "":
 		return true, &SessionError{l, s}
 	case resp.StatusCode >= 500, resp.StatusCode == http.StatusTooManyRequests:
-		return true, &StatusError{resp.StatusCode}
+		return true, refusedBy(resp)
 	case resp.StatusCode != http.StatusOK || resp.media != typeStream:
 		return false, nil
 	}
@@ -479,7 +479,7 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	}
 	l.drain(resp)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return unavailable(true, &StatusError{resp.StatusCode})
+		return unavailable(true, refusedBy(resp))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (l *SSE) openStream(ctx context.Context) (*response, error) {
 		return nil, unavailable(sent, err)
 	case resp.StatusCode != http.StatusOK:
 		resp.discard()
-		return nil, unavailable(true, &StatusError{resp.StatusCode})
+		return nil, unavailable(true, refusedBy(resp))
 	case resp.media != typeStream:
 		resp.discard()
 		return nil, protocol("no event stream at the url")
@@ -210,7 +210,7 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 		return nil
 	}
 	defer resp.discard()
-	cause := &StatusError{resp.StatusCode}
+	cause := refusedBy(resp)
 	if resp.StatusCode < 400 {
 		return protocol("%w", cause)
 	}

@@ -29,7 +29,6 @@ func additions() []edit {
 		{"internal/allot/grant.go", "string.format('%d %d %d', ", "string.format('%d %d %d and more', "},
 		{"server/telling.go", "packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp))", "packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp), []byte(\"more\"))"},
 		{"server/watches.go", "packed(l.key[:], []byte(uri), binary.BigEndian.AppendUint64(nil, since))", "packed(l.key[:], []byte(uri), binary.BigEndian.AppendUint64(nil, since), []byte(\"more\"))"},
-		{"internal/gateway/passing.go", `mcp.Member{Name: "id", Value: mcp.String(r.ID)},`, `mcp.Member{Name: "later", Value: mcp.Bool(true)}, mcp.Member{Name: "id", Value: mcp.String(r.ID)},`},
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -42,22 +44,20 @@ func runCalls(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("-time and -rounds must be more than 0")
 	}
 	begun := time.Now()
-	from := origin(ctx, begun, args)
+	from := page.Origin(ctx, begun, append([]string{"bench"}, args...)...)
 	p := plan{took: *took, rounds: *number}
 	m, err := p.everything(ctx, *streams, out)
 	if err != nil {
 		return err
 	}
 	from += fmt.Sprintf(" It took %v.", time.Since(begun).Round(time.Second))
-	if *report == "" {
-		_, err = io.WriteString(out, m.describe(p, from, nginxVersion(ctx), "", ""))
-		return err
+	calls, memory := "", ""
+	if *report != "" {
+		if calls, memory, err = m.charts(*report); err != nil {
+			return err
+		}
 	}
-	calls, memory, err := m.charts(*report)
-	if err != nil {
-		return err
-	}
-	return writeSection(*report, sectionCalls, m.describe(p, from, nginxVersion(ctx), calls, memory))
+	return page.WriteSection(out, *report, "bench", m.describe(p, from, nginxVersion(ctx), calls, memory))
 }
 
 // everything measures all of it, in one lab.
@@ -98,7 +98,7 @@ func crowdSizes(streams int) (sizes []int, note string, err error) {
 	if streams <= 0 {
 		return nil, "", nil
 	}
-	allowed, err := allowDescriptors(uint64(streams)*2 + 4096)
+	allowed, err := world.AllowDescriptors(uint64(streams)*2 + 4096)
 	if err != nil {
 		return nil, "", fmt.Errorf("ask for open files: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -93,7 +94,7 @@ func (l *lab) idle(ctx context.Context, sizes []int, progress io.Writer) ([]idle
 }
 
 func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int, progress io.Writer) ([]idleResult, error) {
-	addrs, err := freeAddrs(2)
+	addrs, err := world.Addresses(2)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	if err != nil {
 		return nil, err
 	}
-	defer c.lab.stopLast()
+	defer c.gateway.Kill()
 	defer c.close()
 	if c.posts, err = c.begin(ctx, era); err != nil {
 		return nil, err
@@ -142,12 +143,10 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 
 // begin waits until the gateway has the server's tools.
 func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
-	token, err := c.lab.sign(ctx, filepath.Join(c.lab.dir, "idle.yaml"))
-	if err != nil {
-		return nil, err
+	t := &target{
+		name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo", token: sign(c.gateway.addr), revision: mcp.LatestModern,
 	}
-	t := &target{name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo", token: token, revision: mcp.LatestModern}
-	if err := within(ctx, 20*time.Second, "the gateway serves the tool", func() bool { return t.answers(ctx) }); err != nil {
+	if err := world.Within(ctx, 20*time.Second, "the gateway serves the tool", func() bool { return t.answers(ctx) }); err != nil {
 		return nil, err
 	}
 	if era == mcp.Legacy {
@@ -200,7 +199,7 @@ func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
 	for i, s := range c.streams {
 		beats[i] = s.beats.Load()
 	}
-	err := within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
+	err := world.Within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
 		for i, s := range c.streams {
 			if s.beats.Load() == beats[i] && !s.ended.Load() {
 				return false
@@ -229,13 +228,13 @@ const settling = 7 * time.Second
 
 // settle returns the gateway's resident memory once it does not shrink any more, or after a minute.
 func (c *crowd) settle(ctx context.Context) (int64, error) {
-	least, err := residentOf(c.gateway.pids)
+	least, err := world.Resident(c.gateway.pids...)
 	if err != nil {
 		return 0, err
 	}
 	since := time.Now()
-	_ = within(ctx, time.Minute, "the memory settles", func() bool { // else it is what it is
-		now, failed := residentOf(c.gateway.pids)
+	_ = world.Within(ctx, time.Minute, "the memory settles", func() bool { // else it is what it is
+		now, failed := world.Resident(c.gateway.pids...)
 		if err = failed; err != nil {
 			return true
 		}
@@ -247,7 +246,7 @@ func (c *crowd) settle(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return residentOf(c.gateway.pids)
+	return world.Resident(c.gateway.pids...)
 }
 
 // change changes the list of tools by a reload and notes when the streams were told.
@@ -265,7 +264,7 @@ func (c *crowd) change(ctx context.Context, r *idleResult, write func() error) e
 	all := func() bool {
 		return !slices.ContainsFunc(c.streams, func(s *idleStream) bool { return s.told.Load() == 0 })
 	}
-	_ = within(ctx, 30*time.Second, "every stream is told", all) // else the report says how many were
+	_ = world.Within(ctx, 30*time.Second, "every stream is told", all) // else the report says how many were
 	var after []time.Duration
 	for _, s := range c.streams {
 		if told := s.told.Load(); told != 0 {
@@ -290,12 +289,4 @@ func (c *crowd) close() {
 		c.posting.close()
 	}
 	c.readers.Wait()
-}
-
-// stopLast ends the part that was started last.
-func (l *lab) stopLast() {
-	cmd := l.running[len(l.running)-1]
-	_ = cmd.Process.Signal(os.Interrupt) // it may be gone
-	_ = cmd.Wait()                       // how it ended does not matter here
-	l.running = l.running[:len(l.running)-1]
 }

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -31,7 +27,8 @@ const (
 // lab is all parts, running.
 type lab struct {
 	dir       string
-	running   []*exec.Cmd
+	keeper    *world.Keeper
+	started   int    // processes, each with a log of its own
 	upstream  string // addresses
 	proxy     string
 	gateway   string
@@ -45,6 +42,8 @@ type lab struct {
 
 // part is one process and what it started, if it listens on an address.
 type part struct {
+	*world.Process
+
 	addr string
 	pids []int
 }
@@ -78,11 +77,10 @@ log: {level: info, format: json}
 
 // newLab builds the gateway and starts all parts. Everything it makes lies in a temporary folder.
 func newLab(ctx context.Context) (*lab, error) {
-	dir, err := os.MkdirTemp("", "drawbridge-bench-")
+	l, err := emptyLab("drawbridge-bench-")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, parts: make(map[string]part), secure: make(map[string]part)}
 	if err := l.begin(ctx); err != nil {
 		l.close()
 		return nil, err
@@ -90,11 +88,21 @@ func newLab(ctx context.Context) (*lab, error) {
 	return l, nil
 }
 
+// emptyLab returns a lab in which nothing runs.
+func emptyLab(name string) (*lab, error) {
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	return &lab{dir: dir, self: self, keeper: world.NewKeeper(), parts: make(map[string]part), secure: make(map[string]part)}, err
+}
+
 func (l *lab) begin(ctx context.Context) error {
 	if err := l.build(ctx); err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(9)
+	addrs, err := world.Addresses(9)
 	if err != nil {
 		return err
 	}
@@ -109,9 +117,7 @@ func (l *lab) begin(ctx context.Context) error {
 	if err := os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, l.gateway, addrs[4], l.upstream, secure, l.self), 0o600); err != nil {
 		return err
 	}
-	if l.token, err = l.sign(ctx, config); err != nil {
-		return err
-	}
+	l.token = sign(l.gateway)
 	for _, p := range []struct {
 		into      map[string]part
 		way, addr string
@@ -126,7 +132,7 @@ func (l *lab) begin(ctx context.Context) error {
 		{l.secure, wayProxyOne, addrs[7], []string{trust, "GODEBUG=http2client=0"}, []string{l.self, "proxy", addrs[7], "https://" + secure}},
 		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.program, "serve", "-config", config}},
 	} {
-		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args[0], p.args[1:]...); err != nil {
+		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args...); err != nil {
 			return err
 		}
 	}
@@ -139,73 +145,56 @@ func (l *lab) begin(ctx context.Context) error {
 
 // build builds the gateway and writes the secret that tokens are signed with.
 func (l *lab) build(ctx context.Context) error {
-	var err error
-	if l.self, err = os.Executable(); err != nil {
-		return err
-	}
 	l.program = filepath.Join(l.dir, "drawbridge")
 	if err := world.Build(ctx, l.program); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hmacSecret+"\n"), 0o600)
+	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hmacSecret), 0o600)
 }
 
 func (l *lab) certificate() string { return filepath.Join(l.dir, "upstream.pem") }
 
 func (l *lab) key() string { return filepath.Join(l.dir, "upstream.key") }
 
-// sign returns a token for the tenant bench of a config.
-func (l *lab) sign(ctx context.Context, config string) (string, error) {
-	token, err := exec.CommandContext(ctx, l.program, "token", "-config", config, "-tenant", "bench", "-subject", "load").Output() //nolint:gosec // our own program
-	if err != nil {
-		return "", fmt.Errorf("sign a token: %w", err)
-	}
-	return strings.TrimSpace(string(token)), nil
+// sign returns a token for the gateway that clients know under an address.
+func sign(public string) string {
+	return world.Token(hmacSecret, "https://bench.test/", "http://"+public+"/mcp", "load", nil)
 }
 
 // startTime is how long a part may take until it listens: one with thousands of tenants, on a busy machine.
 const startTime = 2 * time.Minute
 
 // start runs one part and waits until it listens.
-func (l *lab) start(ctx context.Context, addr, binary string, args ...string) error {
-	_, err := l.startWith(ctx, nil, addr, binary, args...)
-	return err
+func (l *lab) start(ctx context.Context, addr string, command ...string) (part, error) {
+	return l.startWith(ctx, nil, addr, command...)
 }
 
 // startWith is start with variables added to the environment. Those that change Go's collector or scheduler are taken
 // out of it, so that each part has what it would have in production.
-func (l *lab) startWith(ctx context.Context, env []string, addr, binary string, args ...string) (part, error) {
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own programs, and nginx
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+func (l *lab) startWith(ctx context.Context, env []string, addr string, command ...string) (part, error) {
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}, name)
-	}), env...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 20 * time.Second
-	path := filepath.Join(l.dir, filepath.Base(binary)+strconv.Itoa(len(l.running))+".log")
-	logs, err := os.Create(path) //nolint:gosec // in a folder of our own
+	})
+	l.started++
+	p, err := l.keeper.Start(world.Order{
+		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
+	})
 	if err != nil {
 		return part{}, err
 	}
-	defer func() { _ = logs.Close() }() // the child has a descriptor of its own
-	cmd.Stdout, cmd.Stderr = logs, logs
-	if err := cmd.Start(); err != nil {
+	if err := p.Listens(ctx, addr, startTime); err != nil {
 		return part{}, err
 	}
-	l.running = append(l.running, cmd)
-	if err := within(ctx, startTime, addr+" listens", func() bool { return isListening(ctx, addr) }); err != nil {
-		said, _ := os.ReadFile(path) //nolint:gosec // as above; empty says that it said nothing
-		return part{}, fmt.Errorf("%w; %s said: %s", err, filepath.Base(binary), said[max(0, len(said)-500):])
-	}
-	pids, err := processTree(cmd.Process.Pid)
-	return part{addr: addr, pids: pids}, err
+	pids, err := world.Tree(p.PID())
+	return part{p, addr, pids}, err
 }
 
 // ready waits until the gateway has every server's tools.
 func (l *lab) ready(ctx context.Context) error {
 	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
 		t := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern)
-		if err := within(ctx, 20*time.Second, "the gateway serves "+tool, func() bool { return t.answers(ctx) }); err != nil {
+		if err := world.Within(ctx, 20*time.Second, "the gateway serves "+tool, func() bool { return t.answers(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -222,27 +211,9 @@ func (t *target) answers(ctx context.Context) bool {
 	return c.plain() == nil
 }
 
-func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.New("waited in vain: " + what)
-		}
-	}
-	return nil
-}
-
 // close ends all parts and removes their files.
 func (l *lab) close() {
-	for _, cmd := range slices.Backward(l.running) {
-		_ = cmd.Process.Signal(os.Interrupt) // it may be gone
-		_ = cmd.Wait()                       // how it ended does not matter here
-	}
+	l.keeper.Close()
 	_ = os.RemoveAll(l.dir) // temporary anyway
 }
 
@@ -276,15 +247,4 @@ func (l *lab) secureTargets(era mcp.Era) []*target {
 		all = append(all, l.target(way, l.secure[way], map[bool]string{true: "tls__echo", false: "echo"}[way == wayDrawbridge], era))
 	}
 	return all
-}
-
-func freeAddrs(n int) ([]string, error) {
-	addrs := make([]string, n)
-	for i := range addrs {
-		var err error
-		if addrs[i], err = freeport.Address(); err != nil {
-			return nil, err
-		}
-	}
-	return addrs, nil
 }

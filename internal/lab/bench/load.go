@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // target is one part to load: where it is and the requests that open a session and call the tool.
@@ -76,7 +78,7 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 		total  = &sample{}
 		failed error
 	)
-	before, err := busy(t.pids)
+	before, err := world.Busy(t.pids...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +104,12 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 
 // count notes what the processes have cost since before, and what they hold.
 func (s *sample) count(pids []int, before time.Duration) error {
-	after, err := busy(pids)
+	after, err := world.Busy(pids...)
 	if err != nil {
 		return err
 	}
 	s.counted, s.cpu = len(pids) > 0, after-before
-	s.resident, err = residentOf(pids)
+	s.resident, err = world.Resident(pids...)
 	return err
 }
 

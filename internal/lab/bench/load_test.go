@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -33,7 +35,7 @@ func upstreamOf(t *testing.T, files ...string) string {
 			t.Errorf("the upstream: %v", err)
 		}
 	})
-	err = within(ctx, time.Minute, "the upstream listens", func() bool {
+	err = world.Within(ctx, time.Minute, "the upstream listens", func() bool {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			_ = conn.Close()
@@ -182,4 +184,13 @@ func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 func TestSpreadIsMedianLeastAndMost(t *testing.T) {
@@ -55,16 +57,16 @@ func TestRoundsTurnTheirOrder(t *testing.T) {
 }
 
 func TestProcessorTimeOfAProcessGrows(t *testing.T) {
-	own, err := processTree(os.Getpid())
+	own, err := world.Tree(os.Getpid())
 	if err != nil || own[0] != os.Getpid() {
 		t.Fatalf("processes of %d: %v, %v", os.Getpid(), own, err)
 	}
-	before, err := busy(own[:1])
+	before, err := world.Busy(own[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		after, err := busy(own[:1])
+		after, err := world.Busy(own[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,22 +78,22 @@ func TestProcessorTimeOfAProcessGrows(t *testing.T) {
 }
 
 func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
-	one, err := residentOf([]int{os.Getpid()})
+	one, err := world.Resident(os.Getpid())
 	if err != nil || one < 1<<20 {
 		t.Fatalf("this process has %d bytes, %v", one, err)
 	}
-	if two, err := residentOf([]int{os.Getpid(), os.Getppid()}); err != nil || two <= one/2 {
+	if two, err := world.Resident(os.Getpid(), os.Getppid()); err != nil || two <= one/2 {
 		t.Errorf("with its parent it has %d bytes, %v", two, err)
 	}
-	if _, err := residentOf([]int{-1}); err == nil {
+	if _, err := world.Resident(-1); err == nil {
 		t.Error("a process that is not there has memory")
 	}
 }
 
 // Once only the worker that had started already was counted, and nginx looked as if it took half of its CPU.
 func TestNginxCountsWithAllWorkers(t *testing.T) {
-	l := &lab{dir: t.TempDir(), parts: make(map[string]part), upstream: "127.0.0.1:1"}
-	addrs, err := freeAddrs(1)
+	l := &lab{dir: t.TempDir(), keeper: world.NewKeeper(), parts: make(map[string]part), upstream: "127.0.0.1:1"}
+	addrs, err := world.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

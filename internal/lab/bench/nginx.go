@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // plainNginx is nginx as a plain proxy that keeps its connections to the upstream. Nothing is logged.
@@ -55,10 +57,10 @@ func (l *lab) startNginx(ctx context.Context, addr string) error {
 	// nginx listens before its workers run, and all of them count.
 	root := p.pids[0]
 	all := func() bool {
-		p.pids, err = processTree(root)
+		p.pids, err = world.Tree(root)
 		return err == nil && len(p.pids) == 1+runtime.NumCPU()
 	}
-	if within(ctx, 10*time.Second, "nginx has workers", all) != nil {
+	if world.Within(ctx, 10*time.Second, "nginx has workers", all) != nil {
 		p.pids = nil // its work is done where it cannot be counted
 	}
 	l.parts[wayNginx] = p

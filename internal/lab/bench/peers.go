@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // peersRun is what the command peers was asked for.
@@ -34,7 +36,7 @@ func runPeers(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	wanted := uint64(2*r.streams + 500) //nolint:gosec // mostStreams bounds it; each stream is a connection of a client and one of the server behind
-	if most, err := allowDescriptors(wanted); err != nil || most < wanted {
+	if most, err := world.AllowDescriptors(wanted); err != nil || most < wanted {
 		return errors.Join(fmt.Errorf("%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted), err)
 	}
 	lab, err := newPeersLab(ctx, out)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -109,20 +110,22 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	}
 	defer listener.Close()
 	script := "trap '' TERM; sleep 1000 & setsid sleep 1000 & while :; do wait; done"
-	p, err := startPeerProcess(t.Context(), t.TempDir(), listener.Addr().String(), []string{"/bin/sh", "-c", script}, nil)
+	l := &lab{keeper: world.NewKeeper()}
+	defer l.keeper.Close()
+	p, err := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(), []string{"/bin/sh", "-c", script})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var tree []int
-	err = within(t.Context(), time.Minute, "the children run", func() bool {
-		tree, err = processTree(p.cmd.Process.Pid)
+	err = world.Within(t.Context(), time.Minute, "the children run", func() bool {
+		tree, err = world.Tree(p.PID())
 		return err == nil && len(tree) == 3
 	})
-	p.stop()
+	p.KillTree()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := within(t.Context(), time.Minute, "all have ended", func() bool { return !slices.ContainsFunc(tree, runsStill) }); err != nil {
+	if err := world.Within(t.Context(), time.Minute, "all have ended", func() bool { return !slices.ContainsFunc(tree, runsStill) }); err != nil {
 		t.Error(err)
 	}
 }

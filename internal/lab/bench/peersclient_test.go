@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -138,7 +139,7 @@ func TestStreamsHearOfChanges(t *testing.T) {
 			t.Errorf("before it is %s, %d heard", length, w.reached(begun))
 		}
 		u.change()
-		if err := within(t.Context(), time.Minute, "all hear", func() bool { return w.reached(begun) == streams }); err != nil {
+		if err := world.Within(t.Context(), time.Minute, "all hear", func() bool { return w.reached(begun) == streams }); err != nil {
 			t.Fatal(err)
 		}
 		if last := w.lastAfter(begun); last <= 0 || u.tools().Size() == before {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -170,7 +171,7 @@ func (s *shelf) fromHere(ctx context.Context, o parcel) (installed, error) {
 		return installed{}, err
 	}
 	binary := filepath.Join(dir, o.name)
-	return installed{binary: binary, version: revision(ctx)}, world.Build(ctx, binary)
+	return installed{binary: binary, version: page.Commit(ctx)}, world.Build(ctx, binary)
 }
 
 // folder makes a folder on the shelf. A name may have slashes.

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -22,7 +20,7 @@ type contender struct {
 	installed
 	target  gateTarget // in the legacy era
 	tool    string     // what it calls the tool echo
-	process *peerProcess
+	process *world.Process
 	callers map[mcp.Era][]*peerCaller // those of calls, as long as it runs
 	failed  string                    // why it is not measured; "" if it is
 	modern  bool                      // it serves clients of that era, too
@@ -35,7 +33,7 @@ func (c *contender) pid() int {
 	if c.process == nil {
 		return 0
 	}
-	return c.process.cmd.Process.Pid
+	return c.process.PID()
 }
 
 func (c *contender) gate(era mcp.Era) gateTarget {
@@ -46,37 +44,28 @@ func (c *contender) gate(era mcp.Era) gateTarget {
 
 // peersLab has the server that stands behind all contenders, and starts them.
 type peersLab struct {
-	dir      string
-	self     string
-	upstream string
-	server   *peerProcess
-	begun    time.Time
-	out      io.Writer
+	*lab
+
+	server part
+	begun  time.Time
+	out    io.Writer
 }
 
 func newPeersLab(ctx context.Context, out io.Writer) (*peersLab, error) {
-	self, err := os.Executable()
+	empty, err := emptyLab("drawbridge-peers-")
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddrs(1)
+	l := &peersLab{lab: empty, begun: time.Now(), out: out}
+	addr, err := world.Addresses(1)
+	if err == nil {
+		l.upstream = addr[0]
+		l.server, err = l.lab.start(ctx, l.upstream, l.self, "peers-upstream", l.upstream)
+	}
 	if err != nil {
-		return nil, err
+		l.close()
 	}
-	dir, err := os.MkdirTemp("", "drawbridge-peers-")
-	if err != nil {
-		return nil, err
-	}
-	l := &peersLab{dir: dir, self: self, upstream: addr[0], begun: time.Now(), out: out}
-	if l.server, err = startPeerProcess(ctx, dir, l.upstream, []string{self, "peers-upstream", l.upstream}, nil); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return l, nil
-}
-
-func (l *peersLab) close() {
-	l.server.stop()
-	_ = os.RemoveAll(l.dir) // temporary anyway
+	return l, err
 }
 
 // say writes a line of progress, after the seconds since the start.
@@ -93,7 +82,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err err
 			}
 		}
 		if c.process != nil {
-			c.process.stop()
+			c.process.KillTree()
 		}
 		c.process = nil
 	}
@@ -104,7 +93,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err err
 		return end, err
 	}
 	var failed error
-	if within(ctx, peerStart, c.name+" serves the tool", func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
+	if world.Within(ctx, peerStart, c.name+" serves the tool", func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
 		return end, failed
 	}
 	return end, nil
@@ -116,7 +105,7 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(2)
+	addrs, err := world.Addresses(2)
 	if err != nil {
 		return err
 	}
@@ -127,14 +116,10 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 		}
 	}
 	c.target = gateTarget{addr: addrs[0], path: how.path}
-	if how.token != nil {
-		token, err := exec.CommandContext(ctx, how.token[0], how.token[1:]...).Output() //nolint:gosec // our own program
-		if err != nil {
-			return fmt.Errorf("sign a token: %w", err)
-		}
-		c.target.token = strings.TrimSpace(string(token))
+	if c.name == peerDrawbridge {
+		c.target.token = sign(c.target.addr)
 	}
-	c.process, err = startPeerProcess(ctx, dir, c.target.addr, how.argv, append(how.env, c.env...))
+	c.process, err = l.startPeer(ctx, dir, c.target.addr, how.argv, append(how.env, c.env...)...)
 	return err
 }
 
@@ -185,21 +170,11 @@ func (c *contender) tryOut(ctx context.Context, era mcp.Era) error {
 
 // announce changes the list of every server behind the contender.
 func (l *peersLab) announce(c *contender) error {
-	if err := syscall.Kill(l.server.cmd.Process.Pid, changeSignal); err != nil {
+	if err := l.server.Signal(changeSignal); err != nil {
 		return err
 	}
 	if c.pid() == 0 {
 		return nil
 	}
 	return announceIn(c.pid())
-}
-
-// wait returns after that time, or when ctx is done.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // memoryFigures is what sessions and event streams cost one contender, and who got a change of the list.
@@ -102,7 +104,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 	if missing != nil {
 		missing = fmt.Errorf("%d of %d sessions: %w", s.sessions, size, missing)
 	}
-	wait(ctx, settleTime)
+	world.Pause(ctx, settleTime)
 	var err error
 	if s.without, err = treeMemory(c.pid()); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 	if err := inParallel(ctx, len(callers), func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
 		return fmt.Errorf("%d of %d streams: %w", w.streams(), s.sessions, err)
 	}
-	wait(ctx, settleTime)
+	world.Pause(ctx, settleTime)
 	if s.withStreams, err = treeMemory(c.pid()); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (l *peersLab) change(ctx context.Context, c *contender, w *watch) {
 		c.memory.failed = short(err.Error())
 		return
 	}
-	err := within(ctx, changeTime, "all streams get the change", func() bool { return w.reached(begun) == c.memory.streams })
+	err := world.Within(ctx, changeTime, "all streams get the change", func() bool { return w.reached(begun) == c.memory.streams })
 	c.memory.reached = w.reached(begun)
 	if err == nil || c.memory.reached > 0 {
 		c.memory.last = w.lastAfter(begun)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -22,18 +23,14 @@ func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, b
 		}
 	}
 	parts := []string{
-		"## Beside other gateways\n\n" + origin(ctx, begun, append([]string{"peers"}, r.args...)), r.introduction(), charts,
+		"## Beside other gateways\n\n" + page.Origin(ctx, begun, append([]string{"bench", "peers"}, r.args...)...), r.introduction(), charts,
 		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
 	}
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
 	}
 	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n")
-	if r.report == "" {
-		_, err := io.WriteString(out, text+"\n")
-		return err
-	}
-	return writeSection(r.report, sectionPeers, text)
+	return page.WriteSection(out, r.report, "bench-peers", text)
 }
 
 func (r *peersRun) introduction() string {
@@ -97,7 +94,7 @@ func memoryTable(all []*contender) string {
 		m := c.memory
 		var sizes, without, with []string
 		for i, s := range m.steps {
-			sizes = append(sizes, number(float64(s.sessions)))
+			sizes = append(sizes, page.Number(float64(s.sessions)))
 			without = append(without, fmt.Sprintf("%.1f", m.session(i)))
 			with = append(with, fmt.Sprintf("%.1f", m.stream(i)))
 		}
@@ -154,38 +151,31 @@ func troubles(all []*contender) string {
 
 // charts draws calls at 16 connections and memory of a stream, and returns what shows them.
 func (r *peersRun) charts(all []*contender) (string, error) {
-	calls := barChart{title: "Calls through other programs and drawbridge", unit: "calls per second at 16 connections, higher is better", series: []string{mcp.LatestLegacy, mcp.LatestModern}}
-	memory := barChart{title: "Memory of a session with an open event stream", unit: "KiB of resident memory each, lower is better"}
+	calls := page.Bars{Title: "Calls through other programs and drawbridge", Unit: "calls per second at 16 connections, higher is better", Series: []string{mcp.LatestLegacy, mcp.LatestModern}}
+	memory := page.Bars{Title: "Memory of a session with an open event stream", Unit: "KiB of resident memory each, lower is better"}
 	for _, c := range processesOf(all) {
-		group := barGroup{label: c.name}
+		group := page.Group{Label: c.name}
 		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 			if s := c.work[cell{era: era, connections: 16}]; s != nil && len(s.rate) > 0 {
-				shown := spreadOf(s.rate)
-				group.bars = append(group.bars, bar{value: shown.median, least: shown.least, most: shown.most})
+				group.Bars = append(group.Bars, spreadOf(s.rate).bar())
 			}
 		}
-		if len(group.bars) > 0 {
-			calls.groups = append(calls.groups, group)
+		if len(group.Bars) > 0 {
+			calls.Groups = append(calls.Groups, group)
 		}
 		if steps := len(c.memory.steps); steps > 0 {
-			memory.groups = append(memory.groups, barGroup{label: c.name, bars: []bar{{value: max(c.memory.stream(steps-1), 0)}}})
+			memory.Groups = append(memory.Groups, page.Group{Label: c.name, Bars: []page.Bar{{Value: max(c.memory.stream(steps-1), 0)}}})
 		}
 	}
 	var shown []string
-	for _, chart := range []struct {
-		name string
-		*barChart
-	}{{"peers-calls", &calls}, {"peers-memory", &memory}} {
-		picture, err := chart.svg()
-		if err != nil {
-			return "", err
-		}
-		shows, err := writeChart(r.report, chart.name, picture, chart.title+": "+chart.unit)
+	for name, chart := range map[string]*page.Bars{"peers-calls": &calls, "peers-memory": &memory} {
+		shows, err := page.Chart(r.report, name, chart, chart.Title+": "+chart.Unit)
 		if err != nil {
 			return "", err
 		}
 		shown = append(shown, shows)
 	}
+	slices.Sort(shown)
 	return strings.Join(shown, "\n\n"), nil
 }
 
@@ -248,7 +238,7 @@ func (s *series) perSecond() string {
 	if s == nil || len(s.rate) == 0 {
 		return "–"
 	}
-	return number(math.Round(spreadOf(s.rate).median))
+	return page.Number(math.Round(spreadOf(s.rate).median))
 }
 
 func (s *series) median() string {
@@ -266,7 +256,7 @@ func (s *series) processor() string {
 	if s == nil || len(s.cpu) == 0 {
 		return "–"
 	}
-	return number(math.Round(spreadOf(s.cpu).median))
+	return page.Number(math.Round(spreadOf(s.cpu).median))
 }
 
 // beside compares two contenders round by round, for they took their turns one after the other.
@@ -281,7 +271,7 @@ func beside(base, other *contender, kind cell) string {
 	if s == (spread{}) {
 		return "–"
 	}
-	return fmt.Sprintf("**%s** (%s–%s)", number(s.median), number(s.least), number(s.most))
+	return fmt.Sprintf("**%s** (%s–%s)", page.Number(s.median), page.Number(s.least), page.Number(s.most))
 }
 
 // session returns what a session cost in a step, in KiB: one of those that came since the step before.

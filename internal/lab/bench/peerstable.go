@@ -44,7 +44,6 @@ type launch struct {
 	env   []string
 	files map[string]string // by their names in the place's folder
 	path  string            // under which it serves MCP
-	token []string          // the command that prints the token for it; none if it wants none
 }
 
 // Names of peers that others are compared with.
@@ -127,11 +126,10 @@ log: {level: info, format: json}
 func startDrawbridge(p place) launch {
 	config := filepath.Join(p.dir, "drawbridge.yaml")
 	return launch{
-		argv:  []string{p.binary, "serve", "-config", config},
-		path:  "/mcp",
-		token: []string{p.binary, "token", "-config", config, "-tenant", "bench", "-subject", "load"},
+		argv: []string{p.binary, "serve", "-config", config},
+		path: "/mcp",
 		files: map[string]string{
-			"secret":          hmacSecret + "\n",
+			"secret":          hmacSecret,
 			"drawbridge.yaml": fmt.Sprintf(drawbridgeBesidePeers, p.addr, p.operator, p.upstream),
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -15,7 +16,7 @@ import (
 // shares nothing.
 func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench replicas", flag.ContinueOnError)
-	page := flags.String("out", "", "the page whose section to write; the standard output when empty")
+	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
 	took := flags.Duration("time", 1500*time.Millisecond, "how long each number of replicas is loaded in each round")
 	number := flags.Int("rounds", 5, "rounds; the median counts")
 	times := flags.Int("times", 300, "how often each kind of request is made while round trips to Redis are counted")
@@ -27,7 +28,7 @@ func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("replicas takes no arguments, a time and rounds above 0, 10 times, and a second of idle streams")
 	}
 	begun := time.Now()
-	from := origin(ctx, begun, append([]string{"replicas"}, args...))
+	from := page.Origin(ctx, begun, append([]string{"bench", "replicas"}, args...)...)
 	lab, err := newReplicasLab(ctx)
 	if err != nil {
 		return err
@@ -38,11 +39,7 @@ func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	from += fmt.Sprintf(" It took %v.", time.Since(begun).Round(time.Second))
-	if *page == "" {
-		_, err = io.WriteString(out, found.section(from, nginxVersion(ctx)))
-		return err
-	}
-	return writeSection(*page, sectionReplicas, found.section(from, nginxVersion(ctx)))
+	return page.WriteSection(out, *path, "bench-replicas", found.section(from, nginxVersion(ctx)))
 }
 
 // sharing is what the command measures, and how.

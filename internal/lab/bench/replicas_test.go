@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
@@ -100,7 +101,7 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 		"| 2025-11-25 | 1, shares nothing | 100 | 1 | – | 20 | 400 | – |",
 		"| 2025-11-25 | 1 | 200 | 2 | 8 (7–9) | 20 |", "| 500 (500–501) | 100 (100–101) |",
 		"| 2026-07-28 | 3 | 300 | 3 |",
-		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", number(1.02)), "| a stream | 0.50 | 1024 |", "open for 1m0s",
+		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", page.Number(1.02)), "| a stream | 0.50 | 1024 |", "open for 1m0s",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)

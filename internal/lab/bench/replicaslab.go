@@ -5,14 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -126,16 +125,17 @@ func (l *replicasLab) beginFleets(ctx context.Context) error {
 
 func (l *replicasLab) startFleet(ctx context.Context, name string, size int, shares bool) (*fleet, error) {
 	f := &fleet{name: name}
-	addrs, err := freeAddrs(2 + 2*size)
+	addrs, err := world.Addresses(2 + 2*size)
 	if err != nil {
 		return nil, err
 	}
 	public, store := addrs[0], addrs[1]
+	f.token = sign(public)
 	shared := ""
 	if shares {
 		shared = fmt.Sprintf(fleetShares, store, size)
 		_, port, _ := strings.Cut(store, ":")
-		if f.redis, err = l.startWith(ctx, nil, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", l.dir); err != nil {
+		if f.redis, err = l.start(ctx, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", l.dir); err != nil {
 			return nil, err
 		}
 		if f.counter, err = newCounter(ctx, store); err != nil {
@@ -154,16 +154,13 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 		if err := os.WriteFile(config, fmt.Appendf(nil, fleetConfig, listen, operator, public, l.upstream, shared), 0o600); err != nil {
 			return nil, err
 		}
-		if f.token, err = l.sign(ctx, config); err != nil {
-			return nil, err
-		}
-		one, err := l.startWith(ctx, nil, listen, l.program, "serve", "-config", config, "-drain-delay", "0s")
+		one, err := l.start(ctx, listen, l.program, "serve", "-config", config)
 		if err != nil {
 			return nil, err
 		}
 		f.replicas = append(f.replicas, one)
 		_, _ = fmt.Fprintf(&servers, "server %s max_fails=0; ", listen) // a Builder has no errors
-		if err := within(ctx, startTime, "the replica is ready", func() bool { return l.answersOK(ctx, "http://"+operator+"/readyz") }); err != nil {
+		if err := world.Within(ctx, startTime, "the replica is ready", func() bool { return l.isReady(ctx, operator) }); err != nil {
 			return nil, err
 		}
 	}
@@ -182,29 +179,15 @@ func (l *replicasLab) startFleetNginx(ctx context.Context, f *fleet, folder, pub
 	if err := os.WriteFile(config, fmt.Appendf(nil, fleetNginx, folder, public, servers), 0o600); err != nil {
 		return err
 	}
-	if f.nginx, err = l.startWith(ctx, nil, public, binary, "-p", folder, "-c", config); err != nil {
+	if f.nginx, err = l.start(ctx, public, binary, "-p", folder, "-c", config); err != nil {
 		return err
 	}
 	// It listens before its worker runs, which counts.
 	root := f.nginx.pids[0]
-	return within(ctx, 10*time.Second, "nginx has its worker", func() bool {
-		f.nginx.pids, err = processTree(root)
+	return world.Within(ctx, 10*time.Second, "nginx has its worker", func() bool {
+		f.nginx.pids, err = world.Tree(root)
 		return err == nil && len(f.nginx.pids) == 2
 	})
-}
-
-func (l *replicasLab) answersOK(ctx context.Context, url string) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return false
-	}
-	response, err := l.client.Do(r)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = response.Body.Close() }() // only the status counts
-	_, _ = io.Copy(io.Discard, response.Body)    // as above
-	return response.StatusCode == http.StatusOK
 }
 
 // close ends all fleets and what is behind them.
@@ -229,9 +212,9 @@ func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
 type costs struct{ redis, nginx time.Duration }
 
 func (f *fleet) costs() (c costs, err error) {
-	if c.redis, err = busy(f.redis.pids); err != nil {
+	if c.redis, err = world.Busy(f.redis.pids...); err != nil {
 		return c, err
 	}
-	c.nginx, err = busy(f.nginx.pids)
+	c.nginx, err = world.Busy(f.nginx.pids...)
 	return c, err
 }

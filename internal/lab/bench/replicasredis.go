@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // tally is what a Redis server has done since its start.
@@ -107,15 +108,9 @@ func (t tally) since(before tally) tally {
 // common lists the commands that were run at least every second time, the most frequent first. A bar between a command
 // and its part would end the cell of a table.
 func (t tally) common(times int) string {
-	names := slices.DeleteFunc(slices.Collect(maps.Keys(t.commands)), func(name string) bool { return 2*t.commands[name] < int64(times) })
-	slices.SortFunc(names, func(a, b string) int {
-		if d := t.commands[b] - t.commands[a]; d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
-	})
+	names := slices.DeleteFunc(page.Frequent(t.commands), func(name string) bool { return 2*t.commands[name] < int64(times) })
 	for i, name := range names {
-		names[i] = fmt.Sprintf("`%s` %s", strings.ReplaceAll(name, "|", " "), number(float64(t.commands[name])/float64(times)))
+		names[i] = fmt.Sprintf("`%s` %s", strings.ReplaceAll(name, "|", " "), page.Number(float64(t.commands[name])/float64(times)))
 	}
 	return strings.Join(names, ", ")
 }

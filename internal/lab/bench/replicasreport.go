@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // section writes all that was measured.
@@ -54,9 +56,9 @@ for as long as the keys live. Some hundred bytes more or less are those of conne
 
 | request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
 |---|---|---|---|---|
-`, s.times, warming, number(s.alone))
+`, s.times, warming, page.Number(s.alone))
 	for _, t := range s.trips {
-		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, number(t.one), number(t.three), max(0, t.kept), t.commands)
+		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, page.Number(t.one), page.Number(t.three), max(0, t.kept), t.commands)
 	}
 	fmt.Fprintf(b, `
 At three replicas %d event streams were open for %v, with nothing on them but heartbeats. Each takes:
@@ -65,7 +67,7 @@ At three replicas %d event streams were open for %v, with nothing on them but he
 |---|---|---|
 `, idleStreams, s.watched)
 	for _, t := range s.stream {
-		fmt.Fprintf(b, "| %s | %s | %.0f |\n", t.what, number(t.three), max(0, t.kept))
+		fmt.Fprintf(b, "| %s | %s | %.0f |\n", t.what, page.Number(t.three), max(0, t.kept))
 	}
 }
 

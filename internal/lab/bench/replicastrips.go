@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -170,22 +171,11 @@ func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, erro
 		return 0, err
 	}
 	began := time.Now()
-	if err := waits(ctx, watched); err != nil {
-		return 0, err
+	if !world.Pause(ctx, watched) {
+		return 0, ctx.Err()
 	}
 	after, err := f.counter.tally()
 	return float64(after.since(before).reads) / time.Since(began).Seconds(), err
-}
-
-func waits(ctx context.Context, long time.Duration) error {
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // idleStreams is how many streams of a kind are open while they are watched.

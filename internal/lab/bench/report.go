@@ -6,51 +6,44 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // charts draws the pictures of the section into the folder beside the page and returns what shows them there. Without
 // idle streams there is no picture of them.
-func (m *findings) charts(page string) (calls, memory string, err error) {
+func (m *findings) charts(path string) (calls, memory string, err error) {
 	const callsSay = "Calls per second through drawbridge, in times of what a tuned ReverseProxy does"
-	bars := &barChart{
-		title: callsSay, unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread", mark: 1,
-		series: []string{"beside a tuned ReverseProxy", "beside one with GOGC=400"},
+	bars := &page.Bars{
+		Title: callsSay, Unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread", Mark: 1,
+		Series: []string{"beside a tuned ReverseProxy", "beside one with GOGC=400"},
 	}
 	for _, r := range m.calls {
-		g := barGroup{label: fmt.Sprintf("%s, %s", r.revision, plural(r.connections, "connection"))}
+		g := page.Group{Label: fmt.Sprintf("%s, %s", r.revision, page.Plural(r.connections, "connection"))}
 		for _, way := range []string{wayProxy, wayThrifty} {
 			s := ratioOf(r.ways[wayDrawbridge].rate, r.ways[way].rate)
-			g.bars = append(g.bars, bar{s.median, s.least, s.most})
+			g.Bars = append(g.Bars, s.bar())
 		}
-		bars.groups = append(bars.groups, g)
+		bars.Groups = append(bars.Groups, g)
 	}
-	if calls, err = draw(page, "calls", bars.svg, callsSay); err != nil || len(m.idle) == 0 {
+	if calls, err = page.Chart(path, "calls", bars, callsSay); err != nil || len(m.idle) == 0 {
 		return calls, "", err
 	}
 	const memorySays = "Memory that an idle event stream takes of the gateway"
-	bars = &barChart{title: memorySays, unit: "KiB of resident memory a stream"}
+	bars = &page.Bars{Title: memorySays, Unit: "KiB of resident memory a stream"}
 	for _, kind := range idleKinds() {
-		g := barGroup{label: kind.name}
-		bars.series = bars.series[:0]
+		g := page.Group{Label: kind.name}
+		bars.Series = bars.Series[:0]
 		for _, r := range m.idle {
 			if r.kind == kind.name {
-				bars.series = append(bars.series, number(float64(r.streams))+" streams")
-				g.bars = append(g.bars, bar{value: max(0, r.kib)})
+				bars.Series = append(bars.Series, page.Number(float64(r.streams))+" streams")
+				g.Bars = append(g.Bars, page.Bar{Value: max(0, r.kib)})
 			}
 		}
-		bars.groups = append(bars.groups, g)
+		bars.Groups = append(bars.Groups, g)
 	}
-	memory, err = draw(page, "streams", bars.svg, memorySays)
+	memory, err = page.Chart(path, "streams", bars, memorySays)
 	return calls, memory, err
-}
-
-// draw writes one picture beside the page and returns what shows it.
-func draw(page, name string, picture func() (string, error), says string) (string, error) {
-	text, err := picture()
-	if err != nil {
-		return "", fmt.Errorf("chart %s: %w", name, err)
-	}
-	return writeChart(page, name, text, says)
 }
 
 // describe writes the section.
@@ -79,7 +72,7 @@ both orders in turn. A figure is the median of the rounds' ratios. The brackets 
 
 | revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
 |---|---|---|---|---|---|---|
-`, origin, calls, nginx, plural(p.rounds, "round"), p.took)
+`, origin, calls, nginx, page.Plural(p.rounds, "round"), p.took)
 	for _, r := range m.calls {
 		own := r.ways[wayDrawbridge]
 		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
@@ -123,10 +116,10 @@ func (m *findings) figures(b *strings.Builder, results []result) {
 			}
 			cpu, held := "–", "–"
 			if way != wayDirect && len(s.cpu) > 0 {
-				cpu, held = spreadOf(s.cpu).String(), number(spreadOf(s.resident).median)
+				cpu, held = spreadOf(s.cpu).String(), page.Number(spreadOf(s.resident).median)
 			}
 			fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", r.revision, r.connections, way,
-				spreadOf(s.rate), number(spreadOf(s.latency).median), cpu, held)
+				spreadOf(s.rate), page.Number(spreadOf(s.latency).median), cpu, held)
 		}
 	}
 }
@@ -144,7 +137,7 @@ and then the result comes. Each kind has %s of %v.
 
 | kind | callers | calls/s | CPU a call, µs | KiB a call | CPU a KiB, µs | ÷ plain call, by KiB |
 |---|---|---|---|---|---|---|
-`, plural(p.rounds, "round"), p.took/2)
+`, page.Plural(p.rounds, "round"), p.took/2)
 	byName := make(map[string]*kindRounds)
 	for _, k := range m.kinds {
 		byName[k.name] = k
@@ -157,12 +150,12 @@ and then the result comes. Each kind has %s of %v.
 			times = factor.String()
 			if factor.median > 2 {
 				times = "**" + times + "**"
-				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name, number(factor.median)))
+				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name, page.Number(factor.median)))
 				reasons = append(reasons, cmp.Or(k.reason, reasonUnknown))
 			}
 		}
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers, number(spreadOf(k.rate).median),
-			spreadOf(k.cpu), number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers, page.Number(spreadOf(k.rate).median),
+			spreadOf(k.cpu), page.Number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
 	}
 	for _, k := range m.kinds {
 		if other, found := byName[k.name+besideProxy]; found {
@@ -207,7 +200,7 @@ the reload is in it.
 		if r.told < r.streams {
 			told = fmt.Sprintf("**%d of %d**", r.told, r.streams)
 		}
-		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams, number(r.kib), number(r.after), told,
+		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams, page.Number(r.kib), page.Number(r.after), told,
 			r.first.Round(time.Millisecond), r.median.Round(time.Millisecond), r.last.Round(time.Millisecond))
 	}
 	if m.note != "" {
@@ -215,21 +208,17 @@ the reload is in it.
 	}
 }
 
+// bar is the spread in a chart.
+func (s spread) bar() page.Bar { return page.Bar{Value: s.median, Least: s.least, Most: s.most} }
+
 // String writes the median and, where there were several rounds, the spread.
 func (s spread) String() string {
 	if s == (spread{}) {
 		return "–"
 	}
-	median, least, most := number(s.median), number(s.least), number(s.most)
+	median, least, most := page.Number(s.median), page.Number(s.least), page.Number(s.most)
 	if least == most {
 		return median
 	}
 	return median + " (" + least + "–" + most + ")"
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -8,20 +8,22 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // runScale is the command scale: it shows how the gateway's work grows with what it holds.
 func runScale(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench scale", flag.ContinueOnError)
-	page := flags.String("out", "", "the page whose section to write; the standard output when empty")
+	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
 	rounds := flags.Int("rounds", 15, "rounds that are measured at each size; the median counts")
 	requests := flags.Int("requests", 500, "requests of each size in a round")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	begun := time.Now()
-	from := origin(ctx, begun, append([]string{"scale"}, args...))
+	from := page.Origin(ctx, begun, append([]string{"bench", "scale"}, args...)...)
 	lab, err := newScaleLab(ctx)
 	if err != nil {
 		return err
@@ -31,19 +33,13 @@ func runScale(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if *page == "" {
-		_, err = io.WriteString(out, found.section(from, *rounds, *requests, ""))
-		return err
+	shown := ""
+	if *path != "" {
+		if shown, err = page.Chart(*path, "bench-scale", found.chart(), "How the cost of a request changes with what the gateway holds"); err != nil {
+			return err
+		}
 	}
-	picture, err := found.chart()
-	if err != nil {
-		return err
-	}
-	shown, err := writeChart(*page, sectionScale, picture, "How the cost of a request changes with what the gateway holds")
-	if err != nil {
-		return err
-	}
-	return writeSection(*page, sectionScale, found.section(from, *rounds, *requests, shown))
+	return page.WriteSection(out, *path, "bench-scale", found.section(from, *rounds, *requests, shown))
 }
 
 // growth is what was measured.
@@ -191,14 +187,14 @@ func (l *scaleLab) sessions(ctx context.Context, rounds, requests int, progress 
 		if _, err := l.sendAll(ctx, requests, open); err != nil { // what the first requests take is not the sessions'
 			return f, 0, err
 		}
-		before, err := resident(g.pid)
+		before, err := world.Resident(g.pid)
 		if err != nil {
 			return f, 0, err
 		}
 		if _, err := l.sendAll(ctx, f.sizes[i], open); err != nil {
 			return f, 0, err
 		}
-		after, err := resident(g.pid)
+		after, err := world.Resident(g.pid)
 		if err != nil {
 			return f, 0, err
 		}
@@ -233,15 +229,15 @@ func (l *scaleLab) startAndReload(ctx context.Context, w contents, progress io.W
 	}
 	defer l.end(g)
 	f.start = g.took
-	if f.cpu, err = busy([]int{g.pid}); err != nil {
+	if f.cpu, err = world.Busy(g.pid); err != nil {
 		return f, err
 	}
-	if f.started, err = resident(g.pid); err != nil {
+	if f.started, err = world.Resident(g.pid); err != nil {
 		return f, err
 	}
 	const reloads = 5
 	for range reloads {
-		before, err := busy([]int{g.pid})
+		before, err := world.Busy(g.pid)
 		if err != nil {
 			return f, err
 		}
@@ -249,7 +245,7 @@ func (l *scaleLab) startAndReload(ctx context.Context, w contents, progress io.W
 		if err != nil {
 			return f, err
 		}
-		after, err := busy([]int{g.pid})
+		after, err := world.Busy(g.pid)
 		if err != nil {
 			return f, err
 		}
@@ -257,8 +253,8 @@ func (l *scaleLab) startAndReload(ctx context.Context, w contents, progress io.W
 		f.busy = append(f.busy, float64(after-before)/float64(time.Millisecond))
 		f.reloaded = f.started + 1
 		// It gives memory back after it has said that it is done.
-		_ = within(ctx, 2*time.Second, "", func() bool {
-			f.reloaded, err = resident(g.pid)
+		_ = world.Within(ctx, 2*time.Second, "", func() bool {
+			f.reloaded, err = world.Resident(g.pid)
 			return err != nil || f.reloaded <= f.started
 		})
 		if err != nil {

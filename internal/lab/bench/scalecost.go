@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -54,7 +55,7 @@ func medianAndEnds(values []float64) string {
 
 // cost returns how much processor time a request costs, four of which are under way at once.
 func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Duration, error) {
-	before, err := busy([]int{s.pid})
+	before, err := world.Busy(s.pid)
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +63,7 @@ func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	after, err := busy([]int{s.pid})
+	after, err := world.Busy(s.pid)
 	if err == nil && s.done != nil {
 		err = s.done(ctx, answered)
 	}

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // scaleLab has an upstream and Go's ReverseProxy, and starts gateways of several sizes, also several at a time.
@@ -24,11 +25,11 @@ type scaleLab struct {
 }
 
 func newScaleLab(ctx context.Context) (*scaleLab, error) {
-	dir, err := os.MkdirTemp("", "drawbridge-scale-")
+	empty, err := emptyLab("drawbridge-scale-")
 	if err != nil {
 		return nil, err
 	}
-	l := &scaleLab{lab: &lab{dir: dir}, client: &http.Client{
+	l := &scaleLab{lab: empty, client: &http.Client{
 		Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true},
 	}}
 	if err := l.begin(ctx); err != nil {
@@ -43,19 +44,19 @@ func (l *scaleLab) begin(ctx context.Context) error {
 	if err := l.build(ctx); err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(2)
+	addrs, err := world.Addresses(2)
 	if err != nil {
 		return err
 	}
 	l.upstream, l.proxy = addrs[0], addrs[1]
-	if err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+	if _, err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
 		return err
 	}
-	if err := l.start(ctx, l.proxy, l.self, "proxy", l.proxy, "http://"+l.upstream); err != nil {
-		return err
+	proxy, err := l.start(ctx, l.proxy, l.self, "proxy", l.proxy, "http://"+l.upstream)
+	if err == nil {
+		l.proxyPID = proxy.PID()
 	}
-	l.proxyPID = l.running[len(l.running)-1].Process.Pid
-	return nil
+	return err
 }
 
 // gatewayProcess is a gateway that is running.
@@ -65,16 +66,15 @@ type gatewayProcess struct {
 	address  string
 	operator string
 	upstream string
-	log      string
 	tokens   []string
-	cmd      *exec.Cmd
+	process  part
 	pid      int
 	took     time.Duration // from its start until all servers were there
 }
 
 // serve starts a gateway, and returns when all its servers are there.
 func (l *scaleLab) serve(ctx context.Context, w contents) (*gatewayProcess, error) {
-	addrs, err := freeAddrs(2)
+	addrs, err := world.Addresses(2)
 	if err != nil {
 		return nil, err
 	}
@@ -82,40 +82,34 @@ func (l *scaleLab) serve(ctx context.Context, w contents) (*gatewayProcess, erro
 	g := &gatewayProcess{
 		contents: w, address: addrs[0], operator: addrs[1], upstream: l.upstream,
 		dir: filepath.Join(l.dir, fmt.Sprintf("gateway-%d", l.gateways)),
-		log: filepath.Join(l.dir, fmt.Sprintf("drawbridge%d.log", len(l.running))),
 	}
 	g.tokens = w.tokens(g.address)
 	if err := w.write(g.dir, g.address, g.operator, g.upstream); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if err := l.start(ctx, g.address, l.program, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml"), "-drain-delay", "0s"); err != nil {
+	if g.process, err = l.start(ctx, g.address, l.program, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml")); err != nil {
 		return nil, err
 	}
-	g.cmd = l.running[len(l.running)-1]
-	g.pid = g.cmd.Process.Pid
-	if err := within(ctx, startTime, "all servers are there", func() bool { return l.isReady(ctx, g) }); err != nil {
+	g.pid = g.process.PID()
+	if err := world.Within(ctx, startTime, "all servers are there", func() bool { return l.isReady(ctx, g.operator) }); err != nil {
 		return nil, err
 	}
 	g.took = time.Since(began)
 	return g, nil
 }
 
-// end stops the gateways that were started last, which must be these.
+// end stops gateways.
 func (l *scaleLab) end(gateways ...*gatewayProcess) {
 	for _, g := range gateways {
-		_ = g.cmd.Process.Signal(os.Interrupt) // it may be gone
-	}
-	for _, g := range gateways {
-		_ = g.cmd.Wait() // how it ended does not matter here
-		l.running = l.running[:len(l.running)-1]
+		g.process.Kill()
 	}
 	l.client.CloseIdleConnections()
 }
 
-// isReady tells whether every server was reached.
-func (l *scaleLab) isReady(ctx context.Context, g *gatewayProcess) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.operator+"/readyz", http.NoBody)
+// isReady tells whether the gateway of an operator's address has reached every server.
+func (l *scaleLab) isReady(ctx context.Context, operator string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+operator+"/readyz", http.NoBody)
 	if err != nil {
 		return false
 	}
@@ -123,7 +117,7 @@ func (l *scaleLab) isReady(ctx context.Context, g *gatewayProcess) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = response.Body.Close() }() // only the status counts
+	_ = response.Body.Close() // only the status counts
 	return response.StatusCode == http.StatusOK
 }
 
@@ -142,7 +136,7 @@ func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err er
 	if err := syscall.Kill(g.pid, syscall.SIGHUP); err != nil {
 		return 0, err
 	}
-	err = within(ctx, time.Minute, "the change is in force", func() bool {
+	err = world.Within(ctx, time.Minute, "the change is in force", func() bool {
 		for _, line := range g.reloads()[before:] { // the gateway may also have seen by itself that the file changed
 			if line.Changes == "tenant "+tenantName(0)+" changed (rules)" {
 				took = line.Time.Sub(began)
@@ -162,7 +156,7 @@ type reloadLine struct {
 
 // reloads returns what the log says of reloads that are done.
 func (g *gatewayProcess) reloads() []reloadLine {
-	text, _ := os.ReadFile(g.log) // while there is none, nothing was reloaded
+	text, _ := os.ReadFile(g.process.Log) // while there is none, nothing was reloaded
 	var all []reloadLine
 	for line := range strings.Lines(string(text)) {
 		var l reloadLine

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // Goals of starts and reloads.
@@ -56,7 +58,7 @@ collects the garbage of a large heap more rarely.
 			if f.beside != nil {
 				beside = medianAndEnds(f.beside[j])
 			}
-			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what, number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal, yes(kept, goal))
+			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what, page.Number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal, yes(kept, goal))
 		}
 	}
 	if picture != "" {
@@ -97,18 +99,17 @@ func yes(kept bool, goal string) string {
 }
 
 // chart draws how much more a request costs with much than with little. Lists, which grow with what they say, are left out.
-func (g *growth) chart() (string, error) {
-	c := barChart{title: "A request costs the same, however much the gateway holds", unit: "cost of a request ÷ that with the smallest size", mark: 1}
+func (g *growth) chart() *page.Bars {
+	c := &page.Bars{Title: "A request costs the same, however much the gateway holds", Unit: "cost of a request ÷ that with the smallest size", Mark: 1}
 	for i := range g.figures {
 		f := &g.figures[i]
 		for j, size := range f.sizes {
 			if j == 0 || f.goal.beside {
 				continue
 			}
-			label := fmt.Sprintf("%s with %s %s instead of %s", f.what, number(float64(size)), f.unit, number(float64(f.sizes[0])))
-			grown := ratioOf(f.costs[j], f.costs[0])
-			c.groups = append(c.groups, barGroup{label, []bar{{grown.median, grown.least, grown.most}}})
+			label := fmt.Sprintf("%s with %s %s instead of %s", f.what, page.Number(float64(size)), f.unit, page.Number(float64(f.sizes[0])))
+			c.Groups = append(c.Groups, page.Group{Label: label, Bars: []page.Bar{ratioOf(f.costs[j], f.costs[0]).bar()}})
 		}
 	}
-	return c.svg()
+	return c
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // contents is what a gateway has to hold.
@@ -33,7 +31,7 @@ func (w contents) write(dir, gateway, operator, upstream string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret), 0o600); err != nil {
 		return err
 	}
 	for n := 0; n < w.tenants; n += w.together() {
@@ -117,13 +115,7 @@ func (w contents) tokens(gateway string) []string {
 	var all []string
 	step := max(1, w.tenants/signed)
 	for n := 0; n < w.tenants && len(all) < signed; n += step {
-		encode := base64.RawURLEncoding.EncodeToString
-		now := time.Now()
-		text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"iss":%q,"aud":"http://%s/mcp","sub":"load","org":%q,"iat":%d,"exp":%d}`,
-			scaleIssuer, gateway, tenantName(n), now.Unix(), now.Add(12*time.Hour).Unix()))
-		mac := hmac.New(sha256.New, []byte(hmacSecret))
-		_, _ = mac.Write([]byte(text)) // a hash has no errors
-		all = append(all, text+"."+encode(mac.Sum(nil)))
+		all = append(all, world.Token(hmacSecret, scaleIssuer, "http://"+gateway+"/mcp", "load", map[string]any{"org": tenantName(n)}))
 	}
 	return all
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // act is one way in which replicas come and go. The first three replicas run when it begins and when it ends.
@@ -113,13 +113,11 @@ func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(c
 
 // rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the old key are gone before it ends.
 func rekeyed(ctx context.Context, s *stage) error {
-	text, err := os.ReadFile(filepath.Join(s.Replicas[0].Dir, "keys"))
+	text, err := os.ReadFile(keysOf(s.Replicas[0]))
 	if err != nil {
 		return err
 	}
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // it never fails
-	old, fresh := string(text), base64.StdEncoding.EncodeToString(random[:])+"\n"
+	old, fresh := string(text), newKey()
 	for i, keys := range []string{old + fresh, fresh + old, fresh} {
 		if keys == fresh {
 			if err := s.relieve(ctx); err != nil {
@@ -138,9 +136,19 @@ func rekeyed(ctx context.Context, s *stage) error {
 	return nil
 }
 
+// keysOf is the file of a replica's keys.
+func keysOf(r *world.Replica) string { return filepath.Join(r.Dir, "keys") }
+
+// newKey returns the line of a key.
+func newKey() string {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return base64.StdEncoding.EncodeToString(random[:]) + "\n"
+}
+
 // rekey writes the keys of a replica, and waits until it has taken them if it runs.
-func (s *stage) rekey(ctx context.Context, r *world.Replica, keys string) error {
-	path := filepath.Join(r.Dir, "keys")
+func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) error {
+	path := keysOf(r)
 	if !r.Runs() {
 		return os.WriteFile(path, []byte(keys), 0o600) //nolint:gosec // our own folder
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
@@ -53,7 +53,7 @@ func clientFaults() []*fault {
 				}
 				s.later(func(context.Context) error { proxy.Close(); return nil })
 				gone, err := s.besiege(ctx, proxy.Address, 40, s.listenRequest(), 1<<10)
-				wait(ctx, 10*pace)
+				world.Pause(ctx, 10*pace)
 				proxy.BlackHole()
 				return effect{seen: s.goOn(), heal: gone}, err
 			},
@@ -86,7 +86,7 @@ func (s *scene) besiege(ctx context.Context, address string, connections int, te
 			_, _ = io.WriteString(c, text) // it may be cut off, which is the replica's right
 		})
 		reading.Go(func() {
-			for buffer := make([]byte, max(rate, 1)); rate > 0 && ctx.Err() == nil; wait(ctx, time.Second) {
+			for buffer := make([]byte, max(rate, 1)); rate > 0 && ctx.Err() == nil; world.Pause(ctx, time.Second) {
 				if _, err := c.Read(buffer); err != nil {
 					return
 				}
@@ -167,11 +167,11 @@ func resent() *fault {
 			if err != nil {
 				return err
 			}
-			end, err := s.careless(ctx, address)
+			careless, err := s.careless(ctx, address)
 			if err != nil {
 				return err
 			}
-			s.later(func(context.Context) error { end(); return nil })
+			s.later(func(context.Context) error { careless.Kill(); return nil })
 			s.url = "http://" + address
 			return nil
 		},
@@ -190,46 +190,28 @@ func resent() *fault {
 }
 
 // careless starts the load balancer that sends again.
-func (s *scene) careless(ctx context.Context, address string) (end func(), err error) {
+func (s *scene) careless(ctx context.Context, address string) (*world.Process, error) {
 	dir := filepath.Join(s.dir, "careless")
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nginx changes its user
 		return nil, err
 	}
-	name, config := "nginx", s.nginx(dir, address)
+	file := filepath.Join(dir, "config")
+	config, args := s.nginx(dir, address), []string{"-e", "stderr", "-p", dir, "-c", file}
 	if s.balancer == "haproxy" {
-		name, config = "haproxy", s.haproxy(address)
+		config, args = s.haproxy(address), []string{"-db", "-f", file}
 	}
-	file := filepath.Join(dir, name+".conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	program, err := exec.LookPath(name)
+	program, err := world.LookUp(s.balancer)
 	if err != nil {
-		program = "/usr/sbin/" + name // where only root's path leads
-	}
-	args := map[string][]string{"nginx": {"-p", dir, "-c", file}, "haproxy": {"-db", "-f", file}}[name]
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	command := exec.CommandContext(running, program, args...) //nolint:gosec // our own config
-	command.SysProcAttr = dying()
-	if err := command.Start(); err != nil {
-		stop()
 		return nil, err
 	}
-	end = func() {
-		stop()
-		_ = command.Wait() // it was killed
-	}
-	err = until(ctx, func(ctx context.Context) error {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			err = c.Close()
-		}
-		return err
-	})
+	p, err := s.Start(world.Order{Dir: dir, Log: "output", Command: append([]string{program}, args...)})
 	if err != nil {
-		end()
+		return nil, err
 	}
-	return end, err
+	return p, p.Listens(ctx, address, patience)
 }
 
 func (s *scene) nginx(dir, address string) string {

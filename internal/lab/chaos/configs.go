@@ -7,11 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // configFaults returns what may happen to configs and keys.
@@ -150,15 +149,12 @@ func keysRotated() *fault {
 			if err != nil {
 				return effect{}, err
 			}
-			old, err := s.keysOf(ctx, s.victim)
+			text, err := os.ReadFile(keysOf(s.victim))
 			if err != nil {
 				return effect{}, err
 			}
-			fresh, err := run1(ctx, "openssl", "rand", "-base64", "32")
-			if err != nil {
-				return effect{}, err
-			}
-			for _, step := range []string{old + "\n" + fresh + "\n", fresh + "\n" + old + "\n"} {
+			old, fresh := string(text), newKey()
+			for _, step := range []string{old + fresh, fresh + old} {
 				if err := s.turnKeys(ctx, step); err != nil {
 					return effect{}, err
 				}
@@ -168,53 +164,10 @@ func keysRotated() *fault {
 	}
 }
 
-var keysFile = regexp.MustCompile(`keys_file: *"?([^"},\s]+)`)
-
-// keyFile returns where a replica has its keys. The config is read and written as it is.
-func (s *scene) keyFile(ctx context.Context, r *world.Replica) (path string, err error) {
-	found := ""
-	err = r.Rewrite(ctx, func(text string) string {
-		if match := keysFile.FindStringSubmatch(text); match != nil {
-			found = match[1]
-		}
-		return text
-	})
-	if err == nil && found == "" {
-		err = errors.New("the config of " + r.Name + " names no keys_file")
-	}
-	if filepath.IsAbs(found) || err != nil {
-		return found, err
-	}
-	return filepath.Join(r.Dir, found), nil
-}
-
-func (s *scene) keysOf(ctx context.Context, r *world.Replica) (string, error) {
-	path, err := s.keyFile(ctx, r)
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(path) //nolint:gosec // of our own world
-	return strings.TrimSpace(string(text)), err
-}
-
 // turnKeys writes the keys of all replicas, and waits until each has taken them.
 func (s *scene) turnKeys(ctx context.Context, keys string) error {
 	for _, r := range s.Replicas[:replicas] {
-		path, err := s.keyFile(ctx, r)
-		if err != nil {
-			return err
-		}
-		before, err := r.Metric(ctx, "drawbridge_config_reloads_total")
-		if err != nil {
-			return err
-		}
-		if text, err := os.ReadFile(path); err == nil && string(text) == keys { //nolint:gosec // as above
-			continue // the replicas have one file
-		}
-		if err := os.WriteFile(path, []byte(keys), 0o600); err != nil {
-			return err
-		}
-		if err := until(ctx, counts(r, before+1, "drawbridge_config_reloads_total")); err != nil {
+		if err := s.rekey(ctx, r, keys); err != nil {
 			return err
 		}
 	}

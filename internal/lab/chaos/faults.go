@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // faultFlags say which faults are made, and how often.
@@ -236,7 +236,7 @@ func verdictOf(faults []*fault, outcomes []*outcome) error {
 	for _, f := range faults {
 		for _, o := range outcomes {
 			if o.job.fault == f && o.bad() {
-				broken = append(broken, fmt.Errorf("%w: %s", lab.ErrBroken, o))
+				broken = append(broken, fmt.Errorf("%w: %s", world.ErrBroken, o))
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // TestOneRoundOfEachFaultMeetsAllReplicasAndServers draws what a run of one round each draws, behind both load balancers.
@@ -61,7 +61,7 @@ func TestARoundDrawsTheSameWithoutTheOtherFaults(t *testing.T) {
 // TestACallThatIsNotOnRecordIsExcusedByAKillOnly judges the same verdict with a fault that kills a replica, and with one that
 // does not, and looks for it in the report.
 func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
-	v := ledger.Verdict{BrokenUnaudited: 3, Unrecorded: []ledger.Nonce{1, 2}, Notes: []string{"the call"}}
+	v := ledger.Verdict{BrokenUnaudited: 3, Unrecorded: []ledger.Nonce{1, 2}, Notes: []string{"call 7"}}
 	for name, want := range map[string]int{
 		"a replica is killed": 0, "a replica is killed while it stops": 0, "the record may not grow": 0, "the load balancer sends calls again": 0,
 		"a replica is stopped": 2, "Redis freezes": 2, "replica to server: resets": 2,
@@ -72,7 +72,7 @@ func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 			t.Errorf("%s: got %d lost, want %d", name, o.lost, want)
 		}
 		page := describe([]*fault{f}, nil, []*outcome{o}, 1, 0)
-		if !strings.Contains(page, "| 0, 3 | "+map[bool]string{true: "yes", false: "**no**"}[want == 0]+" |") || strings.Contains(page, "the call") == (want == 0) {
+		if !strings.Contains(page, "| 0, 3 | "+map[bool]string{true: "yes", false: "**no**"}[want == 0]+" |") || strings.Contains(page, "call 7") == (want == 0) {
 			t.Errorf("%s: the report does not say it: %s", name, page)
 		}
 	}

@@ -18,8 +18,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 func main() {
@@ -29,16 +31,16 @@ func main() {
 		}
 		return
 	}
-	lab.Main("chaos", func(ctx context.Context, args []string) error {
+	world.Main("chaos", func(ctx context.Context, args []string) error {
 		return run(ctx, args, os.Stdout)
-	}, 2, map[error]int{lab.ErrBroken: 1})
+	}, 2, map[error]int{world.ErrBroken: 1})
 }
 
 // say writes how it goes. Whoever reads it may have gone, which ends no proof.
 func say(log io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(log, format, args...) }
 
 // proof is one part of the program. It says on log how it goes, and returns its section of the page. An error that is
-// lab.ErrBroken comes with a section, any other without.
+// world.ErrBroken comes with a section, any other without.
 type proof func(ctx context.Context, log io.Writer) (section string, err error)
 
 // proofs returns what adds the flags of a part and makes its proof, by the name of the part, which is that of its section.
@@ -52,7 +54,7 @@ func proofs() map[string]func(*flag.FlagSet) proof {
 
 // run is the whole program.
 func run(ctx context.Context, args []string, log io.Writer) error {
-	part, command := "faults", "go run -C internal/lab ./chaos "+strings.Join(args, " ")
+	part, all := "faults", append([]string{"chaos"}, args...)
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		part, args = args[0], args[1:]
 	}
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		return fmt.Errorf("there is no part %q: the parts are %s", part, strings.Join(slices.Sorted(maps.Keys(proofs())), ", "))
 	}
 	flags := flag.NewFlagSet("chaos "+part, flag.ContinueOnError)
-	page := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")
+	path := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")
 	prove := begin(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -71,15 +73,10 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	case flags.NArg() > 0:
 		return fmt.Errorf("%q is no flag of the part %s", flags.Arg(0), part)
 	}
-	made := origin(ctx, command)
+	made := page.Origin(ctx, time.Now(), all...)
 	section, err := prove(ctx, log)
-	if err != nil && !errors.Is(err, lab.ErrBroken) {
+	if err != nil && !errors.Is(err, world.ErrBroken) {
 		return err
 	}
-	section = made + "\n\n" + strings.TrimSpace(section)
-	if *page == "" {
-		_, wrong := fmt.Fprintln(log, section)
-		return errors.Join(err, wrong)
-	}
-	return errors.Join(err, writeSection(*page, part, section))
+	return errors.Join(err, page.WriteSection(log, *path, part, made+"\n\n"+section))
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // moment is what all parts hold while nobody works.
@@ -84,7 +85,7 @@ func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
 	if err := s.well(ctx); err != nil {
 		return nil, err
 	}
-	wait(ctx, time.Until(quiet.Add(closing)))
+	world.Pause(ctx, time.Until(quiet.Add(closing)))
 	m := &moment{name: name, at: time.Since(s.began), lives: s.deeds().Lives, usage: map[string]world.Usage{}}
 	for _, r := range s.Replicas {
 		usage, err := s.usage(ctx, r)
@@ -164,19 +165,17 @@ func (s *soak) store(ctx context.Context) (holding, error) {
 // String is the moment in a line.
 func (m *moment) String() string {
 	var b strings.Builder // which has no errors
-	_, _ = fmt.Fprintf(&b, "%s (%v): Redis %s", m.name, m.at.Round(time.Second), mebibytes(m.redis.used))
+	_, _ = fmt.Fprintf(&b, "%s (%v): Redis %s", m.name, m.at.Round(time.Second), page.MiB(m.redis.used))
 	for _, name := range slices.Sorted(maps.Keys(m.redis.kinds)) {
 		k := m.redis.kinds[name]
-		_, _ = fmt.Fprintf(&b, ", %d %s with %s", k.keys, name, mebibytes(k.bytes))
+		_, _ = fmt.Fprintf(&b, ", %d %s with %s", k.keys, name, page.MiB(k.bytes))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.usage)) {
 		u := m.usage[name]
-		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
 	}
 	return b.String()
 }
-
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // describe writes the section.
 func (s *soak) describe() string {
@@ -184,12 +183,12 @@ func (s *soak) describe() string {
 	d, v := s.deeds(), &s.total
 	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
 		"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
-		time.Since(s.began).Round(time.Second), s.balancer, grouped(int(d.Lives)), grouped(int(d.Requests)), grouped(v.Requests),
+		time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(int(d.Lives)), page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
 		s.reloads, s.restarts, v.Lost())
 	_, _ = fmt.Fprintf(&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
 		"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
 		"%d were answered without a stream for their events.\n\n%s\n",
-		grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed, tabled("end of a call that was not answered", s.ends))
+		page.Grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed, tabled("end of a call that was not answered", s.ends))
 	b.WriteString("| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
 	for _, r := range s.Replicas {
 		what := "replaced"
@@ -198,7 +197,7 @@ func (s *soak) describe() string {
 		}
 		for _, m := range s.moments[:3] {
 			u := m.usage[r.Name]
-			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name, m.at.Round(time.Second), u.Goroutines, u.Descriptors, mebibytes(u.Heap), mebibytes(u.Resident))
+			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name, m.at.Round(time.Second), u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
 		}
 	}
 	b.WriteString("\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
@@ -209,10 +208,10 @@ func (s *soak) describe() string {
 				short += k.keys
 			}
 		}
-		_, _ = fmt.Fprintf(&b, "| %s | %s | %d", m.name, mebibytes(m.redis.used), short)
+		_, _ = fmt.Fprintf(&b, "| %s | %s | %d", m.name, page.MiB(m.redis.used), short)
 		for _, name := range []string{"session", "once", "used"} {
 			k := m.redis.kinds[name]
-			_, _ = fmt.Fprintf(&b, " | %s with %s", grouped(k.keys), mebibytes(k.bytes))
+			_, _ = fmt.Fprintf(&b, " | %s with %s", page.Grouped(k.keys), page.MiB(k.bytes))
 		}
 		b.WriteString(" |\n")
 	}

@@ -6,10 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // nursery is a tenant of its own with one server, for faults of servers that the crowd does not use.
@@ -37,10 +35,7 @@ func (s *scene) withNursery(ctx context.Context, server string, replicas ...*wor
 			return "", err
 		}
 	}
-	now := time.Now()
-	return auth.Sign(auth.Key{Public: secret, Private: secret}, "HS256", auth.Claims{
-		Issuer: nurseryIssuer, Subject: prober, Audience: s.URL + "/mcp", IssuedAt: now, Expiry: now.Add(time.Hour),
-	})
+	return world.Token(string(secret), nurseryIssuer, s.URL+"/mcp", prober, nil), nil
 }
 
 // servesOdd returns what is wrong when a replica does not serve a tool of the nursery.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 var (
@@ -134,7 +134,7 @@ func killedAgain(ctx context.Context, s *scene) error {
 		if err := store.Begin(ctx); err != nil {
 			return err
 		}
-		wait(ctx, pace)
+		world.Pause(ctx, pace)
 	}
 	store.Kill()
 	return nil
@@ -248,7 +248,7 @@ func hurried(name, done string, command []string) *fault {
 				if _, err := s.Redis.Nodes[0].Exec(ctx, command...); err != nil {
 					return effect{}, err
 				}
-				wait(ctx, 5*pace)
+				world.Pause(ctx, 5*pace)
 			}
 			return effect{seen: s.goOn()}, nil
 		},

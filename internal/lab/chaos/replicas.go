@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // replicaFaults returns what may happen to replicas. The load balancer reaches them without proxies, so that it sees what it

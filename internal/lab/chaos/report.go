@@ -1,14 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // sum is what became of all rounds of one fault.
@@ -112,7 +111,7 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 
 // figures are the cells of a row from the requests on.
 func figures(v *ledger.Verdict) string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %d | %d | %d | %d, %d, %d | %d | %d, %d", grouped(v.Requests), grouped(v.Answered), grouped(v.Refused), grouped(v.Broken),
+	return fmt.Sprintf("| %s | %s | %s | %s | %d | %d | %d | %d, %d, %d | %d | %d, %d", page.Grouped(v.Requests), page.Grouped(v.Answered), page.Grouped(v.Refused), page.Grouped(v.Broken),
 		v.Twice, v.Unanswered, v.Unexecuted+v.Denied+v.Unfounded, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.WrongTenant, v.Unaudited, v.BrokenUnaudited)
 }
 
@@ -152,42 +151,14 @@ func describeKinds(b *strings.Builder, all []*sum, unable []*fault) {
 	}
 }
 
-// counted lists what came how often, the most frequent first.
-func counted(counts map[string]int) string {
-	words := frequent(counts)
-	for i, word := range words {
-		words[i] = fmt.Sprintf("%s × %s", grouped(counts[word]), word)
-	}
-	if words == nil {
-		return "none"
-	}
-	return strings.Join(words, ", ")
-}
-
 // tabled is the table of calls by what came how often, the most frequent first.
 func tabled(title string, counts map[string]int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | calls |\n|---|--:|\n", title)
-	for _, word := range frequent(counts) {
-		fmt.Fprintf(&b, "| %s | %s |\n", word, grouped(counts[word]))
+	for _, word := range page.Frequent(counts) {
+		fmt.Fprintf(&b, "| %s | %s |\n", word, page.Grouped(counts[word]))
 	}
 	return b.String()
-}
-
-// frequent returns what was counted, the most frequent first.
-func frequent(counts map[string]int) []string {
-	return slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
-		return cmp.Or(counts[y]-counts[x], strings.Compare(x, y))
-	})
-}
-
-// grouped writes a number with commas between thousands.
-func grouped(n int) string {
-	text := fmt.Sprint(n)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }
 
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -17,7 +15,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -324,16 +322,16 @@ func memoryTight() *fault {
 		name: "memory runs short", done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again", limit>>20, bodies), ground: direct, root: true,
 		holds: "what does not fit is refused, and the kernel does not end the process",
 		before: func(ctx context.Context, s *scene) error {
-			group, err := newGroup(s.dir, limit)
+			cage, err := world.NewCage(limit)
 			if err != nil {
 				return err
 			}
 			s.later(func(ctx context.Context) error {
 				err := s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
-				return errors.Join(err, until(ctx, func(context.Context) error { return os.Remove(group) }))
+				return errors.Join(err, cage.Close(ctx))
 			})
 			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = []string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(group, "cgroup.procs")}
+				s.victim.Wrapper = cage.Command()
 				return nil
 			})
 		},
@@ -384,26 +382,4 @@ func largeCall(size int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":%q,"tenant":%q},`+
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		crowd.Modern, strings.Repeat("x", size), crowd.TenantA, mcp.LatestModern)
-}
-
-// newGroup makes a control group below that of this process, with a limit of memory in bytes. With version 2 the kernel
-// allows that only below groups without processes; then the error says so.
-func newGroup(name string, limit int64) (dir string, err error) {
-	file, err := os.Open("/proc/self/cgroup")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = file.Close() }() // it was read
-	for lines := bufio.NewScanner(io.LimitReader(file, 1<<16)); lines.Scan(); {
-		fields := strings.SplitN(lines.Text(), ":", 3)
-		if len(fields) < 3 || !strings.Contains(","+fields[1]+",", ",memory,") {
-			continue
-		}
-		dir = filepath.Join("/sys/fs/cgroup/memory", fields[2], "drawbridge-chaos-"+strings.ReplaceAll(strings.Trim(name, "/"), "/", "-"))
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a control group like any other
-			return "", err
-		}
-		return dir, os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(fmt.Sprint(limit)), 0o600)
-	}
-	return "", errors.New("there are no control groups of version 1 that bound memory")
 }

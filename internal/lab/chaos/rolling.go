@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // rollingFlags say how often replicas are restarted, and behind what.
@@ -71,7 +71,7 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 
 // leave removes the folder of a proof, unless something went wrong before it could tell anything.
 func leave(dir string, log io.Writer, err error) {
-	if err != nil && !errors.Is(err, lab.ErrBroken) {
+	if err != nil && !errors.Is(err, world.ErrBroken) {
 		_, _ = fmt.Fprintln(log, "kept:", dir) // the log is no part of the proof
 		return
 	}
@@ -119,12 +119,12 @@ func verdictOfRolling(scores []*score, wanted int) error {
 	var broken []error
 	for _, all := range rolled(scores) {
 		if all.requests < int64(wanted) {
-			broken = append(broken, fmt.Errorf("%w: behind %s %d requests went through while replicas were restarted, want %d", lab.ErrBroken, all.balancer, all.requests, wanted))
+			broken = append(broken, fmt.Errorf("%w: behind %s %d requests went through while replicas were restarted, want %d", world.ErrBroken, all.balancer, all.requests, wanted))
 		}
 	}
 	for _, s := range scores {
 		if s.wrong() != nil {
-			broken = append(broken, fmt.Errorf("%w: %v", lab.ErrBroken, s))
+			broken = append(broken, fmt.Errorf("%w: %v", world.ErrBroken, s))
 		}
 	}
 	return errors.Join(broken...)

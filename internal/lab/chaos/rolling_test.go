@@ -10,7 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // TestNothingIsLostInARollingRestart restarts each of three replicas once behind nginx. `make rolling` does that, and much
@@ -87,7 +87,7 @@ func TestOnlyRequestsWithRestartsAreCounted(t *testing.T) {
 		t.Errorf("the report counts others: %s", page)
 	}
 	for wanted, broken := range map[int]bool{0: false, 100: false, 101: true, 111: true} {
-		if err := verdictOfRolling(scores, wanted); errors.Is(err, lab.ErrBroken) != broken {
+		if err := verdictOfRolling(scores, wanted); errors.Is(err, world.ErrBroken) != broken {
 			t.Errorf("%d requests are wanted: got %v", wanted, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 const (
@@ -113,7 +114,7 @@ func (s *scene) suffer(ctx context.Context, f *fault) error {
 			missed = fmt.Errorf("during the fault: %w", err)
 		}
 	}
-	wait(ctx, time.Until(made.Add(lasts)))
+	world.Pause(ctx, time.Until(made.Add(lasts)))
 	if effect.heal != nil {
 		if err := effect.heal(ctx); err != nil {
 			return fmt.Errorf("heal the fault: %w", err)
@@ -182,13 +183,4 @@ func (s *scene) ready(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

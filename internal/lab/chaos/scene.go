@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -13,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // scene is a world with the servers behind it, and what a fault in it needs. Its methods are for one goroutine.
@@ -138,23 +137,7 @@ const (
 func until(ctx context.Context, wrong func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
-	var last error
-	for {
-		err := wrong(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err // what goes wrong since the time is over says little
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waited in vain: %w", last)
-		}
-	}
+	return world.Until(ctx, func() error { return wrong(ctx) })
 }
 
 // all joins questions into one.

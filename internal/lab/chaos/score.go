@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // score is what became of one act.
@@ -81,7 +82,7 @@ func (s *score) wrong() error {
 			wrong = append(wrong, fmt.Errorf("%d calls failed that were not in flight when a replica was killed: %v", len(others), others))
 		}
 	case s.lost() > 0:
-		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(), counted(s.troubles), s.failures))
+		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"), s.failures))
 	}
 	if !s.act.deadly && s.deeds.Reconnects > 0 {
 		wrong = append(wrong, fmt.Errorf("%d sessions were gone", s.deeds.Reconnects))
@@ -134,7 +135,7 @@ func describeRolling(scores []*score, withPrevious bool, took time.Duration) str
 	}
 	_, _ = fmt.Fprintf(&b, "%v.", took.Round(time.Second))
 	for _, all := range rolled(scores) {
-		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer, grouped(int(all.requests)), all.restarts, all.failed)
+		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer, page.Grouped(int(all.requests)), all.restarts, all.failed)
 	}
 	if broken > 0 {
 		_, _ = fmt.Fprintf(&b, " **%d rows did not hold.**", broken)
@@ -177,8 +178,8 @@ func (s *score) held() string {
 
 func (s *score) row() string {
 	v, d := &s.verdict, &s.deeds
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n", s.balancer, s.act.name, s.restarts, grouped(int(d.Requests)), grouped(v.Requests),
-		s.lost(), v.Twice, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.BrokenUnaudited, v.Unstreamed, grouped(int(d.Goodbyes)), d.Aborted, grouped(int(d.Resumed)),
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n", s.balancer, s.act.name, s.restarts, page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
+		s.lost(), v.Twice, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.BrokenUnaudited, v.Unstreamed, page.Grouped(int(d.Goodbyes)), d.Aborted, page.Grouped(int(d.Resumed)),
 		seconds(d.LongestCall), seconds(d.LongestGap), s.held())
 }
 
@@ -188,8 +189,8 @@ func (s *score) deadlyRow() string {
 		ends[f.How]++
 	}
 	soon, others := late(s.failures, s.inFlight, s.soon)
-	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %d | %d | %d | %d, %d | %s | %s |\n", s.balancer, s.restarts, grouped(int(s.deeds.Requests)), grouped(v.Requests), len(s.inFlight),
-		len(s.failures)-soon-len(others), soon, len(others), v.Unanswered, v.Twice, v.BrokenUnaudited, v.Unstreamed, counted(ends), s.held())
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %d | %d | %d | %d, %d | %s | %s |\n", s.balancer, s.restarts, page.Grouped(int(s.deeds.Requests)), page.Grouped(v.Requests), len(s.inFlight),
+		len(s.failures)-soon-len(others), soon, len(others), v.Unanswered, v.Twice, v.BrokenUnaudited, v.Unstreamed, page.Counted(ends, "none"), s.held())
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // serverFaults returns what a server behind the gateway can do wrong. Which of the two servers does it is drawn.
@@ -88,20 +89,14 @@ func (s *scene) leavesOut(why string) func(context.Context) error {
 
 // smallFromNow returns what is wrong when a replica had 256 MiB in memory at any time since.
 func smallFromNow(r *world.Replica) (small func(context.Context) error, err error) {
-	const most = 256 << 10 // kB
+	const most = 256 << 20 // bytes
 	// https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html: the largest size that there was is forgotten.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0); err != nil {
 		return nil, err
 	}
 	return func(context.Context) error {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID()))
-		peak := 0
-		for line := range strings.Lines(string(text)) {
-			if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &peak); n == 1 {
-				break
-			}
-		}
-		return is(r.Name+" never had 256 MiB in memory", peak > 0 && peak < most, fmt.Sprint(peak, " kB"), err)
+		peak, err := world.Field(r.PID(), "status", "VmHWM")
+		return is(r.Name+" never had 256 MiB in memory", peak > 0 && peak < most, page.MiB(peak), err)
 	}, nil
 }
 

@@ -15,8 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // soakFlags say how long the fleet is used.
@@ -131,7 +130,7 @@ func (s *soak) half(ctx context.Context, until time.Time) error {
 	s.crowds = []*crowd.Crowd{crowd.Start(ctx, c), crowd.Start(ctx, brief)}
 	reload, renewal := time.Now().Add(reloadEvery), time.Now().Add(renewEvery)
 	for time.Now().Before(until) && ctx.Err() == nil {
-		wait(ctx, time.Second)
+		world.Pause(ctx, time.Second)
 		var err error
 		switch now := time.Now(); {
 		case s.moments == nil: // the pools are being filled
@@ -203,7 +202,7 @@ func (s *soak) empty(ctx context.Context) error {
 		return err
 	}
 	s.overdue = slices.DeleteFunc(strings.Split(overdue, "\n"), func(line string) bool { return line == "" })
-	wait(ctx, 5*time.Second) // Redis makes its tables smaller by and by
+	world.Pause(ctx, 5*time.Second) // Redis makes its tables smaller by and by
 	left, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -235,7 +234,7 @@ type claims struct{ broken []error }
 
 func (c *claims) claim(so bool, format string, args ...any) {
 	if !so {
-		c.broken = append(c.broken, fmt.Errorf("%w: "+format, append([]any{lab.ErrBroken}, args...)...))
+		c.broken = append(c.broken, fmt.Errorf("%w: "+format, append([]any{world.ErrBroken}, args...)...))
 	}
 }
 

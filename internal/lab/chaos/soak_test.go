@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
@@ -85,7 +84,7 @@ func TestALongRunHoldsOnlyIfNothingIsLostOrLeft(t *testing.T) {
 		if test.wrong == "" && err != nil {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if test.wrong != "" && (!errors.Is(err, lab.ErrBroken) || !strings.Contains(err.Error(), test.wrong)) {
+		if test.wrong != "" && (!errors.Is(err, world.ErrBroken) || !strings.Contains(err.Error(), test.wrong)) {
 			t.Errorf("%s: got %v, want something with %q", name, err, test.wrong)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // stage is a scene on which replicas come and go while clients work. Its methods are for one goroutine.
@@ -66,7 +66,7 @@ const settleTime = 15 * time.Second
 // judge joins what clients, servers and records say of this book. As long as calls are not on record that must be, it does
 // that again, until these have had time to end.
 func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
-	for end := time.Now().Add(settleTime); ; wait(ctx, settleTime/5) {
+	for end := time.Now().Add(settleTime); ; world.Pause(ctx, settleTime/5) {
 		records, err := s.Audit()
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return ledger.Verdict{}, err
@@ -154,7 +154,7 @@ func (s *stage) work(ctx context.Context) error {
 		if ctx.Err() != nil || time.Since(at) > stopTime {
 			return errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at))
 		}
-		wait(ctx, pace)
+		world.Pause(ctx, pace)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (s *stage) strike(ctx context.Context, r *world.Replica) {
 	for n := before + 1; n <= dead; n++ { // asked while it died
 		s.inFlight[n] = true
 	}
-	wait(ctx, noticeTime)
+	world.Pause(ctx, noticeTime)
 	for n := dead + 1; n <= s.book.Last(); n++ {
 		s.soon[n] = true
 	}

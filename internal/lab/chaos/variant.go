@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // build compiles the gateway as it is, and returns the program.
 func build(ctx context.Context, dir string) (program string, err error) {
 	program = filepath.Join(dir, "drawbridge")
-	return program, lab.Build(ctx, program)
+	return program, world.Build(ctx, program)
 }
 
 // run1 returns what a command prints, without the space around it.
@@ -82,7 +82,7 @@ func panics() patch {
 // that is shipped can. The sources stay as they are: the compiler is told to read other files in the place of a few. Since
 // one of these is part of the standard library, all is compiled anew the first time.
 func buildVariant(ctx context.Context, dir string) (program string, err error) {
-	root, err := lab.Root()
+	root, err := world.Root()
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +119,7 @@ func buildVariant(ctx context.Context, dir string) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "drawbridge-variant")
-	return program, lab.Build(ctx, program, "-overlay", overlay)
+	return program, world.Build(ctx, program, "-overlay", overlay)
 }
 
 // apply writes a source file with the change.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -62,7 +63,7 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 		a.Carry(ctx, m.For, c)
 	}()
 	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
-		if !raid.Pause(ctx, 10*time.Millisecond) {
+		if !world.Pause(ctx, 10*time.Millisecond) {
 			<-ended
 			return fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally())
 		}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -61,7 +59,8 @@ type lab struct {
 	gateway            string              // the address that a gateway gets
 	tokens             map[string][]string // by tenant, one for each user
 	from               string              // where attackers connect from; "" is where everybody does
-	servers            []*part
+	keeper             *world.Keeper
+	started            int // processes, each with a log of its own
 }
 
 // newLab builds the gateway and starts the servers. Everything it makes lies in a temporary folder.
@@ -70,7 +69,7 @@ func newLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, cores: coresOfThisMachine(), from: loudAddress}
+	l := &lab{dir: dir, keeper: world.NewKeeper(), cores: coresOfThisMachine(), from: loudAddress}
 	if err := l.begin(ctx); err != nil {
 		l.close()
 		return nil, err
@@ -94,60 +93,41 @@ func (l *lab) begin(ctx context.Context) error {
 		return err
 	}
 	for _, addr := range []string{l.calm, l.storm, l.dummy} {
-		server, err := l.startPart(ctx, l.cores.served, "part-server", addr)
+		server, err := l.startPart(l.cores.served, "part-server", addr)
 		if err != nil {
 			return err
 		}
-		l.servers = append(l.servers, server)
-		if err := listens(ctx, addr); err != nil {
+		if err := server.Listens(ctx, addr, time.Minute); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// configure takes addresses, makes tokens and writes the gateway's config.
+// configure takes addresses, makes a token for each user of each tenant and writes the gateway's config.
 func (l *lab) configure() error {
-	var operator string
-	for _, addr := range []*string{&l.calm, &l.storm, &l.dummy, &l.gateway, &operator} {
-		var err error
-		if *addr, err = freeport.Address(); err != nil {
-			return err
-		}
-	}
-	secret := []byte("fair-5d0b97e1c3f84a62-hmac-secret")
-	if err := l.sign(secret); err != nil {
+	addresses, err := world.Addresses(5)
+	if err != nil {
 		return err
 	}
-	config := fmt.Sprintf(gatewayConfig, l.gateway, operator, l.calm, l.storm)
-	return errors.Join(
-		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600),
-	)
-}
-
-// sign makes a token for each user of each tenant.
-func (l *lab) sign(secret []byte) error {
+	l.calm, l.storm, l.dummy, l.gateway = addresses[0], addresses[1], addresses[2], addresses[3]
+	const secret = "fair-5d0b97e1c3f84a62-hmac-secret" //nolint:gosec // G101: of gateways that live for minutes
 	l.tokens = map[string][]string{}
 	for tenant, users := range map[string]int{"quiet": usersOfQuiet, "loud": usersOfLoud, "raised": usersOfLoud} {
 		for i := range users {
-			now := time.Now()
-			token, err := auth.Sign(auth.Key{Public: secret, Private: secret}, "HS256", auth.Claims{
-				Issuer: "https://fair.test/", Subject: fmt.Sprintf("user%d", i), Audience: "http://" + l.gateway + "/mcp",
-				Extra: map[string]any{"team": tenant}, IssuedAt: now.Add(-time.Minute), Expiry: now.Add(12 * time.Hour),
-			})
-			if err != nil {
-				return err
-			}
-			l.tokens[tenant] = append(l.tokens[tenant], token)
+			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://fair.test/", "http://"+l.gateway+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
 		}
 	}
-	return nil
+	config := fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm)
+	return errors.Join(
+		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
+		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
+	)
 }
 
 // serve starts a gateway and waits until it answers calls of all tenants.
-func (l *lab) serve(ctx context.Context) (*part, error) {
-	gateway, err := l.start(ctx, l.cores.served, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
+func (l *lab) serve(ctx context.Context) (*world.Process, error) {
+	gateway, err := l.start(l.cores.served, false, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -156,9 +136,9 @@ func (l *lab) serve(ctx context.Context) (*part, error) {
 			Addr: l.gateway, Token: l.tokens[tenant][0], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
 			Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
 		}.Bytes()
-		if err := within(ctx, time.Minute, "the gateway serves "+tool, func() bool { return l.answers(ctx, call) }); err != nil {
-			gateway.end()
-			return nil, fmt.Errorf("%w\n%s", err, gateway.lastWords())
+		if err := world.Within(ctx, time.Minute, "the gateway serves "+tool, func() bool { return l.answers(ctx, call) }); err != nil {
+			gateway.Kill()
+			return nil, fmt.Errorf("%w\n%s", err, gateway.Words())
 		}
 	}
 	return gateway, nil
@@ -174,22 +154,10 @@ func (l *lab) answers(ctx context.Context, call []byte) bool {
 	return err == nil && r.Status == 200 && strings.Contains(string(r.Head), raid.Sentence)
 }
 
-// close ends the servers and removes all files.
+// close ends all processes and removes all files.
 func (l *lab) close() {
-	for _, server := range l.servers {
-		server.end()
-	}
+	l.keeper.Close()
 	_ = os.RemoveAll(l.dir) // temporary anyway
-}
-
-func listens(ctx context.Context, addr string) error {
-	return within(ctx, time.Minute, addr+" listens", func() bool {
-		w, err := raid.Dial(ctx, addr, "")
-		if err == nil {
-			w.Close()
-		}
-		return err == nil
-	})
 }
 
 func bindable(ctx context.Context, addr string) bool {
@@ -198,16 +166,4 @@ func bindable(ctx context.Context, addr string) bool {
 		_ = listener.Close() // it was a question
 	}
 	return err == nil
-}
-
-// within waits until something is done.
-func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for !done() {
-		if !raid.Pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("waited in vain: %s", what)
-		}
-	}
-	return nil
 }

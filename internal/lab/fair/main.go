@@ -18,6 +18,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -56,15 +57,11 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if *short {
 		return runShort(ctx, chosen, out)
 	}
-	text, err := runFull(ctx, chosen, plan{samples: *samples, command: "go run -C internal/lab ./fair " + strings.Join(args, " ")}, out)
-	if text != "" && *report != "" {
-		if wrote := os.WriteFile(*report, []byte(text), 0o644); wrote != nil { //nolint:gosec // a report for everybody to read
-			return wrote
-		}
-	} else if text != "" {
-		_, _ = io.WriteString(out, text) // the standard output
+	text, err := runFull(ctx, chosen, plan{*samples, args}, out)
+	if text == "" {
+		return err
 	}
-	return err
+	return errors.Join(page.Write(out, *report, text), err)
 }
 
 // role is what a process of this program does beside the measuring one. It ends when its standard input does.

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -22,8 +24,8 @@ const (
 
 // plan says how much is measured.
 type plan struct {
-	samples int    // calls of the quiet tenant, for each attack and for its baseline
-	command string // for the report
+	samples int      // calls of the quiet tenant, for each attack and for its baseline
+	args    []string // of the command, for the report
 }
 
 // side is what was seen while an attack was on one target: the dummy, which is the baseline, or the gateway.
@@ -48,7 +50,7 @@ func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writ
 		return "", err
 	}
 	defer l.close()
-	before, begun := loadAverage(), time.Now()
+	made := page.Origin(ctx, time.Now(), append([]string{"fair"}, p.args...)...)
 	var results []result
 	for _, a := range chosen {
 		r, err := l.compare(ctx, a, p.samples)
@@ -61,7 +63,7 @@ func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writ
 			_, _ = fmt.Fprintln(progress, fault) // the same
 		}
 	}
-	text := describe(results, p, setting{begun: begun, cores: l.cores, loadBefore: before, loadAfter: loadAverage(), version: l.version(ctx)})
+	text := describe(results, p, setting{made, l.cores})
 	var harmful []string
 	for _, r := range results {
 		if r.harms() {
@@ -111,12 +113,12 @@ func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples 
 	if err != nil {
 		return nil, err
 	}
-	defer gateway.end()
+	defer gateway.Kill()
 	s, err := l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle)
 	if err != nil {
 		s = &side{fault: err}
 	}
-	s.died = !gateway.alive()
+	s.died = !gateway.Runs()
 	return s, ctx.Err()
 }
 
@@ -140,38 +142,38 @@ func (l *lab) errand(calls, grace int) errand {
 
 // meet starts an attack, waits until it bites, lets the quiet tenant call the gateway that runs, and ends the attack.
 func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Duration) (*side, error) {
-	attacker, err := l.say(ctx, l.cores.loud, "part-attack", m)
+	attacker, err := l.say(l.cores.loud, "part-attack", m)
 	if err != nil {
 		return nil, err
 	}
-	defer attacker.end()
-	impatient := time.AfterFunc(biteTime, func() { _ = attacker.in.Close() }) // it ends without having been ready
-	line, err := attacker.out.ReadString('\n')
+	defer attacker.Finish(partTime)
+	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() }) // it ends without having been ready
+	line, err := attacker.Out.ReadString('\n')
 	impatient.Stop()
 	if err != nil || line != ready {
-		return nil, fmt.Errorf("the attack did not begin: %s", attacker.lastWords())
+		return nil, fmt.Errorf("the attack did not begin: %s", attacker.Words())
 	}
-	raid.Pause(ctx, settle)
-	quiet, err := l.say(ctx, l.cores.quiet, "part-quiet", do)
+	world.Pause(ctx, settle)
+	quiet, err := l.say(l.cores.quiet, "part-quiet", do)
 	if err != nil {
 		return nil, err
 	}
-	defer quiet.end()
+	defer quiet.Finish(partTime)
 	s := &side{rounds: make([]notes, 1)}
-	if err := quiet.reads(&s.rounds[0]); err != nil {
+	if err := quiet.Reads(&s.rounds[0]); err != nil {
 		return nil, err
 	}
-	_ = attacker.in.Close() // now it tells
-	return s, attacker.reads(&s.tally)
+	_ = attacker.In.Close() // now it tells
+	return s, attacker.Reads(&s.tally)
 }
 
 // say starts a part with an argument in JSON.
-func (l *lab) say(ctx context.Context, on, name string, argument any) (*part, error) {
+func (l *lab) say(on, name string, argument any) (*world.Process, error) {
 	text, err := strictjson.Marshal(argument)
 	if err != nil {
 		return nil, err
 	}
-	return l.startPart(ctx, on, name, string(text))
+	return l.startPart(on, name, string(text))
 }
 
 // percentile returns the latency that so many percent of the calls do not exceed. Calls that were refused count as

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // cores says on which processors parts run, as lists that taskset reads; "" is all of them.
@@ -65,113 +61,19 @@ func (c cores) describe() string {
 	return fmt.Sprintf("the quiet tenant on processor %s, attackers on %s; gateway, dummy and servers have all", c.quiet, c.loud)
 }
 
-// part is a process.
-type part struct {
-	cmd   *exec.Cmd
-	in    io.Closer
-	pipe  io.Closer
-	out   *bufio.Reader // what a part of this program says; nil for a gateway
-	log   string        // the file with what it wrote besides
-	ended chan struct{} // closed when it has ended
-}
-
-// start runs a program on the processors of a list. What it writes goes to a log.
-func (l *lab) start(ctx context.Context, on, binary string, args ...string) (*part, error) {
-	logs, err := os.CreateTemp(l.dir, filepath.Base(binary)+"-*.log")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = logs.Close() }() // the child has a descriptor of its own
-	return l.startInto(ctx, logs, logs, on, binary, args...)
-}
-
-// startPart runs this program as one of its parts. What it says is there to read.
-func (l *lab) startPart(ctx context.Context, on, name, argument string) (*part, error) {
-	logs, err := os.CreateTemp(l.dir, name+"-*.log")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = logs.Close() }() // the child has a descriptor of its own
-	// A pipe of our own, because that of exec is closed as soon as the process has ended, even if nobody has read it.
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = writer.Close() }() // as above
-	p, err := l.startInto(ctx, writer, logs, on, l.self, name, argument)
-	if err != nil {
-		_ = reader.Close() // nothing comes
-		return nil, err
-	}
-	p.pipe, p.out = reader, bufio.NewReader(reader)
-	return p, nil
-}
-
-func (l *lab) startInto(ctx context.Context, out, logs *os.File, on, binary string, args ...string) (*part, error) {
+// start runs a program on the processors of a list.
+func (l *lab) start(on string, talks bool, command ...string) (*world.Process, error) {
 	if on != "" {
-		binary, args = "taskset", append([]string{"-c", on, binary}, args...)
+		command = append([]string{"taskset", "-c", on}, command...)
 	}
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own programs
-	cmd.Stdout, cmd.Stderr = out, logs
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &part{cmd: cmd, in: in, log: logs.Name(), ended: make(chan struct{})}
-	go func() { // end waits for it
-		_ = cmd.Wait() // how it ended does not matter, or its output says it
-		close(p.ended)
-	}()
-	return p, nil
+	l.started++
+	return l.keeper.Start(world.Order{Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Talks: talks})
 }
 
-// end ends the process and waits for it. A part of this program ends by itself when its standard input does; a gateway
-// has nothing to lose here and is killed.
-func (p *part) end() {
-	_ = p.in.Close() // it may be gone
-	grace := time.Minute
-	if p.out == nil {
-		grace = 0
-	}
-	select {
-	case <-p.ended:
-	case <-time.After(grace):
-		_ = p.cmd.Process.Kill() // as above
-		<-p.ended
-	}
-	if p.pipe != nil {
-		_ = p.pipe.Close() // it was read as far as anybody wanted
-	}
+// startPart runs this program as one of its parts, which ends when its standard input does.
+func (l *lab) startPart(on, name, argument string) (*world.Process, error) {
+	return l.start(on, true, l.self, name, argument)
 }
 
-// alive tells whether the process has not ended.
-func (p *part) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// reads reads the next line of what the process says, as JSON.
-func (p *part) reads(v any) error {
-	line, err := p.out.ReadBytes('\n')
-	if err != nil {
-		<-p.ended
-		return fmt.Errorf("%w: %s", err, p.lastWords())
-	}
-	return strictjson.Unmarshal(line, v)
-}
-
-// lastWords returns the end of what the process wrote for people.
-func (p *part) lastWords() string {
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-2000):])
-}
+// partTime is how long a part may take to end.
+const partTime = time.Minute

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -105,7 +106,7 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 	}.Bytes()
 	for i := range count {
 		due := begin.Add(time.Duration(i) * quietInterval)
-		if !raid.Pause(ctx, time.Until(due)) {
+		if !world.Pause(ctx, time.Until(due)) {
 			q.notes.Refused[late] += count - i
 			return
 		}

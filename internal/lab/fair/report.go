@@ -1,23 +1,17 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"regexp"
-	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // setting is where and when it was measured.
 type setting struct {
-	begun                 time.Time
-	cores                 cores
-	loadBefore, loadAfter string
-	version               string
+	origin string
+	cores  cores
 }
 
 // describe writes the report.
@@ -38,9 +32,7 @@ there is none.
 Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack does harm.
 
 `, int(time.Second/quietInterval)*quietConnections, quietConnections, usersOfQuiet, grace)
-	fmt.Fprintf(&b, "- Measured %s with `%s`\n- drawbridge %s, %s\n- %s; %s\n- Load average before: %s, after: %s. What others did on the machine is in the figures.\n\n",
-		s.begun.UTC().Format("2006-01-02 15:04 UTC"), strings.TrimSpace(p.command), s.version, runtime.Version(),
-		machine(), s.cores.describe(), s.loadBefore, s.loadAfter)
+	fmt.Fprintf(&b, "- %s\n- %s\n- Load average at the end: %s. What others did on the machine is in the figures.\n\n", s.origin, s.cores.describe(), page.Load())
 	b.WriteString("| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |\n|---|---|---|---|---|\n")
 	for _, r := range results {
 		b.WriteString(r.row())
@@ -95,12 +87,7 @@ func (r *result) refused() string {
 	if total == 0 {
 		return "0"
 	}
-	var parts []string
-	for why, count := range by {
-		parts = append(parts, fmt.Sprintf("%d × %s", count, why))
-	}
-	slices.Sort(parts)
-	return fmt.Sprintf("%d (%s)", total, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d (%s)", total, page.Counted(by, ""))
 }
 
 func (r *result) verdict() string {
@@ -142,34 +129,4 @@ func (t tally) perSecond(n int64) float64 { return float64(n) * 1000 / float64(m
 
 func share(part, whole int64) string {
 	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(max(whole, 1)))
-}
-
-// machine says what the processors are.
-func machine() string {
-	model := ""
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if match := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(text); match != nil {
-			model = " (" + string(match[1]) + ")"
-		}
-	}
-	return fmt.Sprintf("%d processors%s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
-}
-
-// loadAverage returns the load of the last minute as the system says it.
-func loadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
-// version returns the version that the gateway says it has.
-func (l *lab) version(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, l.binary, "version").Output() //nolint:gosec // our own program
-	if words := strings.Fields(string(out)); err == nil && len(words) > 1 {
-		return words[1] // after the name
-	}
-	return "of an unknown version"
 }

@@ -27,7 +27,7 @@ func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) err
 	if err != nil {
 		return err
 	}
-	defer gateway.end()
+	defer gateway.Kill()
 	var wrong []error
 	for _, a := range chosen {
 		begun := time.Now()
@@ -43,8 +43,8 @@ func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) err
 		}
 		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.Name, time.Since(begun).Round(time.Millisecond), s.tally) // a terminal
 	}
-	if !gateway.alive() {
-		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.lastWords()))
+	if !gateway.Runs() {
+		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.Words()))
 	}
 	return errors.Join(wrong...)
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // bigAnswers calls a tool that answers nearly as much as a server may.
@@ -122,7 +124,7 @@ func (r *Raider) sipOn(ctx context.Context, w *Wire) error {
 		return nil
 	}
 	r.answered.Add(1)
-	for end := time.Now().Add(sipping); time.Now().Before(end) && Pause(ctx, sipEvery); {
+	for end := time.Now().Add(sipping); time.Now().Before(end) && world.Pause(ctx, sipEvery); {
 		n, err := w.conn.Read(first)
 		r.received.Add(int64(n))
 		if errors.Is(err, io.EOF) {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // Attack is one way to take what is another's.
@@ -90,7 +92,7 @@ func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
 		}
 		r.broke(err)
 		r.close()
-		Pause(ctx, 5*time.Millisecond)
+		world.Pause(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -196,18 +198,6 @@ func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
 
 // anyReply tells whether something was answered or refused.
 func anyReply(seen Tally) bool { return seen.Answered+seen.Refused > 0 }
-
-// Pause waits for a while, or until ctx ends, and tells whether ctx goes on.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // refused tells whether the status of an answer is another than 200.
 func refused(answer *Reply) bool { return answer.Status != http.StatusOK }

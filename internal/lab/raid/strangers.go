@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // refusedLogins tries tokens with wrong signatures, each another one.
@@ -73,7 +75,7 @@ func logFloods() Attack {
 					r.close()
 				}
 				_, err := r.exchange(ctx, all[sent%len(all)])
-				Pause(ctx, 5*time.Millisecond) // as many lines fill a disk, and leave the processors to others
+				world.Pause(ctx, 5*time.Millisecond) // as many lines fill a disk, and leave the processors to others
 				return err
 			}
 		},

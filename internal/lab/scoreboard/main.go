@@ -16,10 +16,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -63,7 +62,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b, started := &board{seed: s.seed, commit: commit(ctx, root)}, time.Now()
+	b, started := &board{seed: s.seed, commit: page.Commit(ctx)}, time.Now()
 	say := func(format string, values ...any) {
 		// What cannot be written here cannot be written at the end either, and is said there.
 		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
@@ -80,12 +79,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	b.took = time.Since(started)
-	report := b.text(strings.Join(append([]string{"go run -C internal/lab ./scoreboard"}, args...), " "))
+	report := b.text(page.Command(append([]string{"scoreboard"}, args...)...))
 	if _, err := io.WriteString(out, report); err != nil {
 		return err
 	}
 	if s.page != "" {
-		if err := replace(s.page, report); err != nil {
+		if err := page.WriteSection(nil, s.page, "scoreboard", report); err != nil {
 			return err
 		}
 	}
@@ -165,12 +164,3 @@ func (b *board) count(ctx context.Context, root string, each time.Duration, say 
 }
 
 // commit names what was measured.
-func commit(ctx context.Context, root string) string {
-	command := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude", "*")
-	command.Dir = root
-	name, err := command.Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(name))
-}

@@ -122,7 +122,7 @@ func (w *writer) forgedID() input {
 	id := good[:at] + string(otherThan(w.Rand, good[at])) + good[at+1:]
 	switch w.IntN(6) {
 	case 0:
-		id = good[:at]
+		id = good[:max(1, at)] // an empty cursor is none, which asks for the first page
 	case 1:
 		id = good + pick(w.Rand, []string{"A", "=", " ", "\x00", good})
 	case 2:

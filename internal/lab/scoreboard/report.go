@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // row is one figure of the scoreboard.
@@ -47,7 +47,7 @@ const here = "this program"
 func (b *board) addInputs(least int) {
 	t := b.inputs
 	n, good := t.all(), t.tried["messages as they should be"]
-	b.add(n-good >= least, "bad inputs tried", "≥ "+grouped(least), grouped(n-good), here)
+	b.add(n-good >= least, "bad inputs tried", "≥ "+page.Grouped(least), page.Grouped(n-good), here)
 	for _, one := range []struct {
 		figure string
 		v      verdict
@@ -58,19 +58,19 @@ func (b *board) addInputs(least int) {
 		{"answers that are no JSON-RPC, or have another's id", malformed},
 		{"requests without an answer", lost},
 	} {
-		b.add(t.wrong[one.v] == 0, one.figure, "0", grouped(t.wrong[one.v]), here)
+		b.add(t.wrong[one.v] == 0, one.figure, "0", page.Grouped(t.wrong[one.v]), here)
 	}
 	const leastForged = 6_000
-	b.add(t.tried[forgedTokens] >= leastForged, fmt.Sprintf("of these, tokens forged for each of %d algorithms", len(signers())), "≥ "+grouped(leastForged), grouped(t.tried[forgedTokens]), here)
-	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0", fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], grouped(good)), here)
+	b.add(t.tried[forgedTokens] >= leastForged, fmt.Sprintf("of these, tokens forged for each of %d algorithms", len(signers())), "≥ "+page.Grouped(leastForged), page.Grouped(t.tried[forgedTokens]), here)
+	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0", fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], page.Grouped(good)), here)
 }
 
 // addCrossing adds what became of the attempts to use what is another's.
 func (b *board) addCrossing(least int) {
 	c := b.crossed
-	b.add(c.all() >= least, fmt.Sprintf("uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)), "≥ "+grouped(least), grouped(c.all()), here)
-	b.add(c.bad() == 0, "answers that differ from those for an unknown id", "0", grouped(c.bad()), here)
-	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0", grouped(len(c.vain)), here)
+	b.add(c.all() >= least, fmt.Sprintf("uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)), "≥ "+page.Grouped(least), page.Grouped(c.all()), here)
+	b.add(c.bad() == 0, "answers that differ from those for an unknown id", "0", page.Grouped(c.bad()), here)
+	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0", page.Grouped(len(c.vain)), here)
 }
 
 // addTimes adds whether the time of answers tells what their words do not.
@@ -81,7 +81,7 @@ func (b *board) addTimes(pairs int) {
 			told = append(told, t.what)
 		}
 	}
-	b.add(len(told) == 0, fmt.Sprintf("things whose refusals differ by time when forbidden and when unknown, of %d, each with %s pairs of requests", len(b.timed), grouped(pairs)), "0",
+	b.add(len(told) == 0, fmt.Sprintf("things whose refusals differ by time when forbidden and when unknown, of %d, each with %s pairs of requests", len(b.timed), page.Grouped(pairs)), "0",
 		strings.TrimSpace(fmt.Sprint(len(told), " ", strings.Join(told, "; "))), here)
 }
 
@@ -99,7 +99,7 @@ func (b *board) addFuzz(each time.Duration) {
 		}
 	}
 	b.add(len(found) == 0 && idle == 0, "fuzz targets that found something, "+each.String()+" each", "0",
-		strings.TrimSpace(fmt.Sprintf("%d in %s executions; %d did not run %s", len(found), grouped(executions), idle, strings.Join(found, ", "))), "`make fuzz`")
+		strings.TrimSpace(fmt.Sprintf("%d in %s executions; %d did not run %s", len(found), page.Grouped(executions), idle, strings.Join(found, ", "))), "`make fuzz`")
 }
 
 func (b *board) addGroup(g group, r ran) {
@@ -109,21 +109,13 @@ func (b *board) addGroup(g group, r ran) {
 	}
 	target := g.most
 	if g.what != "" {
-		target = "≥ " + grouped(g.least) + " " + g.what + "; " + g.most
-		measured = grouped(r.tried) + " " + g.what + "; " + measured
+		target = "≥ " + page.Grouped(g.least) + " " + g.what + "; " + g.most
+		measured = page.Grouped(r.tried) + " " + g.what + "; " + measured
 	}
 	if r.faults != "" {
 		measured += ": " + strings.Join(strings.Fields(r.faults), " ")
 	}
 	b.add(r.failed == 0 && r.passed > 0 && r.tried >= g.least, g.figure, target, measured, "`"+strings.ReplaceAll(g.command(), "|", `\|`)+"`")
-}
-
-func grouped(n int) string {
-	text := fmt.Sprint(n)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }
 
 // text is the report in Markdown.
@@ -141,7 +133,7 @@ func (b *board) text(command string) string {
 	}
 	s.WriteString("\nThe inputs by what they are:\n\n| class | tried |\n|---|---|\n")
 	for _, class := range b.inputs.classes() {
-		fmt.Fprintf(&s, "| %s | %s |\n", class, grouped(b.inputs.tried[class]))
+		fmt.Fprintf(&s, "| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
 	}
 	b.writeTimes(&s)
 	b.writeFuzz(&s)
@@ -178,26 +170,6 @@ func (b *board) writeFuzz(s *strings.Builder) {
 		if f.found != "" {
 			found = "**a fault**"
 		}
-		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took, grouped(f.executions), found)
+		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took, page.Grouped(f.executions), found)
 	}
-}
-
-// Where the report stands in a page.
-const (
-	begins = "<!-- scoreboard: written by make scoreboard -->\n"
-	ends   = "<!-- scoreboard: end -->\n"
-)
-
-// replace writes the report into a page, between its two marks.
-func replace(page, report string) error {
-	text, err := os.ReadFile(page) //nolint:gosec // G304: whoever runs this names it
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(text), begins)
-	_, after, closed := strings.Cut(rest, ends)
-	if !found || !closed {
-		return errors.New(page + " has not the two marks between which the scoreboard stands: " + strings.TrimSpace(begins) + " and " + strings.TrimSpace(ends))
-	}
-	return os.WriteFile(page, []byte(before+begins+report+ends+after), 0o644) //nolint:gosec // G306, G703: a page for everybody to read
 }

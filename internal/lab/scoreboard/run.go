@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -47,7 +48,7 @@ func (t *tally) add(class string, v verdict, example func() string) {
 	defer t.mu.Unlock()
 	t.tried[class]++
 	if t.count++; t.count%step == 0 {
-		t.say("%s tried, %d of them wrong", grouped(t.count), t.badLocked())
+		t.say("%s tried, %d of them wrong", page.Grouped(t.count), t.badLocked())
 	}
 	if v == fine {
 		return

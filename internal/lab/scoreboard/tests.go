@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // group is what tests of the repository show that this program does not try itself.
@@ -157,7 +159,7 @@ func fuzz(ctx context.Context, root string, all []target, each time.Duration, sa
 		if cut || f.found == "" && f.executions == 0 { // its time ended in the middle of an input, or before the first one
 			f = one.fuzz(ctx, root, each)
 		}
-		say("fuzz %s %s: %s executions %s", one.folder, one.name, grouped(f.executions), f.found)
+		say("fuzz %s %s: %s executions %s", one.folder, one.name, page.Grouped(f.executions), f.found)
 		came = append(came, f)
 	}
 	return came

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // disk is a small file system in memory that the gateway's log and audit share, which no
@@ -26,7 +29,7 @@ func mountDisk(ctx context.Context, dir string, size int64) (*disk, error) {
 	options := fmt.Sprintf("size=%d,mode=0700", size)
 	out, err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput() //nolint:gosec // our own folder
 	if err != nil {
-		return nil, fmt.Errorf("%w: mount a disk: %w: %s", errNoCage, err, out)
+		return nil, fmt.Errorf("%w: mount a disk: %w: %s", world.ErrNoCage, err, out)
 	}
 	d := &disk{dir: dir, size: size}
 	if d.log, err = os.Create(filepath.Join(dir, "log.jsonl")); err != nil { //nolint:gosec // our own folder
@@ -50,7 +53,7 @@ func (d *disk) String() string {
 	if d == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s: log %s, audit %s", mib(d.size), mib(d.logged), mib(d.audit))
+	return fmt.Sprintf("%s: log %s, audit %s", page.MiB(d.size), page.MiB(d.logged), page.MiB(d.audit))
 }
 
 // words returns where the gateway writes its log.

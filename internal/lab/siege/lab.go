@@ -7,16 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -59,7 +55,8 @@ type lab struct {
 	text   string // its config, with a place for what differs from reload to reload
 	tokens map[string][]string
 	storm  *httptest.Server // of the attackers
-	quiet  *bystander
+	quiet  *world.Process   // see beQuiet
+	keeper *world.Keeper
 	disk   *disk // of log and audit; nil: they share none
 }
 
@@ -71,7 +68,7 @@ func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, err
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{}}
+	l := &lab{dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{}, keeper: world.NewKeeper()}
 	if diskSize > 0 {
 		if l.disk, err = mountDisk(ctx, filepath.Join(dir, "disk"), diskSize); err != nil {
 			l.close()
@@ -89,21 +86,31 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	if err := world.Build(ctx, l.binary); err != nil {
 		return err
 	}
-	var operator string
-	for _, addr := range []*string{&l.addr, &operator} {
-		var err error
-		if *addr, err = freeport.Address(); err != nil {
-			return err
-		}
-	}
-	l.storm = httptest.NewServer(raid.NewServer())
-	var err error
-	if l.quiet, err = startBystander(ctx); err != nil {
+	addresses, err := world.Addresses(2)
+	if err != nil {
 		return err
 	}
-	l.text = fmt.Sprintf(gatewayConfig, l.addr, operator, l.quiet.server, l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
-	secret := []byte("siege-7c61f0a2d94be853-hmac-secret")
-	return errors.Join(l.sign(secret), l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), secret, 0o600))
+	l.addr = addresses[0]
+	l.storm = httptest.NewServer(raid.NewServer())
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if l.quiet, err = l.keeper.Start(world.Order{Dir: l.dir, Command: []string{self, quietPart}, Talks: true}); err != nil {
+		return err
+	}
+	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
+	if err != nil {
+		return fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words())
+	}
+	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
+	for _, tenant := range []string{"quiet", "red", "blue"} {
+		for i := range usersOfTenant {
+			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://siege.test/", "http://"+l.addr+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
+		}
+	}
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm), l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
+	return errors.Join(l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600))
 }
 
 // configure writes the gateway's config, with something that differs from turn to turn.
@@ -111,24 +118,6 @@ func (l *lab) configure(turn int) error {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
 	next := filepath.Join(l.dir, "next.yaml")
 	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, filepath.Join(l.dir, "drawbridge.yaml")))
-}
-
-// sign makes a token for each user of each tenant.
-func (l *lab) sign(secret []byte) error {
-	now := time.Now()
-	for _, tenant := range []string{"quiet", "red", "blue"} {
-		for i := range usersOfTenant {
-			token, err := auth.Sign(auth.Key{Public: secret, Private: secret}, "HS256", auth.Claims{
-				Issuer: "https://siege.test/", Subject: fmt.Sprintf("user%d", i), Audience: "http://" + l.addr + "/mcp",
-				Extra: map[string]any{"team": tenant}, IssuedAt: now.Add(-time.Minute), Expiry: now.Add(12 * time.Hour),
-			})
-			if err != nil {
-				return err
-			}
-			l.tokens[tenant] = append(l.tokens[tenant], token)
-		}
-	}
-	return nil
 }
 
 // call returns a call of a small tool by a user of the tenant.
@@ -141,9 +130,7 @@ func (l *lab) call(tenant, server string, user int) []byte {
 }
 
 func (l *lab) close() {
-	if l.quiet != nil {
-		l.quiet.end()
-	}
+	l.keeper.Close()
 	if l.storm != nil {
 		l.storm.CloseClientConnections()
 		l.storm.Close()
@@ -154,26 +141,23 @@ func (l *lab) close() {
 
 // process is a gateway that runs in a cage.
 type process struct {
-	cmd   *exec.Cmd
+	*world.Process
+
 	words *lastWords
-	ended chan struct{} // closed when it has ended
 }
 
 // serve starts a gateway in a cage and waits until it answers calls of all tenants.
-func (l *lab) serve(ctx context.Context, c *cage) (*process, error) {
-	p := &process{cmd: c.command(ctx, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml")), words: &lastWords{}, ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.words, l.disk.words(p.words)
-	if err := p.cmd.Start(); err != nil {
+func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
+	p := &process{words: &lastWords{}}
+	command := c.Command(l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
+	var err error
+	if p.Process, err = l.keeper.Start(world.Order{Dir: l.dir, Command: command, Output: l.disk.words(p.words)}); err != nil {
 		return nil, err
 	}
-	go func() { // end waits for it
-		_ = p.cmd.Wait() // how it ended is asked of the state
-		close(p.ended)
-	}()
 	for tenant, server := range map[string]string{"quiet": "calm", "red": "storm", "blue": "storm"} {
 		call := l.call(tenant, server, 0)
-		if err := within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return l.answers(ctx, call) }); err != nil {
-			p.end()
+		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return l.answers(ctx, call) }); err != nil {
+			p.Kill()
 			return nil, fmt.Errorf("%w\n%s", err, p.words)
 		}
 	}
@@ -190,48 +174,12 @@ func (l *lab) answers(ctx context.Context, call []byte) bool {
 	return err == nil && r.Status == http.StatusOK && strings.Contains(string(r.Head), raid.Sentence)
 }
 
-// alive tells whether the gateway has not ended.
-func (p *process) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// end ends the gateway and waits for it. It has nothing to lose here and is killed.
-func (p *process) end() {
-	_ = p.cmd.Process.Kill() // it may be gone
-	<-p.ended
-}
-
-// hangup makes the gateway load its config again.
-func (p *process) hangup() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
-
 // resident returns the resident memory in bytes, without the pages of the program's own file, of which the kernel keeps as
 // many as it likes, and the most that it ever was. Both are zero once the gateway has ended.
 func (p *process) resident() (now, most int64) {
-	var file int64
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		size, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
-		switch fields[0] {
-		case "RssAnon:":
-			now = size << 10
-		case "RssFile:":
-			file = size << 10
-		case "VmHWM:":
-			most = size << 10
-		}
-	}
+	now, _ = world.Field(p.PID(), "status", "RssAnon") // without it the gateway has ended
+	file, _ := world.Field(p.PID(), "status", "RssFile")
+	most, _ = world.Field(p.PID(), "status", "VmHWM")
 	return now, max(most-file, now)
 }
 
@@ -257,16 +205,4 @@ func (w *lastWords) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.text[max(0, len(w.text)-1000):])
-}
-
-// within waits until something is done.
-func within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for !done() {
-		if !raid.Pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("waited in vain: %s", what)
-		}
-	}
-	return nil
 }

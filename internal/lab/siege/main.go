@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -28,7 +29,7 @@ import (
 func main() {
 	world.Main("siege", func(ctx context.Context, args []string) error {
 		return run(ctx, args, os.Stdin, os.Stdout)
-	}, 2, map[error]int{world.ErrBroken: 1, errNoCage: 3})
+	}, 2, map[error]int{world.ErrBroken: 1, world.ErrNoCage: 3})
 }
 
 // run is the whole program. in is read by the part that is the quiet tenant alone.
@@ -66,6 +67,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return err
 	}
+	begun := time.Now()
 	var outcomes []*outcome
 	var broken error
 	for _, p.limit = range sizes {
@@ -81,12 +83,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 			broken = errors.Join(broken, o.verdict())
 		}
 	}
-	text := describe(outcomes, "go run -C internal/lab ./siege "+strings.Join(args, " "))
-	if *report == "" {
-		_, err := io.WriteString(out, text)
-		return errors.Join(err, broken)
-	}
-	return errors.Join(os.WriteFile(*report, []byte(text), 0o644), broken) //nolint:gosec // a report for everybody to read
+	made := page.Origin(ctx, begun, append([]string{"siege"}, args...)...)
+	return errors.Join(page.Write(out, *report, describe(outcomes, made)), broken)
 }
 
 // sizesIn reads sizes like "512MiB,128MiB" and returns them in bytes.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -71,6 +72,9 @@ func (n *notes) quantile(part float64, from time.Time, lasted time.Duration) tim
 	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)]
 }
 
+// quietPart is the argument that makes this program the quiet tenant.
+const quietPart = "part-quiet"
+
 // beQuiet is the process of the quiet tenant and of its server, which has one of its own: in that of the attackers, both
 // would wait for a processor behind hundreds of goroutines, and that would be taken for the gateway's doing. It says the
 // address of the server, reads orders, makes calls until in ends, and says what it saw.
@@ -115,7 +119,7 @@ func callUntil(ctx context.Context, o orders) *notes {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // calls under way are still to be answered
 	defer cancel()
 	var wg sync.WaitGroup
-	for raid.Pause(ctx, quietLeast+time.Duration(random.Int64N(int64(quietMost-quietLeast)))) {
+	for world.Pause(ctx, quietLeast+time.Duration(random.Int64N(int64(quietMost-quietLeast)))) {
 		call := []byte(o.Calls[random.IntN(len(o.Calls))])
 		due := time.Now()
 		wg.Go(func() { q.note(due, q.call(own, call)) })

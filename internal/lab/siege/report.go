@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -38,13 +35,13 @@ func (o *outcome) verdict() error {
 		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s", o.lasted.Round(time.Second), o.kills, o.words)
 	}
 	if !o.near() {
-		broke("resident memory was %s before the siege and %s after it", mib(o.start), mib(o.end))
+		broke("resident memory was %s before the siege and %s after it", page.MiB(o.start), page.MiB(o.end))
 	}
 	if o.reloads == 0 {
 		broke("the config was never loaded again")
 	}
 	if len(o.quiet.Instead) > 0 || len(o.quiet.Answered) == 0 {
-		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered), counted(o.quiet.Instead))
+		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
 	}
 	if o.disk != nil {
 		most := int64(o.lasted/time.Minute+1) * minuteBytes
@@ -67,28 +64,12 @@ func (o *outcome) verdict() error {
 // String is the outcome in a line.
 func (o *outcome) String() string {
 	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
-		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second),
-		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), counted(o.quiet.Instead), o.disk, o.from)
-}
-
-func mib(n int64) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
-
-// counted lists what came how often, the most frequent first.
-func counted[N int | int64](counts map[string]N) string {
-	var items []string
-	for _, what := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	}) {
-		items = append(items, fmt.Sprintf("%d × %s", counts[what], what))
-	}
-	if items == nil {
-		return "nothing"
-	}
-	return strings.Join(items, ", ")
+		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, page.MiB(o.start), page.MiB(o.most), page.MiB(o.end), o.rested.Round(time.Second),
+		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), page.Counted(o.quiet.Instead, "nothing"), o.disk, o.from)
 }
 
 // describe writes the report.
-func describe(outcomes []*outcome, command string) string {
+func describe(outcomes []*outcome, made string) string {
 	var b strings.Builder
 	title := "A siege"
 	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
@@ -138,9 +119,7 @@ was near its start.
 	for _, o := range outcomes {
 		o.describeAttacks(&b)
 	}
-	host, _ := os.Hostname() // without a name it is no less a machine
-	fmt.Fprintf(&b, "\n`%s`, %s, %s on %d processors, %s/%s, %s.\n", strings.TrimSpace(command), time.Now().UTC().Format(time.DateOnly),
-		runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, host)
+	b.WriteString("\n" + made + "\n")
 	return b.String()
 }
 
@@ -154,12 +133,12 @@ func (o *outcome) row() []string {
 	}
 	answered := fmt.Sprint(len(o.quiet.Answered))
 	if len(o.quiet.Instead) > 0 {
-		answered += " (" + counted(o.quiet.Instead) + ")"
+		answered += " (" + page.Counted(o.quiet.Instead, "nothing") + ")"
 	}
 	return []string{
 		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
-		fmt.Sprintf("%s, %s, %s (after %v)", mib(o.start), mib(o.most), mib(o.end), o.rested.Round(time.Second)),
-		fmt.Sprintf("%s, sockets %s", mib(o.charged), mib(o.sockets)),
+		fmt.Sprintf("%s, %s, %s (after %v)", page.MiB(o.start), page.MiB(o.most), page.MiB(o.end), o.rested.Round(time.Second)),
+		fmt.Sprintf("%s, sockets %s", page.MiB(o.charged), page.MiB(o.sockets)),
 		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
 		fmt.Sprintf("%v, %v", o.quantile(0.5), o.quantile(0.99)),
 		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(), verdict,
@@ -175,7 +154,7 @@ func (o *outcome) describeAttacks(b *strings.Builder) {
 	b.WriteString("| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
 	for _, a := range attacksNamed("") {
 		if t := o.attacks[a.Name]; t != nil {
-			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, mib(t.Received), t.Held, counted(t.Instead))
+			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, page.MiB(t.Received), t.Held, page.Counted(t.Instead, "nothing"))
 		}
 	}
 }

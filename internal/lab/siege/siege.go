@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 const (
@@ -105,8 +108,8 @@ func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Du
 	c := &raid.Counters{}
 	var wg sync.WaitGroup
 	wg.Go(func() { attack.Carry(ctx, a.mission, c) })
-	raid.Pause(ctx, lasts)
-	_ = within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 }) // the verdict says so if it was not
+	world.Pause(ctx, lasts)
+	_ = world.Within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 }) // the verdict says so if it was not
 	cancel()
 	wg.Wait()
 	g.add(attack.Name, c.Tally())
@@ -154,11 +157,11 @@ type plan struct {
 // run besieges one gateway. The error says that nothing was measured; whether promises were kept is for the outcome to
 // say.
 func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err error) {
-	c, err := newCage(p.limit)
+	c, err := world.NewCage(p.limit)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
 	l, err := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
 	if err != nil {
 		return nil, err
@@ -168,7 +171,7 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 	if err != nil {
 		return nil, err
 	}
-	defer gateway.end()
+	defer gateway.Kill()
 
 	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
 	o = &outcome{limit: p.limit, planned: p.attacks, from: p.addresses}
@@ -179,11 +182,11 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 	}); err != nil {
 		return nil, err
 	}
-	o.alive = gateway.alive()
-	if o.kills, err = c.kills(); err != nil {
+	o.alive = gateway.Runs()
+	if o.kills, err = c.Kills(); err != nil {
 		return nil, err
 	}
-	o.charged, o.sockets = c.charged()
+	o.charged, o.sockets = c.Charged()
 	if o.disk = l.disk; o.disk != nil {
 		o.disk.measure()
 	}
@@ -200,12 +203,16 @@ func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(co
 	for user := range usersOfTenant {
 		o.Calls = append(o.Calls, string(l.call("quiet", "calm", user)))
 	}
-	if err := l.quiet.begin(o); err != nil {
+	if err := json.NewEncoder(l.quiet.In).Encode(o); err != nil {
 		return nil, err
 	}
-	raid.Pause(ctx, warmth)
+	world.Pause(ctx, warmth)
 	do(ctx)
-	return l.quiet.stop()
+	if err := l.quiet.In.Close(); err != nil { // it makes no more calls, and tells
+		return nil, err
+	}
+	seen := &notes{}
+	return seen, l.quiet.Reads(seen)
 }
 
 // attack lets all attackers loose at once, and has the config loaded again and again meanwhile. It ends early with the
@@ -223,12 +230,12 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 		wg.Wait()
 		cancel()
 	}()
-	for due := o.begun.Add(reloadEvery); gateway.alive() && raid.Pause(ctx, sampleEvery); {
+	for due := o.begun.Add(reloadEvery); gateway.Runs() && world.Pause(ctx, sampleEvery); {
 		_, most := gateway.resident()
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
 			due = due.Add(reloadEvery)
-			if err := errors.Join(l.configure(o.reloads), gateway.hangup()); err == nil {
+			if err := errors.Join(l.configure(o.reloads), gateway.Signal(syscall.SIGHUP)); err == nil {
 				o.reloads++
 			}
 		}
@@ -245,7 +252,7 @@ func (p *plan) afterwards(ctx context.Context, gateway *process, o *outcome) tim
 	begun := time.Now()
 	for {
 		o.end, _ = gateway.resident()
-		if gateway.alive() && !o.near() && time.Since(begun) < p.rest && raid.Pause(ctx, sampleEvery) {
+		if gateway.Runs() && !o.near() && time.Since(begun) < p.rest && world.Pause(ctx, sampleEvery) {
 			continue
 		}
 		return time.Since(begun)

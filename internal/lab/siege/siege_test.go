@@ -37,7 +37,7 @@ func TestASiege(t *testing.T) {
 	}
 	report := filepath.Join(t.TempDir(), "siege.md")
 	err := run(t.Context(), []string{"-minutes", "0.3", "-memory", "128MiB", "-rest", "2m", "-only", strings.Join(attacks, ","), "-out", report}, nil, t.Output())
-	if errors.Is(err, errNoCage) {
+	if errors.Is(err, world.ErrNoCage) {
 		t.Skip("NOTHING WAS MEASURED: run it as root on Linux, where control groups bound memory:", err)
 	}
 	if err != nil {
@@ -57,7 +57,7 @@ func TestStrangersFillNoDisk(t *testing.T) {
 	err := run(t.Context(), []string{
 		"-minutes", "0.2", "-memory", "512MiB", "-disk", "8MiB", "-addresses", "1,3000", "-only", "floods of the log,refused logins", "-out", report,
 	}, nil, t.Output())
-	if errors.Is(err, errNoCage) {
+	if errors.Is(err, world.ErrNoCage) {
 		t.Skip("NOTHING WAS MEASURED: run it as root on Linux, where control groups bound memory and disks can be mounted:", err)
 	}
 	if err != nil {
@@ -116,8 +116,8 @@ func TestReportTellsWhatCameInstead(t *testing.T) {
 	o := kept()
 	o.quiet.Instead["503 DB-OVERLOAD"] = 2
 	o.attacks["big bodies"].Instead = map[string]int64{"429 DB-LIMIT-MEMORY": 3, "connection closed": 7}
-	text := describe([]*outcome{o}, "siege -x")
-	for _, want := range []string{"| 3, 1 (2 × 503 DB-OVERLOAD) |", "| 7 × connection closed, 3 × 429 DB-LIMIT-MEMORY |", "**broken**", "`siege -x`"} {
+	text := describe([]*outcome{o}, "Made with siege -x")
+	for _, want := range []string{"| 3, 1 (2 × 503 DB-OVERLOAD) |", "| 7 × connection closed, 3 × 429 DB-LIMIT-MEMORY |", "**broken**", "Made with siege -x"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)
 		}
@@ -127,7 +127,7 @@ func TestReportTellsWhatCameInstead(t *testing.T) {
 func TestReportOfADiskSaysSo(t *testing.T) {
 	o := kept()
 	o.disk, o.from = &disk{size: 64 << 20}, 4000
-	text := describe([]*outcome{o}, "siege -x")
+	text := describe([]*outcome{o}, "Made with siege -x")
 	for _, want := range []string{"# When strangers fill the disk\n", " MiB, addresses of strangers: 4000\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)
@@ -152,7 +152,7 @@ func TestAttacksBite(t *testing.T) {
 
 func TestWrongFlags(t *testing.T) {
 	for _, args := range []string{"-minutes 0", "-memory 512", "-memory x", "-memory -1MiB", "-only nothing-of-the-kind", "-storm", "-disk 8", "-addresses 0"} {
-		if err := run(t.Context(), strings.Fields(args), strings.NewReader(""), io.Discard); err == nil || errors.Is(err, errNoCage) || errors.Is(err, world.ErrBroken) {
+		if err := run(t.Context(), strings.Fields(args), strings.NewReader(""), io.Discard); err == nil || errors.Is(err, world.ErrNoCage) || errors.Is(err, world.ErrBroken) {
 			t.Errorf("%s: got %v", args, err)
 		}
 	}

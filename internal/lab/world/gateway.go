@@ -1,60 +1,69 @@
-// Package world is what every lab stands on: where the gateway's sources lie, and a gateway
-// made of them.
 package world
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 )
 
-// module is the gateway's, as its go.mod names it.
-const module = "module github.com/drawbridge-mcp/drawbridge"
+const tenantClaim = "team"
 
-// Root returns the directory of the gateway's module. The working directory lies in it, or
-// in the module of the labs.
-func Root() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		text, err := os.ReadFile(filepath.Join(folder, "go.mod")) //nolint:gosec // G304: no secret
-		if line, _, _ := strings.Cut(string(text), "\n"); err == nil && line == module {
-			return folder, nil
+// Tight is a tenant with tight limits: a call a second with bursts of 3, one at a time, and two streams.
+const Tight = "tight"
+
+// Tenants returns the tenants whose limits are too high to matter. A token may name any user of these and of Tight.
+func Tenants() []string { return []string{"red", "blue", "green"} }
+
+// gatewayConfig is the config of one replica. What a fault may change stands in a line of its own.
+const gatewayConfig = `listen: %[1]s
+operator: %[2]s
+public_url: %[3]s
+trusted_proxies: [%[4]s]
+issuers:
+  - {issuer: "%[5]s", hmac_secret_file: ../%[6]s, algorithms: [HS256], tenant_claim: %[7]s, tenants_allowed: [%[8]s]}
+tenants:
+%[9]sservers:
+%[10]saudit: {file: %[11]s}
+log: {level: info, format: json}
+redis: {url: "%[12]s", patience: %[13]s}
+sessions: {keys_file: keys, events: {age: %[15]s}}
+limits: {heartbeat: 5s}
+replicas: %[14]d
+`
+
+const (
+	wideLimits = `{requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, ` +
+		`tools: {"*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 10000, sessions: 100000, user_sessions: 100000}`
+	tightLimits = `{calls: {rate: 1, burst: 3}, concurrency: 1, streams: 2}`
+)
+
+// text is the config of a replica at the start.
+func (w *World) text(r *Replica, audit string) string {
+	names := append(Tenants(), Tight)
+	upstreams := slices.Sorted(maps.Keys(w.config.Upstreams))
+	var tenants, servers strings.Builder // which have no errors
+	for _, name := range names {
+		limits := wideLimits
+		if name == Tight {
+			limits = tightLimits
 		}
-		if folder == filepath.Dir(folder) {
-			return "", errors.New("run it within the repository: no go.mod above is the gateway's")
-		}
-		folder = filepath.Dir(folder)
+		_, _ = fmt.Fprintf(&tenants, "  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name, strings.Join(upstreams, ", "), everything(upstreams), limits)
 	}
+	for _, name := range upstreams {
+		_, path, _ := strings.Cut(w.config.Upstreams[name], "/")
+		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n", name, r.Upstream[name].Address, path)
+	}
+	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile, tenantClaim, strings.Join(names, ", "),
+		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room, w.config.EventAge)
 }
 
-// Enter makes Root the working directory, so that the paths of a command's arguments begin
-// there, wherever the go command has started it. Main functions call it first.
-func Enter() error {
-	root, err := Root()
-	if err != nil {
-		return err
+// everything returns patterns for all prompts and resources of the servers.
+func everything(servers []string) string {
+	var text strings.Builder // which has no errors
+	_, _ = text.WriteString(`, "prompt:*"`)
+	for _, name := range servers {
+		_, _ = fmt.Fprintf(&text, `, "resource:%s:*"`, name)
 	}
-	return os.Chdir(root)
-}
-
-// Build compiles the gateway into a file. Flags are those of go build.
-func Build(ctx context.Context, program string, flags ...string) error {
-	root, err := Root()
-	if err != nil {
-		return err
-	}
-	args := append([]string{"build", "-o", program}, flags...)
-	command := exec.CommandContext(ctx, "go", append(args, "./cmd/drawbridge")...) //nolint:gosec // G204: our own
-	command.Dir = root
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the gateway: %w\n%s", err, output)
-	}
-	return nil
+	return text.String()
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // patience is for what must happen on a machine whose processors are busy.
@@ -24,7 +23,7 @@ func begin(t *testing.T) (*world.World, *upstream.Server) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "drawbridge")
 	// Without a bound of its own: while others compile, too, it takes minutes.
-	if err := lab.Build(t.Context(), program); err != nil {
+	if err := world.Build(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), patience)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -24,7 +25,7 @@ func (p *person) follow() {
 		}
 		more := func() bool { return !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 }
 		for !s.gone && p.crowd.life.Err() == nil && (w.owed != nil || more()) {
-			rest(p.crowd.life, s.along(w))
+			world.Pause(p.crowd.life, s.along(w))
 		}
 		s.close()
 		return 0
@@ -88,7 +89,7 @@ func (s *session) along(w *watch) time.Duration {
 		var later time.Duration
 		open, later = s.change(w, by)
 		s.rounds++
-		rest(ctx, max(later, s.crowd.config.Pause))
+		world.Pause(ctx, max(later, s.crowd.config.Pause))
 	}
 	cancel()
 	for range w.heard { // until it has ended

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -160,7 +161,7 @@ func (s *session) answer(ctx context.Context, question mcp.ID) {
 // resume opens the stream of a call again, as often as it takes. It returns nil when that has no end, which it enters.
 func (s *session) resume(ctx context.Context, t *stream) *reply {
 	began := time.Now()
-	for wait := t.retry; rest(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
+	for wait := t.retry; world.Pause(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
 		t.broken = true
 		header := s.header()
 		header[mcp.HeaderLastEventID] = t.last

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -25,7 +26,7 @@ func (p *person) listen() {
 		}
 		for open := true; open && !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1; p.rounds++ {
 			open, later = p.change(w, caller{p.callOnce, p.listModern, func() bool { return false }})
-			rest(ctx, max(later, p.crowd.config.Pause))
+			world.Pause(ctx, max(later, p.crowd.config.Pause))
 		}
 		cancel()
 		for range w.heard { // until it has ended

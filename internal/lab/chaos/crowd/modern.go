@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -170,7 +171,7 @@ func (p *person) keyedCalls() {
 		r := p.modernRound(d, "")
 		r.header["Idempotency-Key"] = `"` + d.nonce.String() + `"`
 		broken, later := p.hasty(ctx, r)
-		for broken && rest(ctx, later) {
+		for broken && world.Pause(ctx, later) {
 			p.crowd.deeds.repeated.Add(1)
 			_, again, wait := p.attempt(ctx, r)
 			broken, later = again || wait > 0, max(wait, 100*time.Millisecond) // what is told to come later may be repeated as well
@@ -220,7 +221,7 @@ func (p *person) parkedCalls() {
 			return later
 		}
 		p.ledger.Event(d.nonce, askedOf(question), 1)
-		rest(ctx, time.Duration(p.dice.IntN(200))*time.Millisecond) // the person thinks
+		world.Pause(ctx, time.Duration(p.dice.IntN(200))*time.Millisecond) // the person thinks
 		return p.repeat(ctx, d, question)
 	})
 }
@@ -254,7 +255,7 @@ func (p *person) repeat(ctx context.Context, d *deed, question mcp.Object) time.
 		case broken || later == 0:
 			p.crowd.deeds.questions.Add(1)
 			return later
-		case !rest(ctx, later):
+		case !world.Pause(ctx, later):
 			return 0
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -99,7 +100,7 @@ func (p *person) openOld() *oldSession {
 	if response.status != http.StatusOK {
 		later := p.heard(response).later
 		cancel()
-		rest(p.crowd.life, later)
+		world.Pause(p.crowd.life, later)
 		return nil
 	}
 	begun()

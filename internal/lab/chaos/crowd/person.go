@@ -55,18 +55,6 @@ func (p *person) eachRound(round func() (later time.Duration)) {
 	}
 }
 
-// rest waits, and returns false if ctx ends before.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // errSilence is why a request ended that its client waited for in vain.
 var errSilence = errors.New("no answer within the patience of the client")
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -93,7 +94,7 @@ func (s *session) tell(ctx context.Context, body []byte) bool {
 			}
 			wait = max(wait, w.later)
 		}
-		if !rest(ctx, wait) {
+		if !world.Pause(ctx, wait) {
 			return false
 		}
 	}
@@ -129,7 +130,7 @@ func (s *session) close() (ended bool) {
 			}
 			wait = max(wait, w.later)
 		}
-		if !rest(ctx, wait) {
+		if !world.Pause(ctx, wait) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -210,7 +211,7 @@ func (p *person) lists(ctx context.Context, d *deed, by caller) bool {
 				}
 			}
 		}
-		if by.gone() || !rest(ctx, 100*time.Millisecond) {
+		if by.gone() || !world.Pause(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

@@ -1,11 +1,10 @@
-package main
+package world
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,32 +12,33 @@ import (
 	"time"
 )
 
-// errNoCage means that this process may not bound the memory of another one.
-var errNoCage = errors.New("no control group for memory could be made")
+// ErrNoCage means that this process may not bound the memory of another one.
+var ErrNoCage = errors.New("no control group for memory could be made")
 
-// cage is a control group of Linux, of version 1 or 2, whose processes the kernel ends when they need more memory than
+// Cage is a control group of Linux, of version 1 or 2, whose processes the kernel ends when they need more memory than
 // the group may have. With version 1 it lies below the group that this process runs in. Version 2 bounds no group below
 // one that has processes, so there it lies below the nearest group above that hands memory on to groups below it.
 // https://docs.kernel.org/admin-guide/cgroup-v2.html#no-internal-process-constraint
-type cage struct {
+type Cage struct {
 	dir    string
 	second bool // it is of version 2
 }
 
-// newCage makes a control group with a limit in bytes and without swap. Without the right to do so the error is
-// errNoCage.
-func newCage(limit int64) (*cage, error) {
+// NewCage makes a control group with a limit in bytes and without swap. Without the right to do so the error is
+// ErrNoCage.
+func NewCage(limit int64) (*Cage, error) {
 	parent, second, err := parentGroup("/")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
 	}
-	c := &cage{dir: filepath.Join(parent, fmt.Sprintf("drawbridge-siege-%d-%d", os.Getpid(), limit)), second: second}
-	if err := os.Mkdir(c.dir, 0o755); err != nil { //nolint:gosec // a control group like any other
-		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+	dir, err := os.MkdirTemp(parent, "drawbridge-lab-")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
 	}
+	c := &Cage{dir: dir, second: second}
 	if err := c.bound(limit); err != nil {
 		_ = os.Remove(c.dir) // it is empty
-		return nil, fmt.Errorf("%w: %w", errNoCage, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
 	}
 	return c, nil
 }
@@ -72,7 +72,7 @@ func parentGroup(root string) (dir string, second bool, err error) {
 
 // bound sets the limit. With version 1 the kernel counts what sockets hold apart from all else, and only if that has a
 // limit of its own; with version 2 it is part of the whole.
-func (c *cage) bound(limit int64) error {
+func (c *Cage) bound(limit int64) error {
 	bytes := strconv.FormatInt(limit, 10)
 	file, others := "memory.max", map[string]string{"memory.swap.max": "0"}
 	if !c.second {
@@ -89,10 +89,10 @@ func (c *cage) bound(limit int64) error {
 	return nil
 }
 
-// charged returns the most that the kernel ever charged to the cage, in bytes: memory of processes, of files that they
+// Charged returns the most that the kernel ever charged to the cage, in bytes: memory of processes, of files that they
 // read, of connections and, counted by itself with version 1, of sockets. Kernels before 5.19 do not tell with version 2;
 // then both are zero.
-func (c *cage) charged() (most, sockets int64) {
+func (c *Cage) Charged() (most, sockets int64) {
 	if c.second {
 		return c.number("memory.peak"), 0
 	}
@@ -100,13 +100,13 @@ func (c *cage) charged() (most, sockets int64) {
 }
 
 // number reads a file with a number, zero if there is none.
-func (c *cage) number(file string) int64 {
+func (c *Cage) number(file string) int64 {
 	text, _ := os.ReadFile(filepath.Join(c.dir, file))                //nolint:gosec // a file of the kernel; without it there is no number
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // as above
 	return n
 }
 
-func (c *cage) write(file, text string) error {
+func (c *Cage) write(file, text string) error {
 	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // as above
 	if err != nil {
 		return err
@@ -115,14 +115,14 @@ func (c *cage) write(file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// command returns a command that runs in the cage from its first instruction on.
-func (c *cage) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+// Command returns a command that runs in the cage from its first instruction on.
+func (c *Cage) Command(command ...string) []string {
 	script := `echo $$ > "$0" && exec "$@"`
-	return exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", script, filepath.Join(c.dir, "cgroup.procs"), program}, args...)...) //nolint:gosec // our own program
+	return append([]string{"/bin/sh", "-c", script, filepath.Join(c.dir, "cgroup.procs")}, command...)
 }
 
-// kills returns how many processes of the cage the kernel has ended for want of memory.
-func (c *cage) kills() (int, error) {
+// Kills returns how many processes of the cage the kernel has ended for want of memory.
+func (c *Cage) Kills() (int, error) {
 	file := "memory.oom_control"
 	if c.second {
 		file = "memory.events"
@@ -139,9 +139,9 @@ func (c *cage) kills() (int, error) {
 	return 0, fmt.Errorf("%s has no oom_kill", file)
 }
 
-// close removes the cage. Its processes have ended; the kernel may need a moment to see that.
-func (c *cage) close(ctx context.Context) error {
-	return within(ctx, 10*time.Second, "the control group "+c.dir+" is empty", func() bool {
+// Close removes the cage. Its processes have ended; the kernel may need a moment to see that.
+func (c *Cage) Close(ctx context.Context) error {
+	return Within(ctx, 10*time.Second, "the control group "+c.dir+" is empty", func() bool {
 		return os.Remove(c.dir) == nil
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // startRedis starts the servers of one kind of Redis, and returns when they are joined.
-func startRedis(ctx context.Context, kind, dir string, k *keeper, n *network) (*Redis, error) {
+func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) (*Redis, error) {
 	names, err := storeNames(kind)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func startRedis(ctx context.Context, kind, dir string, k *keeper, n *network) (*
 	if err := r.join(ctx); err != nil {
 		return nil, err
 	}
-	return r, until(ctx, func() error { return r.wrong(ctx) })
+	return r, Until(ctx, func() error { return r.wrong(ctx) })
 }
 
 // watch makes each node a copy of the master when it begins, and writes the config of the sentinel, which keeps there
@@ -131,7 +131,7 @@ func (r *Redis) join(ctx context.Context) error {
 // wrong returns what is not as it should be with the servers that run.
 func (r *Redis) wrong(ctx context.Context) error {
 	for _, s := range r.all() {
-		if !s.child.runs() {
+		if !s.child.Runs() {
 			return fmt.Errorf("%s does not run", s.Name)
 		}
 		if err := s.answers(ctx); err != nil {

@@ -16,8 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // patience is for what must happen on a machine whose processors are busy.
@@ -37,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	program = filepath.Join(dir, "drawbridge")
 	code := 1
-	if err := lab.Build(context.Background(), program); err == nil {
+	if err := world.Build(context.Background(), program); err == nil {
 		code = m.Run()
 	} else {
 		_, _ = fmt.Fprintln(os.Stderr, err)

@@ -1,10 +1,11 @@
-// Package world starts what replicas of the gateway need to be tried out on one machine, and breaks it on command:
+// Package world is what labs stand on: the gateway that Build makes of its sources, processes
+// that end with the one that started them, and what the system says of these. World is
+// replicas of the gateway with all that they need on one machine, which break on command:
 //
-//	crowd ──▶ nginx | haproxy ──▶ [netfault] replica-0 … ──▶ [netfault] Redis
-//	                                              └────────▶ [netfault] upstreams
+//	clients ──▶ nginx | haproxy ──▶ [netfault] replica-0 … ──▶ [netfault] Redis
+//	                                                └────────▶ [netfault] upstreams
 //
-// All programs are real and end with the process that started them. It does not know what clients ask, and judges
-// nothing.
+// All programs are real. The package does not know what clients ask, and judges nothing.
 package world
 
 import (
@@ -15,7 +16,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +57,7 @@ type World struct {
 	Redis    *Redis
 
 	config   Config
-	keeper   *keeper
+	keeper   *Keeper
 	network  *network
 	balancer *balancer
 	slots    []*Replica   // Room of them; the first ones are Replicas
@@ -83,7 +83,7 @@ func Start(ctx context.Context, c Config) (_ *World, err error) {
 			return nil, err
 		}
 	}
-	w := &World{config: c, keeper: newKeeper(), client: &http.Client{Timeout: operatorTime, Transport: &http.Transport{DisableKeepAlives: true}}}
+	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{Timeout: operatorTime, Transport: &http.Transport{DisableKeepAlives: true}}}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -171,11 +171,14 @@ func (w *World) launchNext(ctx context.Context) (*Replica, error) {
 	return r, nil
 }
 
+// Start starts a process beside the world, which ends with it.
+func (w *World) Start(o Order) (*Process, error) { return w.keeper.Start(o) }
+
 // Close ends all and returns when nothing is left. It may be called again.
 func (w *World) Close() { w.closing.Do(w.close) }
 
 func (w *World) close() {
-	w.keeper.close()
+	w.keeper.Close()
 	for _, r := range w.slots {
 		r.closeProxies()
 	}
@@ -193,11 +196,18 @@ const (
 	logFile    = "log"
 )
 
-// Token returns a token of a user of a tenant, which holds for 23 hours. It may be called from many goroutines.
+// Token returns a token of a user of a tenant, which holds for 23 hours. It may be called
+// from many goroutines.
 func (w *World) Token(tenant, user string) string {
+	return Token(secret, issuer, w.URL+"/mcp", user, map[string]any{tenantClaim: tenant})
+}
+
+// Token returns a token by HMAC with SHA-256 for a gateway of ours, which holds for 23
+// hours. The secret is that of the issuer's file.
+func Token(secret, issuer, audience, user string, claims map[string]any) string {
 	now := time.Now()
 	token, err := auth.Sign(auth.Key{Public: []byte(secret), Private: []byte(secret)}, "HS256", auth.Claims{
-		Issuer: issuer, Subject: user, Audience: w.URL + "/mcp", Extra: map[string]any{tenantClaim: tenant},
+		Issuer: issuer, Subject: user, Audience: audience, Extra: claims,
 		IssuedAt: now.Add(-time.Minute), Expiry: now.Add(23 * time.Hour),
 	})
 	if err != nil {
@@ -231,49 +241,4 @@ func readAudit(path string) ([]ledger.Record, error) {
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	return ledger.ReadRecords(file)
-}
-
-// pace is how often a condition is looked at.
-const pace = 20 * time.Millisecond
-
-// until waits until nothing is wrong. When ctx ends before that, the error says what is.
-func until(ctx context.Context, wrong func() error) error {
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
-	last := error(nil)
-	for {
-		now := wrong()
-		if now == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = now // what goes wrong since ctx has ended says little
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last)
-		case <-tick.C:
-		}
-	}
-}
-
-// tail returns the last bytes of a file, whole lines if there are several.
-func tail(path string, most int64) string {
-	file, err := os.Open(path) //nolint:gosec // a file of ours
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	about, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	start := max(0, about.Size()-most)
-	text := make([]byte, about.Size()-start)
-	n, _ := file.ReadAt(text, start) // it may have grown
-	if start == 0 {
-		return string(text[:n])
-	}
-	_, whole, _ := strings.Cut(string(text[:n]), "\n")
-	return whole
 }

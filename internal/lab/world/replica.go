@@ -33,7 +33,7 @@ type Replica struct {
 	world   *World
 	program string
 	audits  []string // all files that its processes had, the last one in use
-	child   *child   // the last one; nil: there was none
+	child   *Process // the last one; nil: there was none
 }
 
 func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
@@ -114,16 +114,16 @@ func (r *Replica) Launch(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if r.child.runs() {
+	if r.child.Runs() {
 		return fmt.Errorf("%s runs already", r.Name)
 	}
 	command := slices.Concat(r.Wrapper, []string{r.program, "serve", "-config", r.file(), "-drain-delay", r.world.config.DrainDelay.String()})
-	o := order{dir: r.Dir, command: r.world.network.command(r.Name, command...), env: r.Env}
+	o := Order{Dir: r.Dir, Command: r.world.network.command(r.Name, command...), Env: r.Env}
 	if r.Balancer != nil {
 		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
 	}
 	var err error
-	if r.child, err = r.world.keeper.start(o); err == nil && r.Balancer != nil {
+	if r.child, err = r.world.keeper.Start(o); err == nil && r.Balancer != nil {
 		r.Balancer.Accept()
 	}
 	return err
@@ -141,11 +141,11 @@ func (r *Replica) ready(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := until(ctx, func() error { return r.wrong(ctx) })
+	err := Until(ctx, func() error { return r.wrong(ctx) })
 	if err == nil {
 		return nil
 	}
-	if !child.runs() {
+	if !child.Runs() {
 		err = fmt.Errorf("%s has ended with exit code %d", r.Name, child.command.ProcessState.ExitCode())
 	}
 	return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
@@ -154,7 +154,7 @@ func (r *Replica) ready(ctx context.Context) error {
 // Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. When ctx ends, which is
 // an error, it writes into its log what it does, and is killed.
 func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
-	if err := r.child.signal(syscall.SIGTERM); err != nil {
+	if err := r.child.Signal(syscall.SIGTERM); err != nil {
 		return 0, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	select {
@@ -167,19 +167,19 @@ func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 }
 
 // Kill ends the process at once and waits for it.
-func (r *Replica) Kill() { r.child.kill() }
+func (r *Replica) Kill() { r.child.Kill() }
 
 // Exited returns a channel that is closed when the process that was started last has ended.
 func (r *Replica) Exited() <-chan struct{} { return r.child.ended }
 
 // Runs tells whether a process runs, be it a frozen one.
-func (r *Replica) Runs() bool { return r.child.runs() }
+func (r *Replica) Runs() bool { return r.child.Runs() }
 
 // Freeze stops the processor time of the process: connections stay open and nothing is answered.
-func (r *Replica) Freeze() error { return r.child.signal(syscall.SIGSTOP) }
+func (r *Replica) Freeze() error { return r.child.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (r *Replica) Thaw() error { return r.child.signal(syscall.SIGCONT) }
+func (r *Replica) Thaw() error { return r.child.Signal(syscall.SIGCONT) }
 
 // Program names the program of the next Start.
 func (r *Replica) Program(path string) { r.program = path }

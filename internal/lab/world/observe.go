@@ -81,7 +81,7 @@ func all(text string, parts []string) bool {
 
 // wrong says why the replica is not ready by its own word.
 func (r *Replica) wrong(ctx context.Context) error {
-	if !r.child.runs() {
+	if !r.child.Runs() {
 		return fmt.Errorf("%s: %w", r.Name, errNotRunning)
 	}
 	status, body, err := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
@@ -137,27 +137,17 @@ func (r *Replica) Usage(ctx context.Context) (u Usage, err error) {
 		return u, err
 	}
 	u.Goroutines, u.Heap = int(goroutines), int64(heap)
-	files, err := os.ReadDir(r.process("fd"))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
 	if err != nil {
 		return u, err
 	}
 	u.Descriptors = len(files)
-	status, err := os.ReadFile(r.process("status"))
-	for line := range strings.Lines(string(status)) {
-		if _, scanErr := fmt.Sscanf(line, "RssAnon: %d kB", &u.Resident); scanErr == nil {
-			u.Resident <<= 10
-		}
-	}
+	u.Resident, err = Field(r.PID(), "status", "RssAnon")
 	return u, err
 }
 
 // PID returns the id of the process that was started last.
 func (r *Replica) PID() int { return r.child.command.Process.Pid }
-
-// process is a file of the kernel about the process.
-func (r *Replica) process(name string) string {
-	return filepath.Join("/proc", strconv.Itoa(r.PID()), name)
-}
 
 // ErrRefused means that a gateway refused a config and kept the one before.
 var ErrRefused = errors.New("the config was refused")
@@ -176,7 +166,7 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 	if after == string(before) {
 		return nil
 	}
-	if !r.child.runs() {
+	if !r.child.Runs() {
 		return r.write(after)
 	}
 	count, err := r.Metric(ctx, reloads)
@@ -186,7 +176,7 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 	if err := r.write(after); err != nil {
 		return err
 	}
-	if err := until(ctx, func() error { return r.reloaded(ctx, count) }); err != nil {
+	if err := Until(ctx, func() error { return r.reloaded(ctx, count) }); err != nil {
 		return err
 	}
 	return r.refused(ctx)

@@ -23,7 +23,7 @@ const (
 
 // inSpaces makes a bridge and a space for each part. The spaces end with their holders; the bridge would outlive a crash,
 // so those whose makers are gone are removed first.
-func inSpaces(ctx context.Context, k *keeper, dir string, parts []string) (_ *network, err error) {
+func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (_ *network, err error) {
 	if err := canHaveSpaces(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
 	}
@@ -43,7 +43,7 @@ func inSpaces(ctx context.Context, k *keeper, dir string, parts []string) (_ *ne
 	var script strings.Builder // which has no errors
 	_, _ = fmt.Fprintf(&script, "address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge, n.outside, n.balancer)
 	for i, part := range parts {
-		holder, err := k.start(order{dir: dir, command: []string{"sleep", "infinity"}, space: true})
+		holder, err := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // asOther is the variable of the environment that makes the test binary start a world in that folder and wait for its end.

@@ -30,12 +30,12 @@ type Store struct {
 	Name    string // such as "redis", "redis-1", "sentinel": for Partition
 	Address string // host:port
 
-	keeper  *keeper
+	keeper  *Keeper
 	network *network
 	dir     string
 	bus     string                             // port at which nodes of a cluster talk; empty in no cluster
 	args    func(ctx context.Context) []string // of the next start
-	child   *child
+	child   *Process
 }
 
 // storeNames are the servers of each kind of Redis, the one first that replicas are told of.
@@ -52,7 +52,7 @@ func storeNames(kind string) ([]string, error) {
 }
 
 // newStore returns a server that does not run yet.
-func newStore(name, dir string, k *keeper, n *network) (*Store, error) {
+func newStore(name, dir string, k *Keeper, n *network) (*Store, error) {
 	s := &Store{Name: name, keeper: k, network: n, dir: filepath.Join(dir, name)}
 	var err error
 	if s.Address, err = n.address(name); err != nil {
@@ -71,15 +71,15 @@ func (s *Store) server(more ...string) []string {
 // Begin starts the server again after Kill, at the same address and without data, and waits until it answers. Where
 // another one has become the master, it becomes a replica of that.
 func (s *Store) Begin(ctx context.Context) error {
-	if s.child.runs() {
+	if s.child.Runs() {
 		return fmt.Errorf("%s runs already", s.Name)
 	}
 	var err error
-	if s.child, err = s.keeper.start(order{dir: s.dir, command: s.network.command(s.Name, s.args(ctx)...)}); err != nil {
+	if s.child, err = s.keeper.Start(Order{Dir: s.dir, Command: s.network.command(s.Name, s.args(ctx)...)}); err != nil {
 		return err
 	}
-	return until(ctx, func() error {
-		if !s.child.runs() {
+	return Until(ctx, func() error {
+		if !s.child.Runs() {
 			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))
 		}
 		return s.answers(ctx)
@@ -95,13 +95,13 @@ func (s *Store) answers(ctx context.Context) error {
 }
 
 // Kill ends the server at once. What it kept is lost.
-func (s *Store) Kill() { s.child.kill() }
+func (s *Store) Kill() { s.child.Kill() }
 
 // Freeze stops the processor time of the server: connections stay open and nothing is answered.
-func (s *Store) Freeze() error { return s.child.signal(syscall.SIGSTOP) }
+func (s *Store) Freeze() error { return s.child.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (s *Store) Thaw() error { return s.child.signal(syscall.SIGCONT) }
+func (s *Store) Thaw() error { return s.child.Signal(syscall.SIGCONT) }
 
 // Exec runs a command at the server past all proxies, with all rights, and returns the answer as redis-cli writes it.
 func (s *Store) Exec(ctx context.Context, command ...string) (string, error) {
@@ -118,7 +118,7 @@ func (s *Store) Exec(ctx context.Context, command ...string) (string, error) {
 func (r *Redis) Master(ctx context.Context) (*Store, error) {
 	var wrong []error
 	for _, s := range r.Nodes {
-		if !s.child.runs() {
+		if !s.child.Runs() {
 			continue
 		}
 		ctx, stop := context.WithTimeout(ctx, operatorTime) // it may be frozen
@@ -142,7 +142,7 @@ func (r *Redis) Kill() {
 // Begin starts all nodes that do not run.
 func (r *Redis) Begin(ctx context.Context) error {
 	for _, s := range r.Nodes {
-		if s.child.runs() {
+		if s.child.Runs() {
 			continue
 		}
 		if err := s.Begin(ctx); err != nil {
@@ -170,7 +170,7 @@ func (r *Redis) each(do func(*Store) error) error {
 func (r *Redis) Exec(ctx context.Context, command ...string) (string, error) {
 	var answers []string
 	for _, s := range r.Nodes {
-		if !s.child.runs() {
+		if !s.child.Runs() {
 			continue
 		}
 		role, err := s.Exec(ctx, "ROLE")

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"encoding/xml"
@@ -61,12 +61,12 @@ func shapes(t *testing.T, picture, class string) []shape {
 	return found
 }
 
-func sampleBars() *barChart {
-	return &barChart{
-		title: "Calls & lists", unit: "calls per second ÷ <ReverseProxy>", series: []string{"calls", "lists"}, mark: 1,
-		groups: []barGroup{
-			{"drawbridge", []bar{{1.5, 1.4, 1.6}, {0.75, 0, 0}}},
-			{"another gateway with a long name", []bar{{0.3, 0.3, 0.45}}},
+func sampleBars() *Bars {
+	return &Bars{
+		Title: "Calls & lists", Unit: "calls per second ÷ <ReverseProxy>", Series: []string{"calls", "lists"}, Mark: 1,
+		Groups: []Group{
+			{"drawbridge", []Bar{{1.5, 1.4, 1.6}, {0.75, 0, 0}}},
+			{"another gateway with a long name", []Bar{{0.3, 0.3, 0.45}}},
 		},
 	}
 }
@@ -139,14 +139,14 @@ func TestChartsAreTheSameFileEachTime(t *testing.T) {
 }
 
 func TestChartsRefuseWhatCannotBeDrawn(t *testing.T) {
-	for name, bars := range map[string][]bar{
-		"nothing": nil, "not a number": {{value: math.NaN()}}, "infinite": {{1, 0, math.Inf(1)}}, "negative": {{value: -1}},
+	for name, bars := range map[string][]Bar{
+		"nothing": nil, "not a number": {{Value: math.NaN()}}, "infinite": {{1, 0, math.Inf(1)}}, "negative": {{Value: -1}},
 	} {
-		if _, err := (&barChart{groups: []barGroup{{"x", bars}}}).svg(); !errors.Is(err, errNoValues) {
+		if _, err := (&Bars{Groups: []Group{{"x", bars}}}).svg(); !errors.Is(err, errNoValues) {
 			t.Errorf("bars of %s: got error %v, want %v", name, err, errNoValues)
 		}
 	}
-	zero := &barChart{groups: []barGroup{{"x", []bar{{}}}}}
+	zero := &Bars{Groups: []Group{{"x", []Bar{{}}}}}
 	if picture, err := zero.svg(); err != nil || strings.Contains(picture, "NaN") {
 		t.Errorf("one bar of 0: %v\n%s", err, picture)
 	}
@@ -175,8 +175,8 @@ func TestTicksEndAboveTheLargestValue(t *testing.T) {
 
 func TestNumbersHaveThreeDigitsThatCount(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1: "1", 0.031: "0.03", 1.456: "1.46", 9.999: "10.0", 33.33: "33.3", 250: "250", 999.6: "1,000", 12345: "12,345", 1234567: "1,234,567"} {
-		if got := number(v); got != want {
-			t.Errorf("number(%v) = %q, want %q", v, got, want)
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %q, want %q", v, got, want)
 		}
 	}
 }

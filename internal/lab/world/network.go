@@ -28,7 +28,7 @@ type network struct {
 // space is the network namespace of one part.
 type space struct {
 	host   string
-	holder *child // a process that does nothing there
+	holder *Process // a process that does nothing there
 }
 
 func onLoopback() *network {

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"errors"
@@ -138,23 +138,6 @@ func ticks(most float64) []float64 {
 		all = append(all, step*float64(n))
 	}
 	return all
-}
-
-// number writes a value with three digits that count, and with commas from a thousand on.
-func number(v float64) string {
-	switch {
-	case v == math.Trunc(v) && v < 1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v < 9.995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case v < 99.95:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	digits := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 // drawable tells whether a chart can show these values.

@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"errors"
@@ -78,7 +78,7 @@ func TestFilesOfACage(t *testing.T) {
 			3, 8192, 4096,
 		},
 	} {
-		c := &cage{dir: layout(t, test.files), second: test.second}
+		c := &Cage{dir: layout(t, test.files), second: test.second}
 		if err := c.bound(128 << 20); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -88,14 +88,14 @@ func TestFilesOfACage(t *testing.T) {
 				t.Errorf("%s: %s holds %q (error %v), want %s", name, file, text, err, test.want[file])
 			}
 		}
-		if n, err := c.kills(); n != test.kills || err != nil {
+		if n, err := c.Kills(); n != test.kills || err != nil {
 			t.Errorf("%s: got %d ended (error %v), want %d", name, n, err, test.kills)
 		}
-		if most, sockets := c.charged(); most != test.most || sockets != test.sockets {
+		if most, sockets := c.Charged(); most != test.most || sockets != test.sockets {
 			t.Errorf("%s: charged %d, and %d of sockets, want %d and %d", name, most, sockets, test.most, test.sockets)
 		}
 	}
-	if err := (&cage{dir: t.TempDir(), second: true}).bound(128 << 20); err == nil {
+	if err := (&Cage{dir: t.TempDir(), second: true}).bound(128 << 20); err == nil {
 		t.Error("a cage without a file for its limit was bounded")
 	}
 }

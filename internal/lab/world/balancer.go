@@ -15,7 +15,7 @@ import (
 // balancer is nginx or HAProxy before all replicas that may ever be. Both give each request to the next replica in turn,
 // and try another one only where no connection was made, as the configs of deploy/loadbalancer do.
 type balancer struct {
-	child *child
+	child *Process
 	dir   string
 	stats string // host:port where HAProxy says whom it believes to be well; empty: nginx, which believes nothing
 }
@@ -122,7 +122,7 @@ func (w *World) startBalancer(address string) (*balancer, error) {
 		}
 		_, _ = fmt.Fprintf(&servers, "    server %s max_fails=0;\n", to)
 	}
-	path, err := lookUp(w.config.Balancer)
+	path, err := LookUp(w.config.Balancer)
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +139,12 @@ func (w *World) startBalancer(address string) (*balancer, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	b.child, err = w.keeper.start(order{dir: b.dir, command: command})
+	b.child, err = w.keeper.Start(Order{Dir: b.dir, Command: command})
 	return b, err
 }
 
-// lookUp finds a program, also where only root's path leads.
-func lookUp(name string) (string, error) {
+// LookUp finds a program, also where only root's path leads.
+func LookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/" + name)
@@ -158,7 +158,7 @@ func lookUp(name string) (string, error) {
 // wrong says why the balancer does not send requests to all replicas that run, or still sends some to others. HAProxy takes
 // all for well at its start.
 func (b *balancer) wrong(ctx context.Context, w *World) error {
-	if !b.child.runs() {
+	if !b.child.Runs() {
 		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, tail(filepath.Join(b.dir, logFile), 1<<10))
 	}
 	status, _, err := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
@@ -198,7 +198,7 @@ func opinion(table, server string) string {
 // Ready waits until Redis is up, all replicas that run are ready and use Redis and all upstreams, and the balancer
 // sends requests to them. When ctx ends before that, the error says what is not ready and why.
 func (w *World) Ready(ctx context.Context) error {
-	return until(ctx, func() error {
+	return Until(ctx, func() error {
 		if err := w.Redis.wrong(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,246 @@
+package world
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// Keeper starts all children, from one thread of the system. The kernel ends a child when the thread that started it
+// does, and threads of Go come and go. So a child lives as long as its keeper, and no longer than this process, however
+// that ends.
+type Keeper struct {
+	orders chan func()
+	over   chan struct{} // closed when the thread has ended
+
+	mu       sync.Mutex // guards the fields below
+	children []*Process // that may run
+	closed   bool
+}
+
+// NewKeeper returns a keeper without children.
+func NewKeeper() *Keeper {
+	k := &Keeper{orders: make(chan func()), over: make(chan struct{})}
+	go func() { // close waits for it
+		defer close(k.over)
+		runtime.LockOSThread() // and never unlocked, so that the thread ends with the goroutine
+		for do := range k.orders {
+			do()
+		}
+	}()
+	return k
+}
+
+// Close ends all children, and starts no others.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	children := slices.Clone(k.children)
+	k.mu.Unlock()
+	for _, c := range children {
+		c.Kill()
+	}
+	close(k.orders)
+	<-k.over
+}
+
+// Order says what to start.
+type Order struct {
+	Dir     string    // where it runs, and where what it prints is added to the file Log; it must exist
+	Log     string    // "": log
+	Command []string  // the program and its arguments
+	Env     []string  // beside that of this process
+	Bare    bool      // nothing of this process's environment is handed on
+	Talks   bool      // Process.In and Process.Out are its standard input and output; its log has its errors
+	Output  io.Writer // gets what it prints instead of the log; nil: nothing does
+	space   bool      // in a new network namespace
+	ended   func()    // called when it has ended, before anybody is told; nil: nothing
+}
+
+// Process is one that was started, with its process group.
+type Process struct {
+	In  io.WriteCloser // these two are nil unless it talks
+	Out *bufio.Reader  // read it to its end before Kill
+	Log string         // the file with what it prints
+
+	command *exec.Cmd
+	ended   chan struct{} // closed when it has ended
+}
+
+// Start starts a child.
+func (k *Keeper) Start(o Order) (*Process, error) {
+	path := filepath.Join(o.Dir, cmp.Or(o.Log, logFile))
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // G304: our own
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()                      // the child has its own
+	command := exec.Command(o.Command[0], o.Command[1:]...) //nolint:gosec,noctx // our own programs, which outlive the call; kill ends them
+	c := &Process{command: command, Log: path, ended: make(chan struct{})}
+	command.Dir, command.Stdout, command.Stderr, command.Env = o.Dir, log, log, o.Env
+	if o.Output != nil {
+		command.Stdout, command.Stderr = o.Output, o.Output
+	}
+	if !o.Bare {
+		command.Env = append(os.Environ(), o.Env...)
+	}
+	command.SysProcAttr = attributes(o.space)
+	if o.Talks {
+		// A pipe of our own: that of exec is closed as soon as the process has ended, though nobody has read it.
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = writer.Close() }() // as above
+		command.Stdout, c.Out = writer, bufio.NewReader(reader)
+		if c.In, err = command.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil, errors.New("the world has ended")
+	}
+	started := make(chan error)
+	k.orders <- func() { started <- command.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
+	}
+	k.children = append(k.children, c)
+	go func() { // kill waits for it
+		_ = command.Wait()                                      // how it ended is asked of the state
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // what it started and left
+		if o.ended != nil {
+			o.ended()
+		}
+		k.forget(c)
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+func (k *Keeper) forget(c *Process) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.children = slices.DeleteFunc(k.children, func(o *Process) bool { return o == c })
+}
+
+// errNotRunning means that there is no process to do something with.
+var errNotRunning = errors.New("it does not run")
+
+// PID returns the process's id.
+func (c *Process) PID() int { return c.command.Process.Pid }
+
+// Words returns the end of what the process wrote into its log.
+func (c *Process) Words() string { return tail(c.Log, 2<<10) }
+
+// Reads reads the next line that the process says, as JSON.
+func (c *Process) Reads(v any) error {
+	line, err := c.Out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, c.Words())
+	}
+	return strictjson.Unmarshal(line, v)
+}
+
+// Listens waits until something takes connections at an address. The error has the end of
+// the log of a process that did not.
+func (c *Process) Listens(ctx context.Context, address string, limit time.Duration) error {
+	err := Within(ctx, limit, address+" listens", func() bool { return !c.Runs() || listening(ctx, address) })
+	if err == nil && !c.Runs() {
+		err = errNotRunning
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, c.Words())
+	}
+	return nil
+}
+
+func listening(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close() // it was opened to see whether it can be
+	}
+	return err == nil
+}
+
+// Runs tells whether the child has not ended. A nil child never began.
+func (c *Process) Runs() bool {
+	if c == nil {
+		return false
+	}
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal to the child alone.
+func (c *Process) Signal(number syscall.Signal) error {
+	if !c.Runs() {
+		return errNotRunning
+	}
+	return c.command.Process.Signal(number)
+}
+
+// quit has the child write what all its goroutines do into its log, and ends it.
+func (c *Process) quit() {
+	if c.Signal(syscall.SIGQUIT) == nil {
+		select {
+		case <-c.ended:
+		case <-time.After(operatorTime):
+		}
+	}
+	c.Kill()
+}
+
+// Kill ends the child and its group at once, and waits for it.
+func (c *Process) Kill() {
+	if c.Runs() {
+		_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL) // it may just have ended
+		<-c.ended
+	}
+}
+
+// Finish closes the standard input of a process that talks, which ends it, and waits for
+// that. It kills one that takes longer than the limit.
+func (c *Process) Finish(limit time.Duration) {
+	_ = c.In.Close() // it may be gone
+	select {
+	case <-c.ended:
+	case <-time.After(limit):
+		c.Kill()
+	}
+}
+
+// KillTree is Kill for all that has come of the process, also what left its group.
+func (c *Process) KillTree() {
+	births := make(map[int]string)
+	tree, _ := Tree(c.PID()) // its group is ended anyway
+	for _, pid := range tree[1:] {
+		births[pid] = Birth(pid)
+	}
+	c.Kill()
+	for pid, born := range births {
+		if born != "" && Birth(pid) == born {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended just now
+		}
+	}
+}

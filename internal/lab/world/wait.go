@@ -1,0 +1,88 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+)
+
+// pace is how often a condition is looked at.
+const pace = 20 * time.Millisecond
+
+// Pause waits for a while, or until ctx ends, and tells whether ctx goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Within waits until something is done. An error says what was not within the limit.
+func Within(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !done() {
+		if !Pause(ctx, pace) {
+			return fmt.Errorf("waited in vain: %s", what)
+		}
+	}
+	return nil
+}
+
+// Until waits until nothing is wrong. When ctx ends before that, the error says what is.
+func Until(ctx context.Context, wrong func() error) error {
+	last := error(nil)
+	for {
+		now := wrong()
+		if now == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = now // what goes wrong since ctx has ended says little
+		}
+		if !Pause(ctx, pace) {
+			return fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last)
+		}
+	}
+}
+
+// Addresses returns addresses of this machine at which nobody listens.
+func Addresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		var err error
+		if addresses[i], err = freeport.Address(); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
+}
+
+// tail returns the last bytes of a file, whole lines if there are several.
+func tail(path string, most int64) string {
+	file, err := os.Open(path) //nolint:gosec // a file of ours
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	about, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	start := max(0, about.Size()-most)
+	text := make([]byte, about.Size()-start)
+	n, _ := file.ReadAt(text, start) // it may have grown
+	if start == 0 {
+		return string(text[:n])
+	}
+	_, whole, _ := strings.Cut(string(text[:n]), "\n")
+	return whole
+}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -37,18 +38,74 @@ type crowd struct {
 	gateway part
 	open    func(ctx context.Context, c *crowd) (*caller, error) // opens one stream
 	posts   *target                                              // how requests are made
-	posting *caller                                              // for those beside the streams; nil before the first
+	posting *client.Conn                                         // for those beside the streams; nil before the first
 
+	streams
+}
+
+// streams are event streams that are read until they end. It may be used from several goroutines.
+type streams struct {
 	readers sync.WaitGroup // closing the streams ends them
-	streams []*idleStream
+	mu      sync.Mutex     // guards the field below
+	all     []*idleStream
 }
 
 // idleStream is one stream and what came on it.
 type idleStream struct {
-	caller *caller
-	beats  atomic.Int64 // heartbeats
-	told   atomic.Int64 // when the last notice of a changed list came, in Unix nanoseconds; 0 before the first
-	ended  atomic.Bool
+	conn  *client.Conn
+	beats atomic.Int64 // heartbeats
+	told  atomic.Int64 // when the first notice of a changed list came since it was asked for, in Unix nanoseconds; 0: none
+	ended atomic.Bool
+}
+
+// add reads a stream from now on.
+func (s *streams) add(conn *client.Conn) {
+	one := &idleStream{conn: conn}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, one)
+	s.readers.Go(one.read)
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// ended returns which stream has ended, -1 if none has.
+func (s *streams) ended() int {
+	return slices.IndexFunc(s.all, func(s *idleStream) bool { return s.ended.Load() })
+}
+
+// forget forgets the notices that have come.
+func (s *streams) forget() {
+	for _, one := range s.all {
+		one.told.Store(0)
+	}
+}
+
+// toldSince waits until each stream was told of a changed list, or for the limit, and returns after how long those were that
+// were told, the first one first.
+func (s *streams) toldSince(ctx context.Context, begun time.Time, limit time.Duration) (after []time.Duration) {
+	_ = world.Within(ctx, limit, "every stream is told", func() bool { // else the report says how many were
+		return !slices.ContainsFunc(s.all, func(s *idleStream) bool { return s.told.Load() == 0 })
+	})
+	for _, one := range s.all {
+		if told := one.told.Load(); told != 0 {
+			after = append(after, time.Duration(told-begun.UnixNano()))
+		}
+	}
+	slices.Sort(after)
+	return after
+}
+
+// close ends all streams and waits for those that read them.
+func (s *streams) close() {
+	for _, one := range s.all {
+		one.conn.Close()
+	}
+	s.readers.Wait()
 }
 
 // idleResult is what a crowd of one size showed.
@@ -157,14 +214,12 @@ func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
 
 // grow opens streams until there are so many.
 func (c *crowd) grow(ctx context.Context, size int) error {
-	for len(c.streams) < size {
+	for len(c.all) < size {
 		opened, err := c.open(ctx, c)
 		if err != nil {
-			return fmt.Errorf("open stream %d: %w", len(c.streams)+1, err)
+			return fmt.Errorf("open stream %d: %w", len(c.all)+1, err)
 		}
-		s := &idleStream{caller: opened}
-		c.streams = append(c.streams, s)
-		c.readers.Go(s.read)
+		c.add(opened.conn)
 	}
 	return nil
 }
@@ -176,13 +231,13 @@ func (s *idleStream) read() {
 	var seen [512]byte
 	kept := 0 // bytes of seen that may begin one of the texts looked for
 	for {
-		n, err := s.caller.in.Read(seen[kept:])
+		n, err := s.conn.In.Read(seen[kept:])
 		if err != nil {
 			return
 		}
 		text := seen[:kept+n]
 		if at := bytes.LastIndex(text, []byte(change)); at >= 0 {
-			s.told.Store(time.Now().UnixNano())
+			s.told.CompareAndSwap(0, time.Now().UnixNano())
 			text = text[at+len(change):]
 		}
 		if at := bytes.LastIndex(text, []byte("\n:")); at >= 0 {
@@ -195,12 +250,12 @@ func (s *idleStream) read() {
 
 // weigh is share after every stream had a heartbeat. It fails if one has ended.
 func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
-	beats := make([]int64, len(c.streams))
-	for i, s := range c.streams {
+	beats := make([]int64, len(c.all))
+	for i, s := range c.all {
 		beats[i] = s.beats.Load()
 	}
 	err := world.Within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
-		for i, s := range c.streams {
+		for i, s := range c.all {
 			if s.beats.Load() == beats[i] && !s.ended.Load() {
 				return false
 			}
@@ -210,7 +265,7 @@ func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if i := slices.IndexFunc(c.streams, func(s *idleStream) bool { return s.ended.Load() }); i >= 0 {
+	if i := c.ended(); i >= 0 {
 		return 0, fmt.Errorf("stream %d ended", i+1)
 	}
 	return c.share(ctx, before)
@@ -219,7 +274,7 @@ func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
 // share returns what each stream takes of the gateway's memory, in KiB, once it has settled.
 func (c *crowd) share(ctx context.Context, before int64) (float64, error) {
 	after, err := c.settle(ctx)
-	return float64(after-before) / 1024 / float64(len(c.streams)), err
+	return float64(after-before) / 1024 / float64(len(c.all)), err
 }
 
 // settling is how long the gateway's memory must not have shrunk to count as settled: by itself it collects garbage
@@ -254,39 +309,22 @@ func (c *crowd) change(ctx context.Context, r *idleResult, write func() error) e
 	if err := write(); err != nil {
 		return err
 	}
-	for _, s := range c.streams {
-		s.told.Store(0)
-	}
+	c.forget()
 	signalled := time.Now()
-	if err := syscall.Kill(c.gateway.pids[0], syscall.SIGHUP); err != nil {
+	if err := c.gateway.Signal(syscall.SIGHUP); err != nil {
 		return err
 	}
-	all := func() bool {
-		return !slices.ContainsFunc(c.streams, func(s *idleStream) bool { return s.told.Load() == 0 })
+	after := c.toldSince(ctx, signalled, 30*time.Second)
+	if r.told = len(after); r.told > 0 {
+		r.first, r.median, r.last = after[0], after[len(after)/2], after[len(after)-1]
 	}
-	_ = world.Within(ctx, 30*time.Second, "every stream is told", all) // else the report says how many were
-	var after []time.Duration
-	for _, s := range c.streams {
-		if told := s.told.Load(); told != 0 {
-			after = append(after, time.Duration(told-signalled.UnixNano()))
-		}
-	}
-	r.told = len(after)
-	if len(after) == 0 {
-		return nil
-	}
-	slices.Sort(after)
-	r.first, r.median, r.last = after[0], after[len(after)/2], after[len(after)-1]
 	return nil
 }
 
-// close ends all streams and waits for those that read them.
+// close ends all streams.
 func (c *crowd) close() {
-	for _, s := range c.streams {
-		s.caller.close()
-	}
+	c.streams.close()
 	if c.posting != nil {
-		c.posting.close()
+		c.posting.Close()
 	}
-	c.readers.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -12,8 +13,8 @@ import (
 func TestStreamsAreReadHoweverTheyAreCut(t *testing.T) {
 	const notice = "id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"" + mcp.NotifyToolsChanged + "\"}\n\n"
 	for _, size := range []int{1, 2, 3, 7, 30, 200} {
-		client, server := net.Pipe()
-		s := &idleStream{caller: &caller{conn: client, in: bufio.NewReaderSize(client, 16)}}
+		reading, server := net.Pipe()
+		s := &idleStream{conn: &client.Conn{In: bufio.NewReaderSize(reading, 16)}}
 		done := make(chan struct{})
 		go func() {
 			s.read()

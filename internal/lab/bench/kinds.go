@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -36,7 +36,7 @@ func (l *lab) kinds() []kind {
 		return l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, era)
 	}
 	stream := of("kinds__stream", mcp.Modern)
-	stream.meta, stream.call = `"progressToken":"p"`, (*caller).whole
+	stream.meta = `"progressToken":"p"`
 	builtin := of("toolbox__calculate", mcp.Modern)
 	builtin.arguments, builtin.want = `{"expression":"6*7"}`, `42`
 	all := []kind{
@@ -51,14 +51,14 @@ func (l *lab) kinds() []kind {
 		tool := fmt.Sprintf("text_%d", size)
 		through, beside := of("kinds__"+tool, mcp.Modern), l.target(wayProxy, l.parts[wayProxy], tool, mcp.Modern)
 		for _, t := range []*target{through, beside} {
-			t.arguments, t.call = "{}", (*caller).whole
+			t.arguments = "{}"
 		}
 		what := fmt.Sprintf("result of %d KiB", size>>10)
 		all = append(all, kind{name: what, target: through, callers: 16, plain: plainModern}, kind{name: what + besideProxy, target: beside, callers: 16})
 	}
 	for _, callers := range []int{1, 10, 100} {
 		ask := of("kinds__ask", mcp.Legacy)
-		ask.capabilities, ask.call = `{"elicitation":{}}`, (*caller).whole
+		ask.capabilities = client.Able
 		k := kind{name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask, callers: callers, plain: plainLegacy, reason: reasonQuestions}
 		if callers == 1 {
 			k.name, k.plain = "one question at a time, each in a call", plainAlone
@@ -103,31 +103,6 @@ func (p plan) measureKinds(ctx context.Context, all []kind, progress io.Writer) 
 	return results, nil
 }
 
-// whole calls the tool and takes an answer of any form: in one piece or as an event stream, on which the server may ask
-// something first.
-func (c *caller) whole() error {
-	if err := c.ask(); err != nil {
-		return err
-	}
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }() // it was read to its end, or the connection is of no use any more
-	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
-		return c.events(response.Body)
-	}
-	body := bytes.NewBuffer(c.body[:0])
-	if _, err := body.ReadFrom(response.Body); err != nil {
-		return err
-	}
-	c.body = body.Bytes()
-	if response.StatusCode != http.StatusOK || !c.target.isAnswer(c.body) {
-		return fmt.Errorf("a wrong answer, status %d: %.300s", response.StatusCode, c.body)
-	}
-	return nil
-}
-
 // events reads a stream to its end, answers questions, and fails when the result is not on it.
 func (c *caller) events(stream io.Reader) error {
 	lines := bufio.NewScanner(stream)
@@ -159,23 +134,15 @@ func (c *caller) events(stream io.Reader) error {
 // agree answers a question on a second connection, as clients do while the first waits for the result.
 func (c *caller) agree(id mcp.ID) error {
 	if c.aside == nil {
-		aside, err := c.target.dial(context.Background(), c.traffic)
-		if err != nil {
+		var err error
+		if c.aside, err = client.Dial(context.Background(), c.target.addr, ""); err != nil {
 			return err
 		}
-		c.aside = aside
 	}
-	body := mcp.AppendResult(nil, id, object(`{"action":"accept","content":{"word":"yes"}}`))
-	if _, err := c.aside.conn.Write(c.target.post(string(body), "", c.session)); err != nil {
-		return err
+	body := `{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"action":"accept","content":{"word":"yes"}}}`
+	a, err := c.aside.Exchange(c.post(body, ""), 1<<10)
+	if err == nil && a.Status != http.StatusAccepted {
+		err = fmt.Errorf("an answer to a question: status %d", a.Status)
 	}
-	response, err := http.ReadResponse(c.aside.in, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }() // it has none
-	if response.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("an answer to a question: status %d", response.StatusCode)
-	}
-	return nil
+	return err
 }

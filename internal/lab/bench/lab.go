@@ -208,7 +208,7 @@ func (t *target) answers(ctx context.Context) bool {
 		return false
 	}
 	defer c.close()
-	return c.plain() == nil
+	return c.call() == nil
 }
 
 // close ends all parts and removes their files.

@@ -1,21 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // target is one part to load: where it is and the requests that open a session and call the tool.
@@ -29,14 +28,11 @@ type target struct {
 	pids      []int // of the processes whose CPU counts; nil for none
 
 	// What is not set is the plain case: a message to say again, and a client that can do nothing.
-	arguments    string              // of the tool, as JSON
-	meta         string              // a member of _meta, as JSON
-	capabilities string              // that a session is opened with, as JSON
-	want         string              // what the answer contains
-	call         func(*caller) error // sends the request and reads the answer
+	arguments    string // of the tool, as JSON
+	meta         string // a member of _meta, as JSON
+	capabilities string // that a session is opened with, as JSON
+	want         string // what the answer contains
 }
-
-const message = "The quick brown fox jumps over the lazy dog and says so"
 
 // sample is what one run of one target showed.
 type sample struct {
@@ -69,37 +65,35 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
 		defer c.close()
-		c.traffic.Store(0)
+		c.opened = c.conn.Traffic()
 		callers[i] = c
 	}
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex // guards the fields below
-		total  = &sample{}
-		failed error
-	)
 	before, err := world.Busy(t.pids...)
 	if err != nil {
 		return nil, err
 	}
-	started := time.Now()
-	for _, c := range callers {
-		wg.Go(func() {
-			latency, err := c.callUntil(started.Add(took))
-			mu.Lock()
-			defer mu.Unlock()
-			total.calls += len(latency)
-			total.bytes += c.traffic.Load()
-			total.latency = append(total.latency, latency...)
-			failed = errors.Join(failed, err)
-		})
+	total, err := together(connections, func(n int, end time.Time) ([]time.Duration, error) { return callers[n].callUntil(end) }, took)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
-	wg.Wait()
-	total.took = time.Since(started)
-	if failed != nil {
-		return nil, fmt.Errorf("%s: %w", t.name, failed)
+	for _, c := range callers {
+		total.bytes += c.conn.Traffic() - c.opened
 	}
 	return total, total.count(t.pids, before)
+}
+
+// together has so many callers work at once until an end, and gathers how long each call took.
+func together(callers int, work func(n int, end time.Time) ([]time.Duration, error), took time.Duration) (*sample, error) {
+	latencies, failed := make([][]time.Duration, callers), make([]error, callers)
+	var wg sync.WaitGroup
+	started := time.Now()
+	for n := range callers {
+		wg.Go(func() { latencies[n], failed[n] = work(n, started.Add(took)) })
+	}
+	wg.Wait()
+	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
+	total.calls = len(total.latency)
+	return total, errors.Join(failed...)
 }
 
 // count notes what the processes have cost since before, and what they hold.
@@ -113,60 +107,51 @@ func (s *sample) count(pids []int, before time.Duration) error {
 	return err
 }
 
-// caller is one connection with a session of its own. It speaks HTTP by hand, so that the load costs little beside
-// what it measures.
+// caller is one connection with a session of its own.
 type caller struct {
 	target  *target
-	conn    net.Conn
-	in      *bufio.Reader
+	conn    *client.Conn
 	session string // "" in the modern era
 	request []byte
-	id      []byte // its digits in request
-	body    []byte
-	traffic *atomic.Int64 // bytes that were sent and received
-	aside   *caller       // a second connection of the session, for answers to questions; nil before the first
-}
-
-// meter is a connection that counts what is sent and received.
-type meter struct {
-	net.Conn
-	traffic *atomic.Int64
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p)
-	m.traffic.Add(int64(n))
-	return n, err
-}
-
-func (m *meter) Write(p []byte) (int, error) {
-	n, err := m.Conn.Write(p)
-	m.traffic.Add(int64(n))
-	return n, err
+	id      []byte       // its digits in request
+	opened  int64        // bytes that were sent and received before the first call
+	aside   *client.Conn // a second connection of the session, for answers to questions; nil before the first
 }
 
 // dial returns a connection without a session.
-func (t *target) dial(ctx context.Context, traffic *atomic.Int64) (*caller, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
+func (t *target) dial(ctx context.Context) (*caller, error) {
+	conn, err := client.Dial(ctx, t.addr, "")
 	if err != nil {
 		return nil, err
 	}
-	conn = &meter{Conn: conn, traffic: traffic}
-	return &caller{target: t, conn: conn, in: bufio.NewReaderSize(conn, 8<<10), traffic: traffic}, nil
+	return &caller{target: t, conn: conn}, nil
 }
 
-func (t *target) connect(ctx context.Context) (*caller, error) {
-	c, err := t.dial(ctx, &atomic.Int64{})
+// open returns a connection with a session of the legacy era.
+func (t *target) open(ctx context.Context) (*caller, error) {
+	c, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if t.handshake {
-		if c.session, err = t.openSession(c); err != nil {
-			c.close()
-			return nil, err
-		}
+	a, err := c.say(client.Initialize(t.revision, cmp.Or(t.capabilities, client.Unable)), http.StatusOK)
+	if err != nil {
+		c.close()
+		return nil, err
 	}
-	c.request = t.post(t.callBody(), "tools/call", c.session)
+	c.session = a.Session
+	return c, nil
+}
+
+func (t *target) connect(ctx context.Context) (c *caller, err error) {
+	if t.handshake {
+		c, err = t.open(ctx)
+	} else {
+		c, err = t.dial(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.request = c.post(t.callBody(), mcp.MethodToolsCall)
 	at := bytes.Index(c.request, []byte(idMember+firstID)) + len(idMember)
 	c.id = c.request[at : at+len(firstID)]
 	return c, nil
@@ -180,91 +165,54 @@ const (
 
 // ask sends the call under an id that no call of the session had: none may be used again.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic#requests
-func (c *caller) ask() error {
+func (c *caller) ask() (*client.Answer, error) {
 	for i := len(c.id) - 1; i >= 0; i-- {
 		if c.id[i]++; c.id[i] <= '9' {
 			break
 		}
 		c.id[i] = '0'
 	}
-	_, err := c.conn.Write(c.request)
-	return err
+	return c.conn.Begin(c.request)
 }
 
 func (c *caller) close() {
 	if c.aside != nil {
-		c.aside.close()
+		c.aside.Close()
 	}
-	_ = c.conn.Close() // nothing is sent any more
+	c.conn.Close()
 }
 
 func (t *target) callBody() string {
-	arguments, meta := t.arguments, t.meta
-	if arguments == "" {
-		arguments = `{"message":"` + message + `"}`
+	var meta []string
+	if t.meta != "" {
+		meta = []string{t.meta}
 	}
-	if !t.handshake {
-		if meta != "" {
-			meta += ","
-		}
-		meta += `"io.modelcontextprotocol/protocolVersion":"` + t.revision + `","io.modelcontextprotocol/clientCapabilities":{}`
-	}
-	params := `"name":"` + t.tool + `","arguments":` + arguments
-	if meta != "" {
-		params += `,"_meta":{` + meta + `}`
-	}
-	return `{"jsonrpc":"2.0",` + idMember + firstID + `,"method":"tools/call","params":{` + params + `}}`
-}
-
-func (t *target) openSession(c *caller) (string, error) {
-	capabilities := t.capabilities
-	if capabilities == "" {
-		capabilities = "{}"
-	}
-	body := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + t.revision +
-		`","capabilities":` + capabilities + `,"clientInfo":{"name":"bench","version":"1"}}}`
-	if _, err := c.conn.Write(t.post(body, "initialize", "")); err != nil {
-		return "", err
-	}
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }() // it was read to its end
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("initialize: status %d: %s (%w)", response.StatusCode, text, err)
-	}
-	return response.Header.Get("Mcp-Session-Id"), nil
+	params := `"name":"` + t.tool + `","arguments":` + cmp.Or(t.arguments, `{"message":"`+upstream.Message+`"}`)
+	return client.Message(firstID, mcp.MethodToolsCall, params, t.revision, meta...)
 }
 
 // post returns the bytes of one HTTP request.
-func (t *target) post(body, method, session string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n", t.addr)
-	fmt.Fprintf(&b, "MCP-Protocol-Version: %s\r\nContent-Length: %d\r\n", t.revision, len(body))
-	if t.token != "" {
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", t.token)
+func (c *caller) post(body, method string) []byte {
+	t := c.target
+	return client.Request{
+		Addr: t.addr, Token: t.token, Revision: t.revision, Session: c.session, RPC: method, Tool: t.tool, Body: body,
+	}.Bytes()
+}
+
+// say sends a message and reads the whole answer, which must have that status.
+func (c *caller) say(body string, status int) (*client.Answer, error) {
+	a, err := c.conn.Exchange(c.post(body, ""), 1<<10)
+	if err == nil && a.Status != status {
+		err = fmt.Errorf("status %d instead of %d: %.300s", a.Status, status, a.Body)
 	}
-	if session != "" {
-		fmt.Fprintf(&b, "Mcp-Session-Id: %s\r\n", session)
-	}
-	if !t.handshake {
-		fmt.Fprintf(&b, "Mcp-Method: %s\r\nMcp-Name: %s\r\n", method, t.tool)
-	}
-	b.WriteString("\r\n" + body)
-	return b.Bytes()
+	return a, err
 }
 
 // callUntil calls again and again until that time, once at least, and returns how long each call took.
 func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
-	call := c.target.call
-	if call == nil {
-		call = (*caller).plain
-	}
 	latency := make([]time.Duration, 0, 1<<16)
 	for started := time.Now(); ; {
-		if err := call(c); err != nil {
+		if err := c.call(); err != nil {
 			return latency, err
 		}
 		now := time.Now()
@@ -276,53 +224,32 @@ func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
 	}
 }
 
-// plain calls the tool and takes an answer in one piece.
-func (c *caller) plain() error {
-	if err := c.ask(); err != nil {
-		return err
-	}
-	return c.readAnswer()
-}
+// mostAnswer is how long an answer may be, in bytes.
+const mostAnswer = 4 << 20
 
-// readAnswer reads one response with a Content-Length and checks that it is the tool's answer.
-func (c *caller) readAnswer() error {
-	status, err := c.in.ReadSlice('\n')
+// call calls the tool and takes an answer of any form: in one piece or as an event stream, on which the server may ask
+// something first.
+func (c *caller) call() error {
+	a, err := c.ask()
 	if err != nil {
 		return err
 	}
-	ok := bytes.HasPrefix(status, []byte("HTTP/1.1 200"))
-	length := -1
-	for {
-		line, err := c.in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		if len(line) <= 2 {
-			break
-		}
-		if name, value, found := bytes.Cut(line, []byte(":")); found && bytes.EqualFold(name, []byte("Content-Length")) {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return err
-			}
-		}
+	if a.Events {
+		return errors.Join(c.events(a.Stream), c.conn.Finish(a, 0))
 	}
-	if length < 0 || length > 1<<20 {
-		return errors.New("an answer without Content-Length")
+	if a.Stream != nil {
+		err = c.conn.Finish(a, mostAnswer)
 	}
-	c.body = slices.Grow(c.body[:0], length)[:length]
-	if _, err := io.ReadFull(c.in, c.body); err != nil {
-		return err
+	if err == nil && (a.Status != http.StatusOK || !c.target.isAnswer(a.Body)) {
+		err = fmt.Errorf("a wrong answer, status %d: %.300s", a.Status, a.Body)
 	}
-	if !ok || !c.target.isAnswer(c.body) {
-		return fmt.Errorf("a wrong answer: %.300s", c.body)
-	}
-	return nil
+	return err
 }
 
 // isAnswer tells whether a response is what the tool should have said.
 func (t *target) isAnswer(body []byte) bool {
 	if t.want == "" {
-		return bytes.Contains(body, []byte(message))
+		return bytes.Contains(body, []byte(upstream.Message))
 	}
 	return bytes.Contains(body, []byte(t.want))
 }

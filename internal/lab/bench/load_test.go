@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -28,7 +30,7 @@ func upstreamOf(t *testing.T, files ...string) string {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveUpstream(ctx, addr, files...) }()
+	go func() { done <- upstream.NewQuick(false).Serve(ctx, addr, files...) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -54,9 +56,9 @@ func TestEveryKindIsAnswered(t *testing.T) {
 	for name, target := range map[string]*target{
 		"plain":          {tool: "echo", revision: mcp.LatestModern},
 		"in a session":   {tool: "echo", revision: mcp.LatestLegacy, handshake: true},
-		"event stream":   {tool: "stream", revision: mcp.LatestModern, meta: `"progressToken":"p"`, call: (*caller).whole},
-		"question":       {tool: "ask", revision: mcp.LatestLegacy, handshake: true, call: (*caller).whole},
-		"64 KiB of text": {tool: "text_65536", revision: mcp.LatestModern, arguments: "{}", call: (*caller).whole},
+		"event stream":   {tool: "stream", revision: mcp.LatestModern, meta: `"progressToken":"p"`},
+		"question":       {tool: "ask", revision: mcp.LatestLegacy, handshake: true},
+		"64 KiB of text": {tool: "text_65536", revision: mcp.LatestModern, arguments: "{}"},
 	} {
 		target.addr = addr
 		c, err := target.connect(t.Context())
@@ -64,16 +66,12 @@ func TestEveryKindIsAnswered(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		defer c.close()
-		call := target.call
-		if call == nil {
-			call = (*caller).plain
-		}
 		for range 2 {
-			if err := call(c); err != nil {
+			if err := c.call(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if got := c.traffic.Load(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
+		if got := c.conn.Traffic(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
 			t.Errorf("two answers of 64 KiB took %d bytes", got)
 		}
 	}
@@ -88,7 +86,7 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 			t.Error(err)
 		}
 		ids = append(ids, request.ID)
-		respond(w, []byte(message))
+		asJSON(w, []byte(upstream.Message))
 	}))
 	defer server.Close()
 	c, err := (&target{addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern}).connect(t.Context())
@@ -96,8 +94,8 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	for i := range 12 {
-		if err := []func(*caller) error{(*caller).plain, (*caller).whole}[i%2](c); err != nil {
+	for range 12 {
+		if err := c.call(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +112,7 @@ func TestLoadCountsCallsAndBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(message)) || s.counted {
+	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(upstream.Message)) || s.counted {
 		t.Errorf("%d calls with %d latencies, %d bytes, counted %v", s.calls, len(s.latency), s.bytes, s.counted)
 	}
 }
@@ -122,18 +120,23 @@ func TestLoadCountsCallsAndBytes(t *testing.T) {
 // TestWrongAnswersFailTheRun lets a server say something else, in each form that an answer has.
 func TestWrongAnswersFailTheRun(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"another text":  func(w http.ResponseWriter) { respond(w, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) },
+		"another text":  func(w http.ResponseWriter) { asJSON(w, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) },
 		"a refusal":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) },
 		"a short event": func(w http.ResponseWriter) { asEvent(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`) },
 		"no message":    func(w http.ResponseWriter) { asEvent(w, "data: {") },
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
-		target := &target{name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern, call: (*caller).whole}
+		target := &target{name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern}
 		if _, err := target.load(t.Context(), 1, time.Second); err == nil {
 			t.Errorf("%s counts as an answer", name)
 		}
 		server.Close()
 	}
+}
+
+func asJSON(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
 }
 
 func asEvent(w http.ResponseWriter, text string) {
@@ -145,10 +148,10 @@ func TestStdioUpstreamAnswersEachLine(t *testing.T) {
 	var out strings.Builder
 	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
 		(&target{tool: "echo", revision: mcp.LatestModern}).callBody() + "\n"
-	if err := serveStdio(strings.NewReader(in), &out); err != nil {
+	if err := upstream.NewQuick(false).ServeStdio(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], message) {
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], upstream.Message) {
 		t.Errorf("got %q", lines)
 	}
 }
@@ -178,7 +181,7 @@ func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 		if err == nil {
 			text, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			if !strings.Contains(string(text), message) || response.ProtoMajor != 2 {
+			if !strings.Contains(string(text), upstream.Message) || response.ProtoMajor != 2 {
 				t.Errorf("over HTTP/%d: %s", response.ProtoMajor, text)
 			}
 		}

@@ -26,6 +26,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -39,17 +40,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "upstream":
-			return serveUpstream(ctx, args[1], args[2:]...)
+			return upstream.NewQuick(false).Serve(ctx, args[1], args[2:]...)
 		case "proxy":
 			return serveProxy(ctx, args[1], args[2])
 		case "stdio":
-			return serveStdio(os.Stdin, out)
+			return upstream.NewQuick(false).ServeStdio(os.Stdin, out)
 		case "peers":
 			return runPeers(ctx, args[1:], out)
 		case "peers-upstream":
-			return servePeerUpstream(ctx, args[1])
+			return upstream.NewQuick(true).Serve(ctx, args[1])
 		case "peers-stdio":
-			return servePeerStdio(os.Stdin, out)
+			return upstream.NewQuick(true).ServeStdio(os.Stdin, out)
 		case "scale":
 			return runScale(ctx, args[1:], out)
 		case "replicas":

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,29 +43,33 @@ http {
 
 // startNginx starts nginx before the upstream. Where it is not installed there is no such way.
 func (l *lab) startNginx(ctx context.Context, addr string) error {
-	binary, err := exec.LookPath("nginx")
-	if err != nil {
+	if _, err := exec.LookPath("nginx"); err != nil {
 		return nil //nolint:nilerr // not installed: the report says so
 	}
-	config := filepath.Join(l.dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()), 0o600); err != nil {
-		return err
+	p, err := l.runNginx(ctx, l.dir, addr, fmt.Sprintf(plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()), runtime.NumCPU())
+	l.parts[wayNginx] = p
+	return err
+}
+
+// runNginx starts nginx in a folder, with a config that gives it so many workers. It listens before they run, and all of
+// them count. If not all begin, its work is done where it cannot be counted.
+func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int) (part, error) {
+	config := filepath.Join(dir, "nginx.conf")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600)); err != nil {
+		return part{}, err
 	}
-	p, err := l.startWith(ctx, nil, addr, binary, "-p", l.dir, "-c", config)
+	p, err := l.start(ctx, addr, "nginx", "-p", dir, "-c", config)
 	if err != nil {
-		return err
+		return part{}, err
 	}
-	// nginx listens before its workers run, and all of them count.
-	root := p.pids[0]
 	all := func() bool {
-		p.pids, err = world.Tree(root)
-		return err == nil && len(p.pids) == 1+runtime.NumCPU()
+		p.pids, err = world.Tree(p.PID())
+		return err == nil && len(p.pids) == 1+workers
 	}
 	if world.Within(ctx, 10*time.Second, "nginx has workers", all) != nil {
-		p.pids = nil // its work is done where it cannot be counted
+		p.pids = nil
 	}
-	l.parts[wayNginx] = p
-	return nil
+	return p, nil
 }
 
 // nginxVersion says what nginx calls itself, or that there is none.

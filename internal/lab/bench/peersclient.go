@@ -1,16 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -22,33 +22,25 @@ type gateTarget struct {
 	era   mcp.Era
 }
 
-// peerCaller is one connection to a peer, with a session of its own in the legacy era. It speaks HTTP by hand, so that
-// the load costs little, and reads answers of every form that servers choose: of a known length, in chunks, until the
-// connection ends, as JSON or as an event stream. It is for one goroutine at a time.
+// peerCaller is one connection to a peer, with a session of its own in the legacy era. It reads answers of every form that
+// servers choose: of a known length, in chunks, until the connection ends, as JSON or as an event stream. It is for one
+// goroutine at a time.
 type peerCaller struct {
 	gateTarget
-	conn     net.Conn
-	in       *bufio.Reader
+
+	conn     *client.Conn // nil: the next request opens one
 	session  string
 	revision string
 	name     string // of the tool that calls are about
-	body     []byte // of the last answer
 }
-
-// peerPatience is how long a peer has for an answer before it counts as having none.
-const peerPatience = 10 * time.Second
 
 // connectPeer opens a connection and, in the legacy era, a session as clients do: the revision that the server answers with is
 // the one that is spoken from then on.
 func connectPeer(ctx context.Context, t gateTarget) (*peerCaller, error) {
-	c := &peerCaller{gateTarget: t, revision: mcp.LatestModern}
-	if err := c.dial(ctx); err != nil {
-		return nil, err
+	c := &peerCaller{gateTarget: t, revision: revisionOf(t.era)}
+	if err := c.dial(ctx); err != nil || t.era == mcp.Modern {
+		return c, err
 	}
-	if t.era == mcp.Modern {
-		return c, nil
-	}
-	c.revision = mcp.LatestLegacy
 	if err := c.openSession(ctx); err != nil {
 		c.close()
 		return nil, fmt.Errorf("open a session: %w", err)
@@ -56,33 +48,21 @@ func connectPeer(ctx context.Context, t gateTarget) (*peerCaller, error) {
 	return c, nil
 }
 
-func (c *peerCaller) dial(ctx context.Context) error {
-	conn, err := (&net.Dialer{Timeout: peerPatience}).DialContext(ctx, "tcp", c.addr)
-	if err != nil {
-		return err
-	}
-	c.conn, c.in = conn, bufio.NewReaderSize(conn, 8<<10)
-	return c.allow(peerPatience)
-}
-
-// allow bounds how long everything takes that happens on this connection from now on.
-func (c *peerCaller) allow(limit time.Duration) error {
-	return c.conn.SetDeadline(time.Now().Add(limit))
+func (c *peerCaller) dial(ctx context.Context) (err error) {
+	c.conn, err = client.Dial(context.WithoutCancel(ctx), c.addr, "")
+	return err
 }
 
 // close ends the connection, not the session: the next request opens another connection.
 func (c *peerCaller) close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // nothing is expected from it any more
+		c.conn.Close()
 		c.conn = nil
 	}
 }
 
 func (c *peerCaller) openSession(ctx context.Context) error {
-	c.session = ""
-	answer, err := c.ask(ctx, c.post(mcp.MethodInitialize,
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.revision+
-			`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	answer, err := c.ask(ctx, c.request(mcp.MethodInitialize, client.Initialize(c.revision, client.Unable)))
 	if err != nil {
 		return err
 	}
@@ -94,54 +74,33 @@ func (c *peerCaller) openSession(ctx context.Context) error {
 		return fmt.Errorf("answered %.200s", answer)
 	}
 	c.revision = m.Result.Text("protocolVersion")
-	_, err = c.exchange(ctx, c.post(mcp.NotifyInitialized, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	_, err = c.exchange(ctx, c.request("", client.Initialized))
 	return err
 }
 
-// post returns the bytes of one HTTP request.
-func (c *peerCaller) post(method, body string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n",
-		c.path, c.addr, len(body))
-	c.identify(&b)
-	if c.era == mcp.Modern {
-		fmt.Fprintf(&b, "%s: %s\r\n", mcp.HeaderMethod, method)
-		if method == mcp.MethodToolsCall {
-			fmt.Fprintf(&b, "%s: %s\r\n", mcp.HeaderName, c.name)
-		}
-	}
-	b.WriteString("\r\n" + body)
-	return b.Bytes()
-}
-
-// identify writes the headers that say who asks and in which session.
-func (c *peerCaller) identify(b *bytes.Buffer) {
+// request returns the bytes of one HTTP request. An empty body opens the event stream of the session.
+func (c *peerCaller) request(method, body string) []byte {
+	r := client.Request{Addr: c.addr, Path: c.path, Token: c.token, Session: c.session, RPC: method, Body: body}
 	if c.era == mcp.Modern || c.session != "" {
-		fmt.Fprintf(b, "%s: %s\r\n", mcp.HeaderProtocolVersion, c.revision)
+		r.Revision = c.revision
 	}
-	if c.session != "" {
-		fmt.Fprintf(b, "%s: %s\r\n", mcp.HeaderSessionID, c.session)
+	if method == mcp.MethodToolsCall {
+		r.Tool = c.name
 	}
-	if c.token != "" {
-		fmt.Fprintf(b, "Authorization: Bearer %s\r\n", c.token)
+	if body == "" {
+		r.Method, r.Accept = http.MethodGet, "text/event-stream"
 	}
+	return r.Bytes()
 }
 
 // message returns a request, whose params are given without their braces.
 func (c *peerCaller) message(method, params string) []byte {
-	if c.era == mcp.Modern {
-		if params != "" {
-			params += ","
-		}
-		params += `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + c.revision +
-			`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	}
-	return c.post(method, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`)
+	return c.request(method, client.Message("1", method, params, c.revision))
 }
 
 // call returns the request that calls the tool echo, and the words that the answer must contain.
 func (c *peerCaller) call(connection int) (request, want []byte) {
-	words := fmt.Sprintf("%s, said connection %d.", message, connection)
+	words := fmt.Sprintf("%s, said connection %d.", upstream.Message, connection)
 	return c.message(mcp.MethodToolsCall, `"name":"`+c.name+`","arguments":{"message":"`+words+`"}`), []byte(words)
 }
 
@@ -168,44 +127,38 @@ func (c *peerCaller) learn(ctx context.Context) error {
 
 // ask sends a request and returns the JSON-RPC response to it. The response is valid until the next request.
 func (c *peerCaller) ask(ctx context.Context, request []byte) ([]byte, error) {
-	h, err := c.exchange(ctx, request)
+	a, err := c.exchange(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	if h.status != http.StatusOK {
-		return nil, fmt.Errorf("status %d: %.200s", h.status, c.body)
+	if a.Status != http.StatusOK {
+		return nil, fmt.Errorf("status %d: %.200s", a.Status, a.Body)
 	}
-	if !h.events {
-		return c.body, nil
+	if !a.Events {
+		return a.Body, nil
 	}
-	if answer := lastEvent(c.body); answer != nil {
+	if answer := client.LastEvent(a.Body); answer != nil {
 		return answer, nil
 	}
-	return nil, fmt.Errorf("an event stream without a response: %.200q", c.body)
+	return nil, fmt.Errorf("an event stream without a response: %.200q", a.Body)
 }
 
 // exchange sends a request and reads all that comes back.
-func (c *peerCaller) exchange(ctx context.Context, request []byte) (answerHead, error) {
+func (c *peerCaller) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
 	if c.conn == nil {
 		if err := c.dial(ctx); err != nil {
-			return answerHead{}, err
+			return nil, err
 		}
 	}
-	if _, err := c.conn.Write(request); err != nil {
-		return answerHead{}, err
-	}
-	h, err := readAnswerHead(c.in)
+	a, err := c.conn.Exchange(request, mostAnswer)
 	if err != nil {
-		return h, err
+		return nil, err
 	}
-	if h.session != "" {
-		c.session = h.session
-	}
-	c.body, err = readAnswerBody(c.in, h, c.body[:0])
-	if h.closes {
+	c.session = cmp.Or(a.Session, c.session)
+	if a.Closing {
 		c.close()
 	}
-	return h, err
+	return a, nil
 }
 
 // checkCall returns what is wrong with the answer to a call.
@@ -218,8 +171,8 @@ func checkCall(answer, want []byte) error {
 
 // checkList returns what is wrong with a list of tools.
 func checkList(answer []byte) error {
-	if count := bytes.Count(answer, []byte(`"inputSchema"`)); count < peerTools {
-		return fmt.Errorf("lists %d tools of %d: %.200s", count, peerTools, answer)
+	if count := bytes.Count(answer, []byte(`"inputSchema"`)); count < upstream.Announced {
+		return fmt.Errorf("lists %d tools of %d: %.200s", count, upstream.Announced, answer)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -170,7 +171,7 @@ func (c *contender) tryOut(ctx context.Context, era mcp.Era) error {
 
 // announce changes the list of every server behind the contender.
 func (l *peersLab) announce(c *contender) error {
-	if err := l.server.Signal(changeSignal); err != nil {
+	if err := l.server.Signal(upstream.ChangeSignal); err != nil {
 		return err
 	}
 	if c.pid() == 0 {

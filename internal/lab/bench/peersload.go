@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -85,7 +84,7 @@ func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took t
 
 // load gives a contender one kind of work for so long. Every answer is checked; one wrong answer ends it.
 func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*sample, error) {
-	callers, err := c.ready(ctx, kind, took)
+	callers, err := c.ready(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -98,29 +97,11 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*s
 	if err != nil {
 		return nil, err
 	}
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex // guards the fields below
-		total  = &sample{}
-		failed error
-	)
-	started := time.Now()
-	for n, caller := range callers {
-		wg.Go(func() {
-			latency, err := caller.workUntil(ctx, started.Add(took), kind, n)
-			mu.Lock()
-			defer mu.Unlock()
-			total.calls += len(latency)
-			total.latency = append(total.latency, latency...)
-			if failed == nil {
-				failed = err
-			}
-		})
-	}
-	wg.Wait()
-	total.took = time.Since(started)
-	if failed != nil {
-		return nil, failed
+	total, err := together(len(callers), func(n int, end time.Time) ([]time.Duration, error) {
+		return callers[n].workUntil(ctx, end, kind, n)
+	}, took)
+	if err != nil {
+		return nil, err
 	}
 	after, err := c.cpu()
 	total.counted, total.cpu = c.pid() != 0, after-before
@@ -128,7 +109,7 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*s
 }
 
 // ready returns as many callers as the work asks for, with open connections. Their sessions are those of earlier work.
-func (c *contender) ready(ctx context.Context, kind cell, took time.Duration) ([]*peerCaller, error) {
+func (c *contender) ready(ctx context.Context, kind cell) ([]*peerCaller, error) {
 	for begun := time.Now(); len(c.callers[kind.era]) < kind.connections; {
 		if time.Since(begun) > openingTime {
 			return nil, fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections, openingTime)
@@ -144,9 +125,6 @@ func (c *contender) ready(ctx context.Context, kind cell, took time.Duration) ([
 	callers := c.callers[kind.era][:kind.connections]
 	for _, caller := range callers {
 		if err := caller.dial(ctx); err != nil {
-			return nil, err
-		}
-		if err := caller.allow(took + peerPatience); err != nil {
 			return nil, err
 		}
 	}

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -110,7 +106,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 		return err
 	}
 	if err := inParallel(ctx, len(callers), func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
-		return fmt.Errorf("%d of %d streams: %w", w.streams(), s.sessions, err)
+		return fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err)
 	}
 	world.Pause(ctx, settleTime)
 	if s.withStreams, err = treeMemory(c.pid()); err != nil {
@@ -144,32 +140,23 @@ func inParallel(ctx context.Context, count int, do func(ctx context.Context, n i
 
 // change changes the list and counts who hears of it.
 func (l *peersLab) change(ctx context.Context, c *contender, w *watch) {
-	c.memory.streams = w.streams()
+	c.memory.streams = w.count()
+	w.forget()
 	begun := time.Now()
 	if err := l.announce(c); err != nil {
 		c.memory.failed = short(err.Error())
 		return
 	}
-	err := world.Within(ctx, changeTime, "all streams get the change", func() bool { return w.reached(begun) == c.memory.streams })
-	c.memory.reached = w.reached(begun)
-	if err == nil || c.memory.reached > 0 {
-		c.memory.last = w.lastAfter(begun)
+	told := w.toldSince(ctx, begun, changeTime)
+	if c.memory.reached = len(told); len(told) > 0 {
+		c.memory.last = told[len(told)-1]
 	}
 }
 
-// watch is many event streams that are read until they end.
+// watch is many sessions, and event streams that are read until they end.
 type watch struct {
 	callers []*peerCaller
-	reading sync.WaitGroup
-	mu      sync.Mutex // guards the field below and the times in it
-	seen    []*[]time.Time
-}
-
-// streams returns how many are open.
-func (w *watch) streams() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.seen)
+	streams
 }
 
 // open opens an event stream in the session of a caller. It may be called from many goroutines.
@@ -177,71 +164,15 @@ func (w *watch) open(ctx context.Context, c *peerCaller) error {
 	if err := c.dial(ctx); err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n", c.path, c.addr)
-	c.identify(&b)
-	b.WriteString("\r\n")
-	if _, err := c.conn.Write(b.Bytes()); err != nil {
-		return err
-	}
-	h, err := readAnswerHead(c.in)
+	a, err := c.conn.Begin(c.request("", ""))
 	if err != nil {
 		return err
 	}
-	if h.status != http.StatusOK || !h.events {
-		return fmt.Errorf("status %d and no event stream", h.status)
+	if a.Status != http.StatusOK || !a.Events {
+		return fmt.Errorf("status %d and no event stream", a.Status)
 	}
-	if err := c.allow(watchTime); err != nil {
-		return err
-	}
-	times := new([]time.Time)
-	w.mu.Lock()
-	w.seen = append(w.seen, times)
-	w.mu.Unlock()
-	w.reading.Go(func() { w.read(c.in, times) })
+	w.add(c.conn)
 	return nil
-}
-
-// read notes when changes of the list are announced, until the stream ends.
-func (w *watch) read(in *bufio.Reader, times *[]time.Time) {
-	for {
-		line, err := in.ReadSlice('\n')
-		if bytes.Contains(line, []byte("tools/list_changed")) {
-			w.mu.Lock()
-			*times = append(*times, time.Now())
-			w.mu.Unlock()
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return
-		}
-	}
-}
-
-// reached returns how many streams got something since begun.
-func (w *watch) reached(begun time.Time) int { return len(w.firstSince(begun)) }
-
-// lastAfter returns how long after begun the last stream got its first announcement, 0 if none did.
-func (w *watch) lastAfter(begun time.Time) time.Duration {
-	if first := w.firstSince(begun); len(first) > 0 {
-		return slices.Max(first)
-	}
-	return 0
-}
-
-// firstSince returns for each stream that got an announcement since begun how long after that.
-func (w *watch) firstSince(begun time.Time) []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var first []time.Duration
-	for _, times := range w.seen {
-		for _, at := range *times {
-			if at.After(begun) {
-				first = append(first, at.Sub(begun))
-				break
-			}
-		}
-	}
-	return first
 }
 
 // close ends all streams and waits for their readers.
@@ -249,5 +180,5 @@ func (w *watch) close() {
 	for _, c := range w.callers {
 		c.close()
 	}
-	w.reading.Wait()
+	w.streams.close()
 }

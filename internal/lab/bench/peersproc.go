@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -110,7 +111,7 @@ func announceIn(root int) error {
 		return err
 	}
 	for _, pid := range slices.DeleteFunc(pids, func(pid int) bool { return pid == root || !runs(pid, self) }) {
-		if err := syscall.Kill(pid, changeSignal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(pid, upstream.ChangeSignal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}

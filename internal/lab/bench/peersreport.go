@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -50,7 +51,7 @@ Read the figures fairly, because these programs do **different work**:
 - drawbridge has everything on.
 - Programs that know the list of tools answer for the server, which can be quicker than asking it.
 - Some can do more than is measured here, such as keeping servers in containers. None was tuned by its makers.
-- The versions are those that the public registries gave. They may be older than the newest.`, peerTools, r.plan.rounds, r.plan.took)
+- The versions are those that the public registries gave. They may be older than the newest.`, upstream.Announced, r.plan.rounds, r.plan.took)
 }
 
 // callsTable says what calls cost.
@@ -72,7 +73,7 @@ func callsTable(all []*contender) string {
 func listsTable(all []*contender) string {
 	kind := cell{era: mcp.Legacy, connections: 16, lists: true}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n", peerTools)
+	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n", upstream.Announced)
 	b.WriteString("| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {

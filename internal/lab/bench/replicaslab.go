@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -164,30 +164,11 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 			return nil, err
 		}
 	}
-	return f, l.startFleetNginx(ctx, f, folder, public, servers.String())
-}
-
-func (l *replicasLab) startFleetNginx(ctx context.Context, f *fleet, folder, public, servers string) error {
-	binary, err := exec.LookPath("nginx")
-	if err != nil {
-		return err
+	f.nginx, err = l.runNginx(ctx, folder, public, fmt.Sprintf(fleetNginx, folder, public, servers.String()), 1)
+	if err == nil && f.nginx.pids == nil {
+		err = errors.New("nginx has no worker")
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	config := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, fleetNginx, folder, public, servers), 0o600); err != nil {
-		return err
-	}
-	if f.nginx, err = l.start(ctx, public, binary, "-p", folder, "-c", config); err != nil {
-		return err
-	}
-	// It listens before its worker runs, which counts.
-	root := f.nginx.pids[0]
-	return world.Within(ctx, 10*time.Second, "nginx has its worker", func() bool {
-		f.nginx.pids, err = world.Tree(root)
-		return err == nil && len(f.nginx.pids) == 2
-	})
+	return f, err
 }
 
 // close ends all fleets and what is behind them.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -44,18 +45,17 @@ func deeds() []deed {
 func calling(tool string, era mcp.Era) func(context.Context, *replicasLab, *fleet) (func(context.Context) error, func(), error) {
 	return func(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
 		t := f.target(l, tool, era)
-		call := (*caller).plain
 		switch tool {
 		case "kinds__stream":
-			t.meta, call = `"progressToken":"p"`, (*caller).whole
+			t.meta = `"progressToken":"p"`
 		case "kinds__ask":
-			t.capabilities, call = `{"elicitation":{}}`, (*caller).whole
+			t.capabilities = client.Able
 		}
 		c, err := t.connect(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return func(context.Context) error { return call(c) }, c.close, nil
+		return func(context.Context) error { return c.call() }, c.close, nil
 	}
 }
 
@@ -73,8 +73,10 @@ func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Co
 	if err != nil {
 		return nil, nil, err
 	}
-	request := t.post(listing, "", c.session)
-	return func(context.Context) error { return c.say(request, http.StatusOK) }, c.close, nil
+	return func(context.Context) error {
+		_, err := c.say(client.Listing, http.StatusOK)
+		return err
+	}, c.close, nil
 }
 
 // openingAlone opens a session and leaves it open.
@@ -215,19 +217,14 @@ func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind, watc
 		if err != nil {
 			return 0, 0, err
 		}
-		stream := &idleStream{caller: opened}
-		c.streams = append(c.streams, stream)
-		c.readers.Go(stream.read)
+		c.add(opened.conn)
 	}
 	if rate, err = rateOf(ctx, f, watched); err != nil {
 		return 0, 0, err
 	}
 	after, err := f.counter.tally()
-	for _, stream := range c.streams {
-		if stream.ended.Load() {
-			err = errors.Join(err, errors.New("a stream ended"))
-			break
-		}
+	if c.ended() >= 0 {
+		err = errors.Join(err, errors.New("a stream ended"))
 	}
 	return rate, float64(after.since(before).memory) / idleStreams, err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -113,14 +114,14 @@ func (l *scaleLab) send(ctx context.Context, n int, ask request) (http.Header, e
 // asks returns requests in the newest revision or, to open a session, in the newest of those that have sessions. The
 // tokens take turns; without any, none is sent.
 func asks(url, method, tool string, tokens ...string) request {
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + mcp.LatestModern + `","io.modelcontextprotocol/clientCapabilities":{}}`
-	revision, body := mcp.LatestModern, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+meta+`}}`
-	switch method {
-	case mcp.MethodToolsCall:
-		body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"message":"hello"},` + meta + `}}`
-	case mcp.MethodInitialize:
+	revision, params := mcp.LatestModern, ""
+	if method == mcp.MethodToolsCall {
+		params = `"name":"` + tool + `","arguments":{"message":"hello"}`
+	}
+	body := client.Message("1", method, params, revision)
+	if method == mcp.MethodInitialize {
 		revision = mcp.LatestLegacy
-		body = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+		body = client.Initialize(revision, client.Unable)
 	}
 	return func(ctx context.Context, n int) (*http.Request, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
@@ -97,28 +98,25 @@ func (s *scene) besiege(ctx context.Context, address string, connections int, te
 }
 
 // listRequest is a request for a list, as it goes over the wire.
-func (s *scene) listRequest() string {
-	return s.wire("tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+mcp.LatestModern+`","io.modelcontextprotocol/clientCapabilities":{}}}`)
-}
+func (s *scene) listRequest() string { return s.wire(mcp.MethodToolsList, "", "") }
 
 // listenRequest is a request for a stream of events.
 func (s *scene) listenRequest() string {
-	return s.wire("subscriptions/listen", `{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"`+
-		mcp.LatestModern+`","io.modelcontextprotocol/clientCapabilities":{}}}`)
+	return s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`)
 }
 
 // callRequest is a call of the plain tool of the server that is spared.
 func (s *scene) callRequest() string {
-	return s.wire("tools/call", fmt.Sprintf(`{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q},"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}`,
-		s.spared, crowd.TenantB, mcp.LatestModern), "Mcp-Name: "+s.spared+"__touch\r\n")
+	tool := s.spared + "__touch"
+	return s.wire(mcp.MethodToolsCall, tool, fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
 }
 
-// wire is a request as it goes over the wire, with further headers.
-func (s *scene) wire(method, params string, header ...string) string {
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
-	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-		"MCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s",
-		strings.TrimPrefix(s.URL, "http://"), s.token(crowd.TenantB, "slow"), mcp.LatestModern, method, strings.Join(header, ""), len(body), body)
+// wire is a request as it goes over the wire.
+func (s *scene) wire(method, tool, params string) string {
+	return string(client.Request{
+		Addr: strings.TrimPrefix(s.URL, "http://"), Token: s.token(crowd.TenantB, "slow"), Revision: mcp.LatestModern, RPC: method, Tool: tool,
+		Body: client.Message("1", method, params, mcp.LatestModern),
+	}.Bytes())
 }
 
 // sentTwice sends calls under one key to two replicas at once.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -49,8 +50,7 @@ func (s *scene) touch(ctx context.Context, base, server string, header ...string
 
 // call calls a tool in revision 2026-07-28.
 func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) (reply, error) {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"nonce":"probe","tenant":%q},`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, tenant, mcp.LatestModern)
+	body := client.Message("1", mcp.MethodToolsCall, fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, tenant), mcp.LatestModern)
 	return s.post(ctx, base, token, body, append([]string{"MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", tool}, header...)...)
 }
 
@@ -59,15 +59,14 @@ const legacyRevision = "2025-11-25"
 // open opens a session of 2025-11-25.
 func (s *scene) open(ctx context.Context, base string) (session string, err error) {
 	token := s.token(crowd.TenantA, prober)
-	said, err := s.post(ctx, base, token, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+legacyRevision+
-		`","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}`)
+	said, err := s.post(ctx, base, token, client.Initialize(legacyRevision, client.Unable))
 	if err != nil {
 		return "", err
 	}
 	if said.session == "" {
 		return "", fmt.Errorf("no session was opened: %v", said)
 	}
-	_, err = s.post(ctx, base, token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", said.session, "MCP-Protocol-Version", legacyRevision)
+	_, err = s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session, "MCP-Protocol-Version", legacyRevision)
 	return said.session, err
 }
 

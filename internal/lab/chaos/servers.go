@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
@@ -131,27 +130,14 @@ func (l *lab) serve(ctx context.Context) (*world.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	for tenant, tool := range map[string]string{"quiet": "calm__echo", "raised": "storm__echo"} {
-		call := raid.Request{
-			Addr: l.gateway, Token: l.tokens[tenant][0], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
-			Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
-		}.Bytes()
-		if err := world.Within(ctx, time.Minute, "the gateway serves "+tool, func() bool { return l.answers(ctx, call) }); err != nil {
+	for tenant, server := range map[string]string{"quiet": "calm", "raised": "storm"} {
+		call := raid.Call(l.gateway, l.tokens[tenant][0], server)
+		if err := world.Within(ctx, time.Minute, "the gateway serves "+server, func() bool { return raid.Answers(ctx, l.gateway, call) }); err != nil {
 			gateway.Kill()
 			return nil, fmt.Errorf("%w\n%s", err, gateway.Words())
 		}
 	}
 	return gateway, nil
-}
-
-func (l *lab) answers(ctx context.Context, call []byte) bool {
-	w, err := raid.Dial(ctx, l.gateway, "")
-	if err != nil {
-		return false
-	}
-	defer w.Close()
-	r, err := w.Exchange(call)
-	return err == nil && r.Status == 200 && strings.Contains(string(r.Head), raid.Sentence)
 }
 
 // close ends all processes and removes all files.

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"net/http"
-	"regexp"
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -94,16 +91,13 @@ func (n *notes) refusals() int {
 type quiet struct {
 	errand errand
 	token  string
-	wire   *raid.Wire
+	wire   *client.Conn
 	notes  notes
 }
 
 // calls makes so many calls, the first at begin. When ctx ends, those that are left count as never answered.
 func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
-	call := raid.Request{
-		Addr: q.errand.Addr, Token: q.token, Revision: raid.Modern, RPC: "tools/call", Tool: "calm__echo",
-		Body: raid.Message("tools/call", `"name":"calm__echo","arguments":{"message":"hello"}`, raid.Modern, false),
-	}.Bytes()
+	call := raid.Call(q.errand.Addr, q.token, "calm")
 	for i := range count {
 		due := begin.Add(time.Duration(i) * quietInterval)
 		if !world.Pause(ctx, time.Until(due)) {
@@ -126,25 +120,20 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 // call makes one call and returns what was wrong with the answer, "" if nothing was.
 func (q *quiet) call(ctx context.Context, call []byte) string {
 	if q.wire == nil {
-		w, err := raid.Dial(ctx, q.errand.Addr, "")
+		w, err := client.Dial(ctx, q.errand.Addr, "")
 		if err != nil {
 			return "no connection"
 		}
 		q.wire = w
 	}
-	r, err := q.wire.Exchange(call)
-	switch {
-	case ctx.Err() != nil:
+	r, err := q.wire.Exchange(call, 1<<10)
+	if ctx.Err() != nil {
 		return late
-	case err != nil:
-		return "connection broken"
-	case r.Status != http.StatusOK || !bytes.Contains(r.Head, []byte(raid.Sentence)):
-		return fmt.Sprintf("%d %s", r.Status, regexp.MustCompile(`DB-[A-Z-]+`).Find(r.Head))
 	}
-	if r.Closing {
+	if err == nil && r.Closing {
 		q.close()
 	}
-	return ""
+	return raid.Instead(r, err)
 }
 
 func (q *quiet) close() {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 )
 
 // The gateway has the server behind it twice, for the quiet tenant and for the loud one. A third time it is the dummy of
@@ -19,7 +19,7 @@ func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) err
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
 	server := &http.Server{
-		Addr: addr, Handler: raid.NewServer(), ReadHeaderTimeout: 5 * time.Second,
+		Addr: addr, Handler: upstream.NewCareless(), ReadHeaderTimeout: 5 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with the part
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it

@@ -32,8 +32,8 @@ func Write(out io.Writer, path, text string) error {
 
 // WriteSection puts a text between the marks of its section in the page at path, in place
 // of what stood there, or writes it to out where path is "". What stands around the marks
-// stays. A page that does not exist is made of the section alone; one without both marks,
-// once each, is not touched.
+// stays. A page without them, or one that does not exist, gets the section at its end. One
+// that does not have both marks once is not touched.
 func WriteSection(out io.Writer, path, name, text string) error {
 	text = strings.TrimSpace(text)
 	if path == "" {
@@ -41,11 +41,11 @@ func WriteSection(out io.Writer, path, name, text string) error {
 	}
 	opening, closing := "<!-- "+name+": written by the command of that name -->", "<!-- "+name+": end -->"
 	old, err := os.ReadFile(path) //nolint:gosec // G304: whoever runs the lab names it
-	if errors.Is(err, fs.ErrNotExist) {
-		old, err = []byte(opening+"\n"+closing+"\n"), nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if !strings.Contains(string(old), opening) && !strings.Contains(string(old), closing) {
+		old = append(old, opening+"\n"+closing+"\n"...)
 	}
 	before, rest, opened := strings.Cut(string(old), opening)
 	between, after, closed := strings.Cut(rest, closing)

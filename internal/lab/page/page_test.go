@@ -19,7 +19,7 @@ func TestASectionIsReplacedAndNothingElse(t *testing.T) {
 	for name, test := range map[string]struct{ page, want string }{
 		"an empty section":     {"# Head\n" + opening + "\n" + closing + "\nTail\n", "# Head\n" + opening + "\n\nnew\n\n" + closing + "\nTail\n"},
 		"a full section":       {opening + "\nold\n" + closing + "\n<!-- soak: end -->", opening + "\n\nnew\n\n" + closing + "\n<!-- soak: end -->"},
-		"no section":           {"# Head\n", ""},
+		"no section":           {"# Head\n", "# Head\n" + opening + "\n\nnew\n\n" + closing + "\n"},
 		"no end":               {opening + "\nold\n", ""},
 		"the end stands first": {closing + opening, ""},
 		"two sections":         {opening + closing + opening + closing, ""},

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // bigAnswers calls a tool that answers nearly as much as a server may.
@@ -17,7 +20,7 @@ func bigAnswers() Attack {
 		Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
 		Raiders: 16, Few: 2,
 		Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
-		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > streamedAnswer/2 },
+		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2 },
 	}
 }
 
@@ -43,17 +46,17 @@ func streamedAnswers() Attack {
 				return err
 			}
 		},
-		Bites: func(seen Tally) bool { return seen.Received > streamedAnswer/2 },
+		Bites: func(seen Tally) bool { return seen.Received > upstream.StreamedAnswer/2 },
 	}
 }
 
 // inSession returns a call in a session whose answer is to be a stream.
-func (r *Raider) inSession(tool, session string) Request {
+func (r *Raider) inSession(tool, session string) client.Request {
 	name := "storm__" + tool
-	return Request{
-		Addr: r.mission.Addr, Token: r.token(), Revision: Legacy, Session: session, RPC: "tools/call", Tool: name,
+	return client.Request{
+		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestLegacy, Session: session, RPC: "tools/call", Tool: name,
 		Accept: "text/event-stream, application/json",
-		Body:   Message("tools/call", `"name":"`+name+`","arguments":{}`, Legacy, true),
+		Body:   client.Message("1", "tools/call", `"name":"`+name+`","arguments":{}`, mcp.LatestLegacy, progress),
 	}
 }
 
@@ -98,13 +101,13 @@ func (r *Raider) sip(request []byte) func(context.Context) error {
 			return err
 		}
 		defer w.Close()
-		if tcp, ok := w.conn.(*net.TCPConn); ok {
+		if tcp, ok := w.Conn.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
 		}
 		r.attempts.Add(1)
 		r.hold()
 		defer r.release()
-		if _, err := w.conn.Write(request); err != nil {
+		if _, err := w.Write(request); err != nil {
 			return err
 		}
 		return r.sipOn(ctx, w)
@@ -112,10 +115,10 @@ func (r *Raider) sip(request []byte) func(context.Context) error {
 }
 
 // sipOn reads slowly for a while, or until the other side has enough of it.
-func (r *Raider) sipOn(ctx context.Context, w *Wire) error {
-	_ = w.conn.SetReadDeadline(time.Now().Add(patience)) // a connection that is closed fails below
+func (r *Raider) sipOn(ctx context.Context, w *client.Conn) error {
+	w.Allow(client.Patience)
 	first := make([]byte, sip)
-	n, err := w.conn.Read(first)
+	n, err := w.Read(first)
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (r *Raider) sipOn(ctx context.Context, w *Wire) error {
 	}
 	r.answered.Add(1)
 	for end := time.Now().Add(sipping); time.Now().Before(end) && world.Pause(ctx, sipEvery); {
-		n, err := w.conn.Read(first)
+		n, err := w.Read(first)
 		r.received.Add(int64(n))
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // Attack is one way to take what is another's.
@@ -49,6 +51,11 @@ func Variants() []Attack {
 	}
 }
 
+const (
+	kept     = 1 << 10 // bytes of an answer, which tell what came
+	progress = `"progressToken":"p"`
+)
+
 // Mission is whom an attack is for.
 type Mission struct {
 	Addr   string
@@ -78,7 +85,7 @@ type Raider struct {
 	*Counters
 	number  int
 	mission Mission
-	wire    *Wire
+	wire    *client.Conn
 	dialed  int // connections
 }
 
@@ -115,17 +122,17 @@ func (r *Raider) token() string {
 }
 
 // dial opens a connection to what is attacked.
-func (r *Raider) dial(ctx context.Context) (*Wire, error) {
+func (r *Raider) dial(ctx context.Context) (*client.Conn, error) {
 	from := ""
 	if len(r.mission.From) > 0 {
 		from = r.mission.From[(r.number+r.dialed*raidersApart)%len(r.mission.From)]
 		r.dialed++
 	}
-	return Dial(ctx, r.mission.Addr, from)
+	return client.Dial(ctx, r.mission.Addr, from)
 }
 
 // exchange sends a request on the raider's connection, reads the answer and counts it.
-func (r *Raider) exchange(ctx context.Context, request []byte) (*Reply, error) {
+func (r *Raider) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
 	if r.wire == nil {
 		w, err := r.dial(ctx)
 		if err != nil {
@@ -134,7 +141,7 @@ func (r *Raider) exchange(ctx context.Context, request []byte) (*Reply, error) {
 		r.wire = w
 	}
 	r.attempts.Add(1)
-	answer, err := r.wire.Exchange(request)
+	answer, err := r.wire.Exchange(request, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -153,16 +160,16 @@ func (r *Raider) close() {
 }
 
 // call returns the request of a tools/call of 2026-07-28. Arguments are JSON.
-func (r *Raider) call(tool, arguments string) Request {
+func (r *Raider) call(tool, arguments string) client.Request {
 	name := "storm__" + tool
-	return Request{
-		Addr: r.mission.Addr, Token: r.token(), Revision: Modern, RPC: "tools/call", Tool: name,
-		Body: Message("tools/call", `"name":"`+name+`","arguments":`+arguments, Modern, true),
+	return client.Request{
+		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/call", Tool: name,
+		Body: client.Message("1", "tools/call", `"name":"`+name+`","arguments":`+arguments, mcp.LatestModern, progress),
 	}
 }
 
 // repeat returns a step that sends the same request each time.
-func (r *Raider) repeat(q Request) func(context.Context) error {
+func (r *Raider) repeat(q client.Request) func(context.Context) error {
 	text := q.Bytes()
 	return func(ctx context.Context) error {
 		_, err := r.exchange(ctx, text)
@@ -171,8 +178,8 @@ func (r *Raider) repeat(q Request) func(context.Context) error {
 }
 
 // hoard returns a step that opens connections, does something on each, and holds the last most of them until ctx ends.
-func (r *Raider) hoard(most int, use func(w *Wire) error) func(context.Context) error {
-	var open []*Wire
+func (r *Raider) hoard(most int, use func(w *client.Conn) error) func(context.Context) error {
+	var open []*client.Conn
 	return func(ctx context.Context) error {
 		w, err := r.dial(ctx)
 		if err != nil {
@@ -200,4 +207,4 @@ func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
 func anyReply(seen Tally) bool { return seen.Answered+seen.Refused > 0 }
 
 // refused tells whether the status of an answer is another than 200.
-func refused(answer *Reply) bool { return answer.Status != http.StatusOK }
+func refused(answer *client.Answer) bool { return answer.Status != http.StatusOK }

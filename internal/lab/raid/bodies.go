@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 )
 
 // bigBodies sends bodies nearly as large as they may be.
@@ -60,13 +62,13 @@ func drip(announce int, piece string) func(r *Raider) func(context.Context) erro
 			r.attempts.Add(1)
 			r.hold()
 			defer r.release()
-			if _, err := w.conn.Write(begin); err != nil {
+			if _, err := w.Write(begin); err != nil {
 				return err
 			}
-			if err := w.dripOn(ctx, piece); err != nil {
+			if err := dripOn(ctx, w, piece); err != nil {
 				return err
 			}
-			answer, err := w.answer()
+			answer, err := w.Answer(kept)
 			if err == nil {
 				r.count(answer)
 			}
@@ -76,18 +78,18 @@ func drip(announce int, piece string) func(r *Raider) func(context.Context) erro
 }
 
 // dripOn sends a piece at a time until an answer comes.
-func (w *Wire) dripOn(ctx context.Context, piece string) error {
+func dripOn(ctx context.Context, w *client.Conn, piece string) error {
 	for ctx.Err() == nil {
-		_ = w.conn.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
-		_, err := w.in.Peek(1)
+		_ = w.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
+		_, err := w.In.Peek(1)
 		var timeout net.Error
 		if err == nil {
-			return w.conn.SetReadDeadline(time.Now().Add(patience))
+			return w.SetReadDeadline(time.Now().Add(client.Patience))
 		}
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
 			return err
 		}
-		if _, err := w.conn.Write([]byte(piece)); err != nil {
+		if _, err := w.Write([]byte(piece)); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 )
 
 // deepValues sends arguments of arrays within arrays: in turn as deep as a body is long, and 900 deep.
@@ -23,7 +25,7 @@ func nested(depth int) string {
 }
 
 // inTurn returns a step that sends one request after the other, again and again. Raiders begin at different ones.
-func (r *Raider) inTurn(requests ...Request) func(context.Context) error {
+func (r *Raider) inTurn(requests ...client.Request) func(context.Context) error {
 	texts := make([][]byte, len(requests))
 	for i, q := range requests {
 		texts[i] = q.Bytes()
@@ -42,7 +44,7 @@ func garbage() Attack {
 		Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
-			var requests []Request
+			var requests []client.Request
 			for _, body := range []string{
 				strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`, `"` + strings.Repeat(`\u0000`, 100_000) + `"`,
 				`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" + strings.Repeat("null,", 100_000) + "null]",
@@ -81,11 +83,11 @@ func pipelined() Attack {
 				}
 				defer w.Close()
 				r.attempts.Add(pipelinedAtOnce)
-				if _, err := w.conn.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
+				if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
 					return err
 				}
 				for range pipelinedAtOnce {
-					answer, err := w.answer()
+					answer, err := w.Answer(kept)
 					if err != nil {
 						return err
 					}

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // abortedAnswers asks for large answers and leaves in the middle of them.
@@ -23,14 +26,14 @@ func abortedAnswers() Attack {
 					return err
 				}
 				defer w.Close()
-				answer, err := w.header(text)
+				answer, err := w.Begin(text)
 				if err != nil {
 					return err
 				}
 				r.attempts.Add(1)
 				r.count(answer)
-				_ = w.conn.SetReadDeadline(time.Now().Add(patience)) // a connection that is closed fails below
-				_, err = io.CopyN(io.Discard, w.in, 64<<10)
+				w.Allow(client.Patience)
+				_, err = io.CopyN(io.Discard, w.In, 64<<10)
 				if errors.Is(err, io.EOF) {
 					return nil // it was refused
 				}
@@ -56,7 +59,7 @@ func resumedAnswers() Attack {
 				}
 				q := r.inSession("some", session)
 				if event != "" {
-					q = Request{Addr: q.Addr, Method: http.MethodGet, Token: q.Token, Revision: Legacy, Session: session, LastEvent: event, Accept: "text/event-stream"}
+					q = client.Request{Addr: q.Addr, Method: http.MethodGet, Token: q.Token, Revision: mcp.LatestLegacy, Session: session, LastEvent: event, Accept: "text/event-stream"}
 				}
 				answer, last, err := r.firstEvent(ctx, q)
 				if err != nil {
@@ -77,14 +80,14 @@ func resumedAnswers() Attack {
 
 // firstEvent sends a request on a connection of its own, reads the answer until an event with an id comes, and leaves.
 // The id is empty if none came.
-func (r *Raider) firstEvent(ctx context.Context, q Request) (answer *Reply, id string, err error) {
+func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string, err error) {
 	w, err := r.dial(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	defer w.Close()
 	r.attempts.Add(1)
-	answer, err = w.header(q.Bytes())
+	answer, err = w.Begin(q.Bytes())
 	if err != nil {
 		return nil, "", err
 	}
@@ -92,9 +95,9 @@ func (r *Raider) firstEvent(ctx context.Context, q Request) (answer *Reply, id s
 	if refused(answer) {
 		return answer, "", nil
 	}
-	_ = w.conn.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
+	_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
 	for {
-		line, err := w.in.ReadSlice('\n')
+		line, err := w.In.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return answer, "", nil // a stream without more to say is left like any other
 		}

@@ -1,6 +1,11 @@
 package raid
 
-import "context"
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // beyondLimits calls on, whatever the limits say.
 func beyondLimits() Attack {
@@ -20,9 +25,9 @@ func lists() Attack {
 		Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
 		Raised: true, Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
-			return r.repeat(Request{
-				Addr: r.mission.Addr, Token: r.token(), Revision: Modern, RPC: "tools/list",
-				Body: Message("tools/list", "", Modern, false),
+			return r.repeat(client.Request{
+				Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/list",
+				Body: client.Message("1", "tools/list", "", mcp.LatestModern),
 			})
 		},
 		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > 50<<10 },

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-)
 
-const able = `{"elicitation":{}}` // the capabilities of a client that can be asked
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 // parkedCalls calls a tool that asks its caller something, and never answers.
 func parkedCalls() Attack {
@@ -16,7 +17,7 @@ func parkedCalls() Attack {
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
 			q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
-			q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+able, 1)
+			q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
 			return r.repeat(q)
 		},
 		Bites: anyReply,
@@ -31,9 +32,9 @@ func parkedStreams() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			var call string
 			calls := 0
-			hold := r.hoard(16, func(w *Wire) error {
+			hold := r.hoard(16, func(w *client.Conn) error {
 				calls = (calls + 1) % 9000 // four digits, as many as a client may have open
-				answer, err := w.header([]byte(strings.Replace(call, `"id":1`, fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
+				answer, err := w.Begin([]byte(strings.Replace(call, `"id":1`, fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
 				if err != nil {
 					return err
 				}
@@ -45,7 +46,7 @@ func parkedStreams() Attack {
 			})
 			return func(ctx context.Context) error {
 				if call == "" {
-					session, err := r.openSessionOf(ctx, Legacy, able)
+					session, err := r.openSessionOf(ctx, mcp.LatestLegacy, client.Able)
 					if err != nil || session == "" {
 						return err
 					}

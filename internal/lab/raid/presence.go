@@ -3,20 +3,19 @@ package raid
 import (
 	"context"
 	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // initialize returns the request that opens a session of a client with these capabilities, in JSON.
-func (r *Raider) initialize(revision, capabilities string) Request {
-	params := `"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"clientInfo":{"name":"raid","version":"1"}`
-	return Request{
-		Addr: r.mission.Addr, Token: r.token(), Revision: revision, RPC: "initialize",
-		Body: Message("initialize", params, revision, false),
-	}
+func (r *Raider) initialize(revision, capabilities string) client.Request {
+	return client.Request{Addr: r.mission.Addr, Token: r.token(), Revision: revision, Body: client.Initialize(revision, capabilities)}
 }
 
 // openSession opens a session on the raider's connection and returns its id, "" if it was refused.
 func (r *Raider) openSession(ctx context.Context) (string, error) {
-	return r.openSessionOf(ctx, Legacy, "{}")
+	return r.openSessionOf(ctx, mcp.LatestLegacy, "{}")
 }
 
 // openSessionOf does so for a client of a revision with these capabilities.
@@ -33,7 +32,7 @@ func sessions() Attack {
 	return Attack{
 		Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
 		Raiders: 32,
-		Begin:   func(r *Raider) func(context.Context) error { return r.repeat(r.initialize(Legacy, "{}")) },
+		Begin:   func(r *Raider) func(context.Context) error { return r.repeat(r.initialize(mcp.LatestLegacy, "{}")) },
 		Bites:   anyAnswer,
 	}
 }
@@ -47,7 +46,7 @@ func streams() Attack {
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
 			var (
-				open    []*Wire
+				open    []*client.Conn
 				session string // that has no stream yet
 			)
 			return func(ctx context.Context) (err error) {
@@ -75,14 +74,14 @@ func streams() Attack {
 
 // openStream opens the event stream of a session on a connection of its own. Without an error it returns nil if that
 // was refused.
-func (r *Raider) openStream(ctx context.Context, session string) (*Wire, error) {
+func (r *Raider) openStream(ctx context.Context, session string) (*client.Conn, error) {
 	w, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.attempts.Add(1)
-	answer, err := w.header(Request{
-		Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: Legacy, Session: session, Accept: "text/event-stream",
+	answer, err := w.Begin(client.Request{
+		Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy, Session: session, Accept: "text/event-stream",
 	}.Bytes())
 	if err != nil {
 		w.Close()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // idleConnections opens connections and sends nothing.
@@ -12,7 +15,7 @@ func idleConnections() Attack {
 		Name: "idle connections", Stranger: true, Does: "8 raiders open connections, send nothing, hold up to 500 (4,000 in all) and replace the oldest",
 		Raiders: 8,
 		Begin: func(r *Raider) func(context.Context) error {
-			return r.hoard(500, func(*Wire) error { return nil })
+			return r.hoard(500, func(*client.Conn) error { return nil })
 		},
 		Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
 	}
@@ -24,10 +27,10 @@ func slowHeaders() Attack {
 		Name: "slow headers", Stranger: true, Does: "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
 		Raiders: 8,
 		Begin: func(r *Raider) func(context.Context) error {
-			head := Request{Addr: r.mission.Addr, Method: http.MethodGet, Revision: Modern}.Bytes()
+			head := client.Request{Addr: r.mission.Addr, Method: http.MethodGet, Revision: mcp.LatestModern}.Bytes()
 			head = append(head[:len(head)-len("\r\n")], "X-Long: "+strings.Repeat("x", 15_000)...)
-			return r.hoard(128, func(w *Wire) error {
-				_, err := w.conn.Write(head)
+			return r.hoard(128, func(w *client.Conn) error {
+				_, err := w.Write(head)
 				return err
 			})
 		},

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // refusedLogins tries tokens with wrong signatures, each another one.
@@ -39,9 +41,9 @@ func strangers() Attack {
 		Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
 		Raiders: 128,
 		Begin: func(r *Raider) func(context.Context) error {
-			ask := Request{Addr: r.mission.Addr, Method: http.MethodGet, Revision: Modern}.Bytes()
-			return r.hoard(connectionsEach, func(w *Wire) error {
-				answer, err := w.Exchange(ask)
+			ask := client.Request{Addr: r.mission.Addr, Method: http.MethodGet, Revision: mcp.LatestModern}.Bytes()
+			return r.hoard(connectionsEach, func(w *client.Conn) error {
+				answer, err := w.Exchange(ask, kept)
 				if err == nil {
 					r.count(answer)
 				}

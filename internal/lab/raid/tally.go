@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"sync"
 	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 )
 
 // Tally is what the raiders of an attack saw.
@@ -67,7 +69,7 @@ func (c *Counters) Tally() Tally {
 var code = regexp.MustCompile(`DB-[A-Z-]+`)
 
 // count counts an answer.
-func (c *Counters) count(answer *Reply) {
+func (c *Counters) count(answer *client.Answer) {
 	c.received.Add(answer.Size)
 	if answer.Status == http.StatusOK {
 		c.answered.Add(1)
@@ -75,7 +77,7 @@ func (c *Counters) count(answer *Reply) {
 	}
 	c.refused.Add(1)
 	what := fmt.Sprint(answer.Status)
-	if found := code.Find(answer.Head); found != nil {
+	if found := code.Find(answer.Body); found != nil {
 		what += " " + string(found)
 	}
 	c.seen(what)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -91,7 +91,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 		return err
 	}
 	l.addr = addresses[0]
-	l.storm = httptest.NewServer(raid.NewServer())
+	l.storm = httptest.NewServer(upstream.NewCareless())
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -122,11 +122,7 @@ func (l *lab) configure(turn int) error {
 
 // call returns a call of a small tool by a user of the tenant.
 func (l *lab) call(tenant, server string, user int) []byte {
-	tool := server + "__echo"
-	return raid.Request{
-		Addr: l.addr, Token: l.tokens[tenant][user%usersOfTenant], Revision: raid.Modern, RPC: "tools/call", Tool: tool,
-		Body: raid.Message("tools/call", `"name":"`+tool+`","arguments":{"message":"hello"}`, raid.Modern, false),
-	}.Bytes()
+	return raid.Call(l.addr, l.tokens[tenant][user%usersOfTenant], server)
 }
 
 func (l *lab) close() {
@@ -156,22 +152,12 @@ func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
 	}
 	for tenant, server := range map[string]string{"quiet": "calm", "red": "storm", "blue": "storm"} {
 		call := l.call(tenant, server, 0)
-		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return l.answers(ctx, call) }); err != nil {
+		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return raid.Answers(ctx, l.addr, call) }); err != nil {
 			p.Kill()
 			return nil, fmt.Errorf("%w\n%s", err, p.words)
 		}
 	}
 	return p, nil
-}
-
-func (l *lab) answers(ctx context.Context, call []byte) bool {
-	w, err := raid.Dial(ctx, l.addr, "")
-	if err != nil {
-		return false
-	}
-	defer w.Close()
-	r, err := w.Exchange(call)
-	return err == nil && r.Status == http.StatusOK && strings.Contains(string(r.Head), raid.Sentence)
 }
 
 // resident returns the resident memory in bytes, without the pages of the program's own file, of which the kernel keeps as

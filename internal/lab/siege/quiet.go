@@ -2,22 +2,21 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -79,7 +78,7 @@ const quietPart = "part-quiet"
 // would wait for a processor behind hundreds of goroutines, and that would be taken for the gateway's doing. It says the
 // address of the server, reads orders, makes calls until in ends, and says what it saw.
 func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
-	server := httptest.NewServer(raid.NewServer())
+	server := httptest.NewServer(upstream.NewCareless())
 	defer server.Close()
 	defer server.CloseClientConnections()
 	if _, err := fmt.Fprintln(out, server.Listener.Addr()); err != nil {
@@ -106,7 +105,7 @@ func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
 // quiet is the quiet tenant. Its users have a few connections that stay open between calls.
 type quiet struct {
 	addr string
-	idle chan *raid.Wire // connections that no call uses
+	idle chan *client.Conn // connections that no call uses
 
 	mu    sync.Mutex // guards the field below
 	notes notes
@@ -115,7 +114,7 @@ type quiet struct {
 // callUntil makes calls until ctx ends, then waits for those under way.
 func callUntil(ctx context.Context, o orders) *notes {
 	random := rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // no secret
-	q := &quiet{addr: o.Addr, idle: make(chan *raid.Wire, usersOfTenant), notes: notes{Instead: map[string]int{}}}
+	q := &quiet{addr: o.Addr, idle: make(chan *client.Conn, usersOfTenant), notes: notes{Instead: map[string]int{}}}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // calls under way are still to be answered
 	defer cancel()
 	var wg sync.WaitGroup
@@ -139,8 +138,6 @@ func (q *quiet) note(due time.Time, instead string) {
 	}
 }
 
-var code = regexp.MustCompile(`DB-[A-Z-]+`)
-
 // call makes one call and returns what came instead of the answer, "" if it was answered. A server may close a connection
 // that is idle; a client that finds it so sends the call once more, on a new one, as clients do.
 // https://www.rfc-editor.org/rfc/rfc9112.html#section-9.3.1
@@ -149,47 +146,37 @@ func (q *quiet) call(ctx context.Context, call []byte) string {
 	if err != nil {
 		return "no connection"
 	}
-	answer, err := w.Exchange(call)
+	answer, err := w.Exchange(call, 1<<10)
 	if err != nil && used && !errors.Is(err, os.ErrDeadlineExceeded) {
 		w.Close()
 		q.mu.Lock()
 		q.notes.Again++
 		q.mu.Unlock()
-		if w, err = raid.Dial(ctx, q.addr, ""); err != nil {
+		if w, err = client.Dial(ctx, q.addr, ""); err != nil {
 			return "no connection"
 		}
-		answer, err = w.Exchange(call)
+		answer, err = w.Exchange(call, 1<<10)
 	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	if err != nil || answer.Closing {
 		w.Close()
-		return "no answer in time"
-	case err != nil:
-		w.Close()
-		return "connection closed"
-	case answer.Closing:
-		w.Close()
-	default:
+	} else {
 		q.rest(w)
 	}
-	if answer.Status != http.StatusOK || !bytes.Contains(answer.Head, []byte(raid.Sentence)) {
-		return fmt.Sprintf("%d %s", answer.Status, code.Find(answer.Head))
-	}
-	return ""
+	return raid.Instead(answer, err)
 }
 
 // connection returns an idle connection, or else a new one.
-func (q *quiet) connection(ctx context.Context) (w *raid.Wire, used bool, err error) {
+func (q *quiet) connection(ctx context.Context) (w *client.Conn, used bool, err error) {
 	select {
 	case w = <-q.idle:
 		return w, true, nil
 	default:
-		w, err = raid.Dial(ctx, q.addr, "")
+		w, err = client.Dial(ctx, q.addr, "")
 		return w, false, err
 	}
 }
 
-func (q *quiet) rest(w *raid.Wire) {
+func (q *quiet) rest(w *client.Conn) {
 	select {
 	case q.idle <- w:
 	default:

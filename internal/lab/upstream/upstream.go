@@ -1,6 +1,5 @@
-// Package upstream is an MCP server that counts what it does: each execution of a tool gets a serial number and goes
-// into a list that outlives its crashes. It serves revision 2026-07-28 at /mcp and 2025-11-25 with sessions at /legacy,
-// and misbehaves on command. It does not know who calls; the arguments of a call say that.
+// Package upstream is MCP servers to stand behind gateways. They do not know who calls. Quick costs as little as it can.
+// Careless answers without reading. Server counts what it does, and misbehaves on command.
 package upstream
 
 import (
@@ -16,7 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
 )
 
-// Server is the server. It is safe for concurrent use.
+// Server counts what it does: each execution of a tool gets a serial number and goes into a list that outlives its
+// crashes. It serves revision 2026-07-28 at /mcp and 2025-11-25 with sessions at /legacy. The arguments of a call say who
+// calls. It is safe for concurrent use.
 type Server struct {
 	Address string // host:port
 

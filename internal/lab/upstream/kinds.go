@@ -1,10 +1,8 @@
-package main
+package upstream
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -60,10 +58,10 @@ func (q *questions) serveKind(w http.ResponseWriter, r *http.Request, m *mcp.Mes
 			say(mcp.AppendRequest(nil, "", mcp.NotifyProgress, mcp.NewObject(
 				mcp.Member{Name: "progressToken", Value: token}, mcp.Member{Name: "progress", Value: mcp.Int(int64(step + 1))})))
 		}
-		say(reply(m))
+		say(echo(m))
 	case "ask":
 		if q.ask(r.Context(), say) {
-			say(reply(m))
+			say(echo(m))
 		}
 	}
 }
@@ -86,21 +84,5 @@ func (q *questions) ask(ctx context.Context, say func([]byte)) bool {
 
 // text returns so many bytes of plain words.
 func text(bytes int) string {
-	return strings.Repeat(message+". ", bytes/len(message)+1)[:bytes]
-}
-
-// serveStdio is the upstream as a command: one message a line.
-func serveStdio(in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		m, err := mcp.Decode(lines.Bytes())
-		if err != nil || !m.IsRequest() {
-			continue
-		}
-		if _, err := out.Write(append(reply(m), '\n')); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
+	return strings.Repeat(Message+". ", bytes/len(Message)+1)[:bytes]
 }

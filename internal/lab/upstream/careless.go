@@ -1,4 +1,4 @@
-package raid
+package upstream
 
 import (
 	"bufio"
@@ -7,13 +7,10 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
-)
 
-// The server is an MCP server of 2025-11-25 that works as little as it can: it finds what is asked in the first bytes
-// of a message without parsing it, and its answers lie ready. It does not ask who calls and does nothing for each
-// tenant.
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
 
 const (
 	headSize   = 4 << 10
@@ -22,8 +19,9 @@ const (
 	// Sentence is what the tools of the server answer, the large answers many times.
 	Sentence = "The quick brown fox jumps over the lazy dog and says so. "
 
-	bigAnswer      = 15 << 20
-	streamedAnswer = 1 << 20
+	bigAnswer = 15 << 20
+	// StreamedAnswer is how long the answer of the tool some is, in bytes.
+	StreamedAnswer = 1 << 20
 )
 
 var (
@@ -33,22 +31,23 @@ var (
 	progressOf = regexp.MustCompile(`"progressToken":("[^"]*"|\d+)`)
 )
 
-// Server is the server. It is safe for concurrent use.
-type Server struct {
+// Careless is an MCP server of 2025-11-25 that works as little as it can: it finds what is asked in the first bytes of a
+// message without parsing it, and its answers lie ready. It is safe for concurrent use.
+type Careless struct {
 	list string
 	text map[string]string // the answer by tool
 }
 
-// NewServer returns a server with its answers ready.
-func NewServer() *Server {
-	return &Server{list: catalogue(), text: map[string]string{
+// NewCareless returns a server with its answers ready.
+func NewCareless() *Careless {
+	return &Careless{list: catalogue(), text: map[string]string{
 		"echo": Sentence,
 		"big":  strings.Repeat(Sentence, bigAnswer/len(Sentence)),
-		"some": strings.Repeat(Sentence, streamedAnswer/len(Sentence)),
+		"some": strings.Repeat(Sentence, StreamedAnswer/len(Sentence)),
 	}}
 }
 
-func (t *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (t *Careless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && r.Header.Get("Mcp-Session-Id") != "":
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -72,24 +71,24 @@ func (t *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer answers the message that begins with asked.
-func (t *Server) answer(w http.ResponseWriter, r *http.Request, asked string) {
+func (t *Careless) answer(w http.ResponseWriter, r *http.Request, asked string) {
 	id := found(idOf, asked)
 	switch method := found(methodOf, asked); {
 	case id == "":
 		w.WriteHeader(http.StatusAccepted)
 	case method == "initialize":
 		w.Header().Set("Mcp-Session-Id", "raid")
-		respond(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
+		respondTo(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
 	case method == "tools/list":
-		respond(w, id, t.list)
+		respondTo(w, id, t.list)
 	case method == "tools/call":
 		t.call(w, r, id, asked)
 	default:
-		respondRaw(w, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32601,"message":"Method not found"}}`)
+		respond(w, []byte(`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32601,"message":"Method not found"}}`))
 	}
 }
 
-func (t *Server) call(w http.ResponseWriter, r *http.Request, id, asked string) {
+func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string) {
 	tool := found(toolOf, asked)
 	text, ready := t.text[tool]
 	if !ready {
@@ -98,19 +97,19 @@ func (t *Server) call(w http.ResponseWriter, r *http.Request, id, asked string) 
 	result := `{"content":[{"type":"text","text":"` + text + `"}]}`
 	switch {
 	case tool == "ask":
-		ask(w, r)
+		askFor(w, r)
 	case tool == "flood":
-		flood(w, found(progressOf, asked), id, result)
+		floodOf(w, found(progressOf, asked), id, result)
 	case tool == "some" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
 	default:
-		respond(w, id, result)
+		respondTo(w, id, result)
 	}
 }
 
-// ask asks the caller something, and waits for the answer until the caller leaves.
-func ask(w http.ResponseWriter, r *http.Request) {
+// askFor asks the caller something, and waits for the answer until the caller leaves.
+func askFor(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",`+
 		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`+"\n\n") // the client is gone
@@ -118,8 +117,8 @@ func ask(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// flood tells of progress as fast as the client reads, then answers.
-func flood(w http.ResponseWriter, token, id, result string) {
+// floodOf tells of progress as fast as the client reads, then answers.
+func floodOf(w http.ResponseWriter, token, id, result string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := range floodCount {
 		if token == "" {
@@ -132,14 +131,8 @@ func flood(w http.ResponseWriter, token, id, result string) {
 	_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
 }
 
-func respond(w http.ResponseWriter, id, result string) {
-	respondRaw(w, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
-}
-
-func respondRaw(w http.ResponseWriter, body string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = io.WriteString(w, body) // the client is gone
+func respondTo(w http.ResponseWriter, id, result string) {
+	respond(w, resultOf(mcp.ID(id), result))
 }
 
 func found(pattern *regexp.Regexp, in string) string {

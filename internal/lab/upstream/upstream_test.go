@@ -14,7 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 

@@ -1,0 +1,287 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Message is what the tool echo of Quick is told, to say it again.
+const Message = "The quick brown fox jumps over the lazy dog and says so"
+
+// ChangeSignal makes a process that is a Quick change its list of tools and announce that.
+const ChangeSignal = syscall.SIGUSR1
+
+// Quick is an MCP server that serves both eras and does nothing else: what it costs is the
+// floor of every comparison. It has one tool, echo; under /tools/N it lists N tools, and
+// under /kinds those that answer in other ways.
+//
+// One that announces does what the clients inside gateways ask for beside calls: it opens
+// sessions, lists Announced tools everywhere and keeps event streams open, on which it
+// announces changes of that list. It is safe for concurrent use.
+type Quick struct {
+	announces   bool
+	sessions    atomic.Int64
+	asked       questions
+	short, long mcp.Object // the list of tools of one that announces, and the same with one tool more
+
+	mu      sync.Mutex // guards the fields below
+	longer  bool       // the long one is shown
+	streams map[chan struct{}]bool
+}
+
+// Announced is how many tools a Quick lists that announces, echo among them.
+const Announced = 100
+
+// NewQuick returns a server.
+func NewQuick(announces bool) *Quick {
+	return &Quick{announces: announces, short: manyTools(Announced), long: manyTools(Announced + 1), streams: make(map[chan struct{}]bool)}
+}
+
+const announcement = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+// Serve serves over HTTP until ctx is done, over TLS with the files of a certificate and
+// its key.
+func (q *Quick) Serve(ctx context.Context, addr string, files ...string) error {
+	defer q.changeOnSignal()()
+	return Listen(ctx, addr, q, files...)
+}
+
+// Listen serves until ctx ends, over TLS with the files of a certificate and its key.
+func Listen(ctx context.Context, addr string, handler http.Handler, files ...string) error {
+	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
+	defer stop()
+	serve := server.ListenAndServe
+	if len(files) == 2 {
+		serve = func() error { return server.ListenAndServeTLS(files[0], files[1]) }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// changeOnSignal changes the list at each ChangeSignal until stop is called, which waits
+// for the goroutine.
+func (q *Quick) changeOnSignal() (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, ChangeSignal)
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for range signals {
+			q.Change()
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		changing.Wait()
+	}
+}
+
+// Change makes the list one tool longer, or shorter again, and tells every stream.
+func (q *Quick) Change() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.longer = !q.longer
+	for stream := range q.streams {
+		select {
+		case stream <- struct{}{}:
+		default: // one announcement waits already
+		}
+	}
+}
+
+// Tools returns the list of one that announces, as it is now.
+func (q *Quick) Tools() mcp.Object {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.longer {
+		return q.long
+	}
+	return q.short
+}
+
+func (q *Quick) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost:
+		q.post(w, r)
+	case r.Method == http.MethodGet && q.announces:
+		q.stream(w, r)
+	case r.Method == http.MethodDelete && q.announces:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func (q *Quick) post(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	m, err := mcp.Decode(body)
+	switch {
+	case err != nil || !m.IsRequest():
+		if err == nil && m.IsResponse() {
+			q.asked.answer(m)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.Method == mcp.MethodToolsCall && m.Params.Text("name") != "echo":
+		q.asked.serveKind(w, r, m)
+		return
+	case m.Method == mcp.MethodInitialize:
+		w.Header().Set(mcp.HeaderSessionID, fmt.Sprintf("quick-%d", q.sessions.Add(1)))
+	}
+	respond(w, q.answer(m, r.URL.Path))
+}
+
+// answer answers all but the calls of other tools than echo.
+func (q *Quick) answer(m *mcp.Message, path string) []byte {
+	switch m.Method {
+	case mcp.MethodInitialize:
+		revision := m.Params.Text("protocolVersion")
+		if mcp.EraOf(revision) != mcp.Legacy {
+			revision = mcp.LatestLegacy
+		}
+		return mcp.AppendResult(nil, m.ID, object(fmt.Sprintf(
+			`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":%t}},"serverInfo":{"name":"quick","version":"1"}}`, revision, q.announces)))
+	case mcp.MethodPing:
+		return mcp.AppendResult(nil, m.ID, mcp.Object{})
+	case mcp.MethodToolsList:
+		return mcp.AppendResult(nil, m.ID, q.list(path))
+	case mcp.MethodToolsCall:
+		return echo(m)
+	}
+	return mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found"))
+}
+
+// list returns the tools that are shown at a path.
+func (q *Quick) list(path string) mcp.Object {
+	count, many := strings.CutPrefix(path, "/tools/")
+	switch {
+	case q.announces:
+		return q.Tools()
+	case path == "/kinds":
+		return object(kindTools)
+	case many:
+		n, _ := strconv.Atoi(count) // our own path
+		return manyTools(n)
+	}
+	return manyTools(1)
+}
+
+// echo says the message of a call again.
+func echo(m *mcp.Message) []byte {
+	block := mcp.NewObject(
+		mcp.Member{Name: "type", Value: mcp.String("text")},
+		mcp.Member{Name: "text", Value: m.Params.Object("arguments").Value("message")},
+	)
+	return mcp.AppendResult(nil, m.ID, mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})}))
+}
+
+// manyTools returns a list of echo and others, whose definitions have about 160 bytes each.
+func manyTools(count int) mcp.Object {
+	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}`
+	tools := []mcp.RawJSON{mcp.RawJSON(echo)}
+	for n := range count - 1 {
+		tools = append(tools, mcp.RawJSON(strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)))
+	}
+	return mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("complete")}, mcp.Member{Name: mcp.ResultTools, Value: mcp.Array(tools)})
+}
+
+func object(text string) mcp.Object {
+	o, _ := mcp.ObjectOf(mcp.RawJSON(text)) // our own texts are objects
+	return o
+}
+
+func respond(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) //nolint:gosec // G705: JSON for clients of ours, of which one may be gone
+}
+
+// stream keeps an event stream open until the client is gone.
+func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
+	changes, leave := q.follow()
+	defer leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	out := http.NewResponseController(w)
+	w.WriteHeader(http.StatusOK)
+	for err := out.Flush(); err == nil; err = out.Flush() {
+		select {
+		case <-changes:
+			_, _ = io.WriteString(w, "event: message\ndata: "+announcement+"\n\n") // Flush returns what went wrong
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// follow returns a channel that gets something at each change, until leave is called.
+func (q *Quick) follow() (changes chan struct{}, leave func()) {
+	changes = make(chan struct{}, 1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.streams[changes] = true
+	return changes, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.streams, changes)
+	}
+}
+
+// ServeStdio serves over standard input and output, one message a line, until the input
+// ends.
+func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
+	defer q.changeOnSignal()()
+	var writing sync.Mutex
+	write := func(message []byte) error {
+		writing.Lock()
+		defer writing.Unlock()
+		_, err := out.Write(append(message, '\n'))
+		return err
+	}
+	changes, leave := q.follow()
+	var announcing sync.WaitGroup
+	announcing.Go(func() {
+		for range changes {
+			_ = write([]byte(announcement)) // the reader below sees the end
+		}
+	})
+	defer func() {
+		leave()
+		close(changes)
+		announcing.Wait()
+	}()
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m, err := mcp.Decode(lines.Bytes())
+		if err != nil || !m.IsRequest() {
+			continue
+		}
+		if err := write(q.answer(m, "")); err != nil {
+			return errors.Join(err, lines.Err())
+		}
+	}
+	return lines.Err()
+}

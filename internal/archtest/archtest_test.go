@@ -190,6 +190,68 @@ func TestCodeFollowsThePlan(t *testing.T) {
 	}
 }
 
+// labProblem returns what is wrong with a lab that imports a package.
+func labProblem(directory, imported string) string {
+	own, isLab := strings.CutPrefix(imported, module+"/internal/lab/")
+	floorOf := func(name string) int {
+		return slices.IndexFunc(labFloors(), func(floor []string) bool { return slices.Contains(floor, name) })
+	}
+	switch floor, below := floorOf(directory), floorOf(own); {
+	case floor < 0:
+		return fmt.Sprintf("lab %s is not in the plan", directory)
+	case isLab && below <= floor:
+		return fmt.Sprintf("lab %s is not on a lower floor than %s", own, directory)
+	}
+	return ""
+}
+
+func TestLabsFollowThePlan(t *testing.T) {
+	t.Parallel()
+	root, seen := filepath.Join(repository(t), "internal", "lab"), map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		directory, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		s, err := parse(filepath.ToSlash(directory), name, nil)
+		if err != nil {
+			return err
+		}
+		seen[s.directory] = true
+		for _, spec := range s.file.Imports {
+			if problem := labProblem(s.directory, importPath(spec)); problem != "" {
+				t.Error(s.report(spec, "%s", problem))
+			}
+		}
+		return nil
+	})
+	if planned := len(slices.Concat(labFloors()...)); err != nil || len(seen) != planned {
+		t.Errorf("%d packages of labs, and %d in the plan, error %v", len(seen), planned, err)
+	}
+}
+
+func TestLabsBesideThePlanAreFound(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		from, imported string
+		wrong          bool
+	}{
+		{"bench", "/internal/lab/page", false},
+		{"bench", "/internal/freeport", false},
+		{"world", "/internal/lab/upstream", true},
+		{"page", "/internal/lab/world", true},
+		{"bench", "/internal/lab/bench/more", true},
+		{"other", "/auth", true},
+	} {
+		if got := labProblem(test.from, module+test.imported); (got != "") != test.wrong {
+			t.Errorf("%s imports %s: got %q, wrong %t", test.from, test.imported, got, test.wrong)
+		}
+	}
+}
+
 // foreign tells whether a directory holds no packages of this module.
 func foreign(root, name, base string) bool {
 	if name == root {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
@@ -52,7 +52,7 @@ func clientFaults() []*fault {
 				if err != nil {
 					return effect{}, err
 				}
-				s.later(func(context.Context) error { proxy.Close(); return nil })
+				s.later(does(proxy.Close))
 				gone, err := s.besiege(ctx, proxy.Address, 40, s.listenRequest(), 1<<10)
 				world.Pause(ctx, 10*pace)
 				proxy.BlackHole()
@@ -169,7 +169,7 @@ func resent() *fault {
 			if err != nil {
 				return err
 			}
-			s.later(func(context.Context) error { careless.Kill(); return nil })
+			s.later(does(careless.Kill))
 			s.url = "http://" + address
 			return nil
 		},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
 // fault is one kind of fault. A round of it goes

@@ -45,7 +45,7 @@ func issuerFaults() []*fault {
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				s.issuer.spoil(true)
 				err := s.fetchKeys(ctx)
-				return effect{seen: all(s.keysFail(), s.goOn()), heal: func(context.Context) error { s.issuer.spoil(false); return nil }}, err
+				return effect{seen: all(s.keysFail(), s.goOn()), heal: does(func() { s.issuer.spoil(false) })}, err
 			},
 		},
 	}
@@ -57,7 +57,7 @@ func withIssuer(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	s.later(func(context.Context) error { i.close(); return nil })
+	s.later(does(i.close))
 	s.issuer, s.token = i, i.token
 	text := fmt.Sprintf("\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenant_claim: tenant, tenants_allowed: [%s]}\n",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))

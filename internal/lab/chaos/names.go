@@ -40,7 +40,7 @@ func nameLost() *fault {
 			if err != nil {
 				return effect{}, err
 			}
-			s.later(func(context.Context) error { proxy.Close(); return nil })
+			s.later(does(proxy.Close))
 			_, port, _ := strings.Cut(proxy.Address, ":")
 			token, err := s.withNursery(ctx, fmt.Sprintf("{url: \"http://%s:%s/mcp\", private_addresses: true}", hostName, port), s.victim)
 			if err != nil {

@@ -101,10 +101,9 @@ func (s *scene) trouble(t trouble, p *netfault.Proxy, seen func(context.Context)
 		return effect{}, errNoProxy
 	}
 	t.make(p, s)
-	return effect{seen: seen, heal: func(context.Context) error {
+	return effect{seen: seen, heal: does(func() {
 		p.Heal()
-		return nil
-	}}, nil
+	})}, nil
 }
 
 // servesAll returns what is wrong when a replica does not serve both servers.

@@ -245,10 +245,9 @@ func recordBlocked() *fault {
 		make: func(_ context.Context, s *scene) (effect, error) {
 			s.pipe.stop(true)
 			full := s.judged(s.victim, "records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
-			return effect{seen: all(full, s.othersServe()), heal: func(context.Context) error {
+			return effect{seen: all(full, s.othersServe()), heal: does(func() {
 				s.pipe.stop(false)
-				return nil
-			}}, nil
+			})}, nil
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -138,6 +138,14 @@ func until(ctx context.Context, wrong func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	return world.Until(ctx, func() error { return wrong(ctx) })
+}
+
+// does returns what does something that cannot fail.
+func does(do func()) func(context.Context) error {
+	return func(context.Context) error {
+		do()
+		return nil
+	}
 }
 
 // all joins questions into one.

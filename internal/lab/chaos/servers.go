@@ -36,10 +36,9 @@ func serverFaults() (faults []*fault) {
 			holds: "all replicas are ready and serve the other server meanwhile",
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.servers[s.server].Behave(b.behaviour)
-				return effect{seen: s.spares(), heal: func(context.Context) error {
+				return effect{seen: s.spares(), heal: does(func() {
 					s.servers[s.server].Behave(upstream.Well)
-					return nil
-				}}, nil
+				})}, nil
 			},
 		})
 	}
@@ -70,10 +69,9 @@ func useless(name, done string, b upstream.Behaviour, holds string, seen func(s 
 				return effect{}, err
 			}
 			s.servers[s.server].Behave(b)
-			return effect{seen: all(s.spares(), seen(s)), heal: func(context.Context) error {
+			return effect{seen: all(s.spares(), seen(s)), heal: does(func() {
 				s.servers[s.server].Behave(upstream.Well)
-				return nil
-			}, after: small}, nil
+			}), after: small}, nil
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
 // Server counts what it does: each execution of a tool gets a serial number and goes into a list that outlives its

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
 // story is a ledger with what servers did and what is on record of it.

@@ -30,12 +30,13 @@ type shelf struct {
 	reads, completes, subscribes bool          // as in Source
 	withheld                     []string      // own URIs of resources that cannot be read, as in Source; sorted
 	timeout                      time.Duration // limit of one use of a resource that is in no list
+	announced                    [3]uint64     // by listOf: how many changes of the list the server announced
 	reached                      bool          // Replace was called; false: the server was only ever lost
 	unlisted                     bool          // the server has been lost for so long that its items are in no list
 }
 
-// listOf returns the index of a kind in listed. Resources and templates share one, because
-// the protocol has one notification for changes of both.
+// listOf returns the index of a kind in listed and announced. Resources and templates share one, because the protocol
+// has one notification for changes of both.
 func listOf(kind Kind) int {
 	switch kind {
 	case KindTool:
@@ -54,7 +55,7 @@ func (s *shelf) empty() bool { return s.origin == nil }
 // by address: building uses an item again when its definition did not change.
 func (s *shelf) equal(other *shelf) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
-		s.subscribes == other.subscribes && s.timeout == other.timeout &&
+		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
 		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&

@@ -27,6 +27,7 @@ func TestAnEmptyListIsKnown(t *testing.T) {
 		{"nothing offered", func() { r.Replace(registry.Source{Name: "box"}) }, 4},
 		{"prompts not read yet", func() { r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindPrompt}}) }, 3},
 		{"templates not read", func() { r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindTemplate}}) }, 2},
+		{"announced", func() { r.Announce("box", registry.KindTool) }, 2},
 		{"gone", func() { r.Remove("box") }, 0},
 	}
 	for _, step := range steps {

@@ -9,8 +9,8 @@
 // clients call it, and differs from its own when the server has a prefix.
 //
 //	sources                                             the gateway
-//	   |  Replace, Lose,                                   |  Catalogue, Changed
-//	   |  Unlist, Remove                                   v
+//	   |  Replace, Announce,                               |  Catalogue, Changed
+//	   |  Lose, Unlist, Remove                             v
 //	   '-----> Registry --publishes--> Catalogue --View(servers)--> View --> Tool, Prompt, Resource, Template
 //	                                   (immutable)              (immutable)              |  Call
 //	   source.Use or Offer.Call <------------------- origin <----------------------------'
@@ -200,7 +200,8 @@ func New() *Registry {
 // compiling schemas takes long, so that of two such calls the older offer could win.
 func (r *Registry) Replace(s Source) []Refusal {
 	next, refusals := build(s, r.current.Load().shelves[s.Name])
-	r.update(s.Name, func(shelf) shelf {
+	r.update(s.Name, func(present shelf) shelf {
+		next.announced = present.announced
 		next.origin.outage.Store(nil)
 		return next
 	})
@@ -210,6 +211,16 @@ func (r *Registry) Replace(s Source) []Refusal {
 // Remove takes a source out of the catalogue and frees its names. It is for a server that is no longer configured; for
 // one that is down there is Lose.
 func (r *Registry) Remove(source string) { r.update(source, func(shelf) shelf { return shelf{} }) }
+
+// Announce publishes a new catalogue although the items of the source are the same, because the server said that its
+// list of that kind changed. Clients that see an item of the source are then told so too: the server may mean a change
+// that its definitions do not show. Resources and templates count as one list.
+func (r *Registry) Announce(source string, kind Kind) {
+	r.update(source, func(present shelf) shelf {
+		present.announced[listOf(kind)]++
+		return present
+	})
+}
 
 // update publishes a catalogue in which change has been applied to the shelf of the source, unless the shelf stays the
 // same. change runs with the mutex held.

@@ -105,6 +105,12 @@ func (v *View) prefixes(server string) bool {
 	return s.origin != nil && s.origin.prefix != ""
 }
 
+// Announced returns how many changes of its list of that kind a server has announced. Only a difference between two
+// values means something: the list changed between them. Resources and templates are one list.
+func (v *View) Announced(server string, kind Kind) uint64 {
+	return v.shelves[server].announced[listOf(kind)]
+}
+
 // Listed tells whether a server's list of that kind is known, even if it is empty. When it is not, nobody can say that
 // a name does not exist at the server. Resources and templates are one list.
 func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }

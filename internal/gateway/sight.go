@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,19 +92,27 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	slices.SortFunc(made.tools,
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
 	made.digests = Digests{
-		Tools:     digest(all),
-		Prompts:   digest(made.lists[listedPrompts].items),
-		Resources: digest(made.lists[listedResources].items, made.lists[listedTemplates].items),
+		Tools:   digest(view.Announced, all),
+		Prompts: digest(view.Announced, made.lists[listedPrompts].items),
+		Resources: digest(view.Announced, made.lists[listedResources].items,
+			made.lists[listedTemplates].items),
 	}
 	if compared {
-		d := &made.digests
-		d.Content = [3]string{d.Tools[:contentDigits], d.Prompts[:contentDigits], d.Resources[:contentDigits]}
+		made.digests.Content = [3]string{
+			digest(unannounced, all)[:contentDigits],
+			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
+			digest(unannounced, made.lists[listedResources].items,
+				made.lists[listedTemplates].items)[:contentDigits],
+		}
 	}
 	return made
 }
 
-// contentDigits is how many digits of a digest replicas compare.
+// contentDigits is how many digits of a digest are kept of what lists hold.
 const contentDigits = 16
+
+// unannounced is for digests that leave out what servers announce.
+func unannounced(string, registry.Kind) uint64 { return 0 }
 
 // add adds the item if it is allowed and its server has not been down for long.
 func (l *list) add(view *registry.View, allowed bool, item *registry.Item) {
@@ -122,11 +131,17 @@ func (m *grant) listFor(r *Request) listKind {
 	return kind
 }
 
-// digest returns a digest of lists of items.
-func digest(lists ...[]*registry.Item) string {
+// digest returns a digest of lists of items. It also changes when what announced says of
+// a server of one of the items does.
+func digest(announced func(server string, kind registry.Kind) uint64, lists ...[]*registry.Item) string {
 	sum := sha256.New()
 	for _, items := range lists {
+		server := ""
 		for _, item := range items {
+			if item.Server != server {
+				server = item.Server
+				sum.Write(strconv.AppendUint(nil, announced(item.Server, item.Kind), 10))
+			}
 			line(sum, item.Raw)
 		}
 		line(sum, nil)
@@ -140,12 +155,14 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 }
 
 // Digests identify the lists that a caller sees. Each changes if, and only if, its list
-// changes. The digest of the tools covers also those that run only as tasks, so it is the
-// same for all clients of a caller.
+// changes, or a server of which the list has at least one item announces a change. The
+// digest of the tools covers also those that run only as tasks, so it is the same for all
+// clients of a caller.
 type Digests struct {
 	Tools, Prompts, Resources string // Resources: with their templates
-	// Content are the same digests, in this order, cut to what replicas compare. They are
-	// empty where there are no other replicas.
+	// Content are digests of the same lists, in this order, that leave out what servers
+	// announced: replicas that offer a caller the same have the same. They are empty
+	// where there are no other replicas.
 	Content [3]string
 }
 

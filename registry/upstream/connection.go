@@ -25,7 +25,7 @@ type connection struct {
 	doubts     chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
-	news       atomic.Uint32 // topics to read again
+	news       atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server announced on this connection
 
 	said      *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
 	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection
@@ -65,17 +65,19 @@ func newSessionConnection(control *connection) *connection {
 // changed asks for all lists to be read again. It never blocks: one request that is not served yet stands for all.
 func (c *connection) changed() { c.reread(everyTopic) }
 
-// announced asks for the lists of one kind to be read again because the server says that they changed. Which connection
-// heard it is remembered, because some servers announce a change only in the session of the call that made it; see
-// tells.
+// announced asks for the lists of one kind to be read again because the server says that
+// they changed. Which connection heard it is remembered, because some servers announce a
+// change only in the session of the call that made it; see tells. What a pooled session
+// hears may be true of that session alone, so only a list that reads otherwise is told then.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
 	if c.control != nil {
 		c.control.overheard.Or(uint32(topic))
-	} else {
-		c.heard.Or(uint32(topic))
+		c.reread(topic)
+		return
 	}
-	c.reread(topic)
+	c.heard.Or(uint32(topic))
+	c.reread(topic | topic<<announcedBy)
 }
 
 // reread has lists read again, always by the control connection: what a list shows may differ from session to session,

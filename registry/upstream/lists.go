@@ -24,6 +24,7 @@ type lists struct {
 	cfg                                  *Config
 	tools, prompts, resources, templates *listing
 	offers                               []registry.Offer // made of tools.items
+	changed                              topics           // which changed since the catalogue was told
 	stale                                bool             // the catalogue or the Status does not know the latest
 }
 
@@ -115,7 +116,7 @@ func (l *lists) wanted(asked topics) []*listing {
 		switch topic := topicOf(one.kind); {
 		case had&topic == 0:
 			if one.empty() {
-				l.stale = true
+				l.changed, l.stale = l.changed|topic, true
 			}
 		case asked&topic != 0:
 			wanted = append(wanted, one)
@@ -150,7 +151,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	if !differs {
 		return nil
 	}
-	l.stale = true
+	l.changed, l.stale = l.changed|topicOf(one.kind), true
 	if overflow {
 		one.refuse(l.cfg.Name, "", "size", errOverflow)
 	}

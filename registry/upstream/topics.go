@@ -13,7 +13,8 @@ const (
 	topicPrompts
 	topicResources // and the templates of resources
 
-	everyTopic = topicTools | topicPrompts | topicResources
+	everyTopic  = topicTools | topicPrompts | topicResources
+	announcedBy = 8 // how far to the left of a topic's bit the one stands that says that the server itself announced it
 )
 
 // topicOf returns the topic of a kind of items. Templates share that of resources, as they do in the protocol's

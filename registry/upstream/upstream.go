@@ -152,7 +152,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 	u.control.Store(c)
 	defer u.control.Store(nil)
 	l := newLists(c, &u.cfg)
-	if err := u.list(ctx, l, everyTopic); err != nil {
+	if err := u.list(ctx, l, everyTopic, 0); err != nil {
 		return err
 	}
 	u.watches.arrived()
@@ -183,7 +183,7 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 		case <-c.changes:
 			news := topics(c.news.Swap(0))
 			rest = ofLists.Next()
-			if err = u.list(ctx, l, news); throttled(err) {
+			if err = u.list(ctx, l, news&everyTopic, news>>announcedBy); throttled(err) {
 				c.reread(news)
 				rest = max(rest, listGap)
 			}
@@ -209,7 +209,7 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 // call keeps the connection busy.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
 	if due := l.due(); due != 0 && !l.conn.peer.busy() {
-		return u.list(ctx, l, due)
+		return u.list(ctx, l, due, 0)
 	}
 	return u.alive(ctx, l.conn)
 }
@@ -230,17 +230,26 @@ func (u *Upstream) alive(ctx context.Context, c *control) error {
 }
 
 // list reads the lists of the topics in asked and puts what there is into the catalogue.
-// Lists that read the same as before change nothing there and nobody is told, although
-// the server may have said that they changed: it may mean those of another session, and
-// clients would fetch what they have.
-func (u *Upstream) list(ctx context.Context, l *lists, asked topics) error {
-	return l.read(ctx, asked, func() {
+// announced are the topics of which the server said on the same connection that they
+// changed. Who sees those items is told so even when the lists read the same as before,
+// because a change may have come and gone.
+func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) error {
+	changed := topics(0)
+	err := l.read(ctx, asked, func() {
 		if !l.stale {
 			return
 		}
 		u.standing.up(u.publish(l))
-		l.stale = false
+		changed |= l.changed
+		l.changed, l.stale = 0, false
 	})
+	if err != nil {
+		return err
+	}
+	for kind := range (announced &^ changed).kinds {
+		u.shelf.reg.Announce(u.cfg.Name, kind)
+	}
+	return nil
 }
 
 // publish puts what the server offers into the catalogue, and returns the Status that

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -237,14 +238,20 @@ func isShared(owner, other person, kind string) bool {
 	return kind == "tool of a tenant" && owner.tenant == other.tenant
 }
 
-// nameless returns all of an answer that may tell one refusal from another.
+// nameless returns all of an answer that may tell one refusal from another. A response alone on an event stream is the same
+// as one in plain JSON: whether there is a stream depends on how long the answer took, and so on who else uses the machine.
 func nameless(a *answer, id string) string {
-	header := a.header.Clone()
+	header, body := a.header.Clone(), a.body
 	name := header.Get("X-Request-Id")
-	for _, one := range []string{"X-Request-Id", "Date", "Content-Length"} {
+	drop := []string{"X-Request-Id", "Date", "Content-Length"}
+	if last := client.LastEvent([]byte(body)); last != nil && strings.Count(body, `"jsonrpc"`) == 1 && !strings.Contains(body, `"method"`) {
+		header.Set("Content-Type", "application/json")
+		body, drop = string(last), append(drop, "Cache-Control", "X-Accel-Buffering")
+	}
+	for _, one := range drop {
 		header.Del(one)
 	}
-	text := fmt.Sprint(a.status, " ", header, " ", a.body)
+	text := fmt.Sprint(a.status, " ", header, " ", body)
 	text = strings.ReplaceAll(text, name, "REQUEST")
 	for length := len(id); length > 0; length-- { // errors cut long names
 		if short := id[:length]; strings.Contains(text, short) && (length == len(id) || length > 60) {

@@ -168,3 +168,28 @@ func TestHelpIsNoFailure(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestARefusalIsTheSameOnAStream compares refusals that differ in their form alone, which
+// time decides, and such that differ in what they say.
+func TestARefusalIsTheSameOnAStream(t *testing.T) {
+	plain := &answer{
+		status: 200, header: http.Header{"Content-Type": {"application/json"}},
+		body: `{"jsonrpc":"2.0","id":"r","error":{"code":-32602,"message":"no"}}`,
+	}
+	streamed := func(body string) *answer {
+		return &answer{status: 200, body: "id: p1-0\nretry: 1000\ndata: \n\nid: p1-1\ndata: " + body + "\n\n", header: http.Header{
+			"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"},
+		}}
+	}
+	want := nameless(plain, "secret")
+	if got := nameless(streamed(plain.body), "secret"); got != want {
+		t.Errorf("on a stream it is %s, want %s", got, want)
+	}
+	for _, body := range []string{
+		strings.Replace(plain.body, "no", "yes", 1), plain.body + "\n\ndata: " + plain.body, `{"jsonrpc":"2.0","method":"notifications/progress"}`,
+	} {
+		if got := nameless(streamed(body), "secret"); got == want {
+			t.Errorf("a stream with %s is the same as a refusal", body)
+		}
+	}
+}

@@ -20,12 +20,12 @@ func (p *Prompt) Validate(arguments mcp.RawJSON) error {
 	return p.ValidateWithin(arguments, nil)
 }
 
-// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.
-func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, means schema.Means) error {
+// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.BudgetError.
+func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", means))
+	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", budget))
 }
 
 // define reads the definition of a prompt. Errors are *refusalError.

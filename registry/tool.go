@@ -65,17 +65,17 @@ func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	return t.ValidateWithin(arguments, nil)
 }
 
-// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.MeansError.
-func (t *Tool) ValidateWithin(arguments mcp.RawJSON, means schema.Means) error {
+// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.BudgetError.
+func (t *Tool) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	err := t.input.CheckUnambiguousWithin(arguments, "arguments", means)
+	err := t.input.CheckUnambiguousWithin(arguments, "arguments", budget)
 	if err == nil {
 		return nil
 	}
 	if fewer, found := t.withoutNulls(arguments); found {
-		err = t.input.CheckUnambiguousWithin(fewer, "arguments", means)
+		err = t.input.CheckUnambiguousWithin(fewer, "arguments", budget)
 	}
 	return asArgumentError(err)
 }
@@ -83,7 +83,7 @@ func (t *Tool) ValidateWithin(arguments mcp.RawJSON, means schema.Means) error {
 // asArgumentError returns an error of a schema as one of the arguments. That the check did not get what it needs is not
 // the fault of the arguments and is returned as it is.
 func asArgumentError(err error) error {
-	if _, unmet := errors.AsType[*schema.MeansError](err); unmet || err == nil {
+	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet || err == nil {
 		return err
 	}
 	return &ArgumentError{Text: err.Error()}
@@ -158,15 +158,15 @@ func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	return t.ValidateOutputWithin(structured, nil)
 }
 
-// ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error may be a *schema.MeansError.
-func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, means schema.Means) error {
+// ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error may be a *schema.BudgetError.
+func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, budget schema.Budget) error {
 	if t.output == nil {
 		return nil
 	}
 	if structured == nil {
 		return errors.New("structuredContent: is required by the output schema")
 	}
-	return t.output.CheckWithin(structured, "structuredContent", means)
+	return t.output.CheckWithin(structured, "structuredContent", budget)
 }
 
 // Call runs the tool, or, when c.Task is set, uses a task that one of its calls became. It sets c.Headers and c.Target.

@@ -142,7 +142,7 @@ type method struct {
 	// sets the item, when the caller may use it
 	find func(*Gateway, *call) error
 	// of what the client sent along
-	check func(*call, schema.Means) error
+	check func(*call, schema.Budget) error
 	// brings a complete result into a legal form
 	conform func(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error)
 	// the answer in place of an upstream's error; nil: the error

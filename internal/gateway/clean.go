@@ -156,10 +156,10 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an " +
 			"output schema. This is a fault of the tool, not of the arguments."), nil
 	}
-	means := &resultMeans{gateway: g, call: c, ctx: ctx, before: c.request.Room.Size()}
-	defer means.giveBack()
-	err := c.tool.ValidateOutputWithin(structured, means)
-	if _, unmet := errors.AsType[*schema.MeansError](err); unmet {
+	budget := &resultBudget{gateway: g, call: c, ctx: ctx, before: c.request.Room.Size()}
+	defer budget.giveBack()
+	err := c.tool.ValidateOutputWithin(structured, budget)
+	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet {
 		return mcp.Object{}, err
 	}
 	if err != nil {
@@ -170,9 +170,9 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 	return result, nil
 }
 
-// resultMeans are what the check of a result may use: room beside the answer, and a slot
+// resultBudget are what the check of a result may use: room beside the answer, and a slot
 // for what takes long.
-type resultMeans struct {
+type resultBudget struct {
 	gateway *Gateway
 	call    *call
 	ctx     context.Context //nolint:containedctx // of the check, which is over when it ends
@@ -180,25 +180,25 @@ type resultMeans struct {
 	slot    slot
 }
 
-var _ schema.Means = (*resultMeans)(nil)
+var _ schema.Budget = (*resultBudget)(nil)
 
-// Memory implements schema.Means. The error is a *registry.RoomError.
-func (m *resultMeans) Memory(bytes int64) error {
+// Memory implements schema.Budget. The error is a *registry.RoomError.
+func (m *resultBudget) Memory(bytes int64) error {
 	if err := m.call.request.Room.Resize(m.before + bytes); err != nil {
 		return &registry.RoomError{Server: m.call.item.Server, Err: err}
 	}
 	return nil
 }
 
-// Turn implements schema.Means. It waits however long: the call has been made.
-func (m *resultMeans) Turn(estimate time.Duration) error {
+// Turn implements schema.Budget. It waits however long: the call has been made.
+func (m *resultBudget) Turn(estimate time.Duration) error {
 	return m.slot.take(estimate, func() (leave func(), err error) {
 		return m.gateway.config.Turns.Finish(m.ctx, m.call.user(), estimate)
 	})
 }
 
 // giveBack ends the check.
-func (m *resultMeans) giveBack() {
+func (m *resultBudget) giveBack() {
 	m.call.request.Room.Shrink(m.before)
 	m.slot.give()
 }

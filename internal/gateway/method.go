@@ -61,9 +61,9 @@ func methods() map[string]*method {
 	return table
 }
 
-func unchecked(*call, schema.Means) error { return nil }
+func unchecked(*call, schema.Budget) error { return nil }
 
-func checkTool(c *call, budget schema.Means) error {
+func checkTool(c *call, budget schema.Budget) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func checkTool(c *call, budget schema.Means) error {
 	return c.tool.ValidateWithin(arguments, budget)
 }
 
-func checkPrompt(c *call, budget schema.Means) error {
+func checkPrompt(c *call, budget schema.Budget) error {
 	arguments, err := c.arguments()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *call) arguments() (mcp.RawJSON, error) {
 	return arguments, nil
 }
 
-func checkCompletion(c *call, _ schema.Means) error {
+func checkCompletion(c *call, _ schema.Budget) error {
 	argument := c.params.Object("argument")
 	for _, member := range []string{"name", "value"} {
 		if _, ok := argument.Value(member).Text(); !ok {

@@ -194,7 +194,7 @@ func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
 	return mcp.Object{}, said
 }
 
-func checkUpdate(c *call, _ schema.Means) error {
+func checkUpdate(c *call, _ schema.Budget) error {
 	if !c.params.Value("inputResponses").IsObject() {
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 			"Invalid params: inputResponses must be an object")

@@ -40,9 +40,9 @@ type argumentBudget struct {
 	slot  slot
 }
 
-var _ schema.Means = (*argumentBudget)(nil)
+var _ schema.Budget = (*argumentBudget)(nil)
 
-// Memory implements schema.Means.
+// Memory implements schema.Budget.
 func (m *argumentBudget) Memory(bytes int64) error {
 	err := m.lease.Resize(bytes)
 	// the body is held beside it
@@ -52,7 +52,7 @@ func (m *argumentBudget) Memory(bytes int64) error {
 	return err
 }
 
-// Turn implements schema.Means. The wait ends when the call is revoked.
+// Turn implements schema.Budget. The wait ends when the call is revoked.
 func (m *argumentBudget) Turn(estimate time.Duration) error {
 	return m.slot.take(estimate, func() (leave func(), err error) {
 		ctx, cancel := context.WithCancel(m.ctx)

@@ -19,11 +19,11 @@ func (s *Schema) Check(value mcp.RawJSON, name string) error {
 }
 
 // CheckWithin is Check that asks for the means that it needs.
-func (s *Schema) CheckWithin(value mcp.RawJSON, name string, m Means) error {
-	if err := s.tooMuch(value, name, m); err != nil {
+func (s *Schema) CheckWithin(value mcp.RawJSON, name string, b Budget) error {
+	if err := s.tooMuch(value, name, b); err != nil {
 		return err
 	}
-	return s.verdict(value, name, m)
+	return s.verdict(value, name, b)
 }
 
 // CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, such as
@@ -34,14 +34,14 @@ func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 }
 
 // CheckUnambiguousWithin is CheckUnambiguous that asks for the means that it needs.
-func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, m Means) error {
-	if err := s.tooMuch(value, name, m); err != nil {
+func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, b Budget) error {
+	if err := s.tooMuch(value, name, b); err != nil {
 		return err
 	}
-	if err := s.ambiguous(value, name, m); err != nil {
+	if err := s.ambiguous(value, name, b); err != nil {
 		return err
 	}
-	return s.verdict(value, name, m)
+	return s.verdict(value, name, b)
 }
 
 // What takes how long in a check, about.
@@ -53,7 +53,7 @@ const (
 
 // tooMuch refuses a value that would cost too much to check, before anything decodes it, and asks for the time of what
 // the fast path does.
-func (s *Schema) tooMuch(value mcp.RawJSON, name string, m Means) error {
+func (s *Schema) tooMuch(value mcp.RawJSON, name string, b Budget) error {
 	steps, err := s.countSteps(value, name)
 	if err != nil {
 		return err
@@ -64,16 +64,16 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string, m Means) error {
 		}
 	}
 	reads := min(s.cost.passes*len(value), maxReads)
-	return askTurn(m, time.Duration(reads)*readTime+time.Duration(steps)*stepTime)
+	return askTurn(b, time.Duration(reads)*readTime+time.Duration(steps)*stepTime)
 }
 
 // ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
 // which hasTwins finds out without decoding them.
-func (s *Schema) ambiguous(value mcp.RawJSON, name string, m Means) error {
+func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	decoded, err := decodeWithin(m, value)
+	decoded, err := decodeWithin(b, value)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, m Means) error {
 }
 
 // verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
-func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
+func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
@@ -96,10 +96,10 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, m Means) error {
 	if work > maxWork {
 		return errors.New(name + ": too many values to check against this schema")
 	}
-	if err := askTurn(m, time.Duration(work)*workTime); err != nil {
+	if err := askTurn(b, time.Duration(work)*workTime); err != nil {
 		return err
 	}
-	decoded, err := decodeWithin(m, value)
+	decoded, err := decodeWithin(b, value)
 	if err != nil {
 		return err
 	}

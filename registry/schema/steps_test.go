@@ -137,18 +137,18 @@ func TestTurnsAreAskedForWhatTakesLong(t *testing.T) {
 	} {
 		s := compile(t, test.schema)
 		longest := time.Duration(0)
-		means := &turns{grant: func(estimate time.Duration) error {
+		budget := &turns{grant: func(estimate time.Duration) error {
 			longest = max(longest, estimate)
 			return nil
 		}}
-		if err := s.CheckWithin(mcp.RawJSON(test.value), "value", means); err != nil {
+		if err := s.CheckWithin(mcp.RawJSON(test.value), "value", budget); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if longest < test.least || longest > test.most {
 			t.Errorf("%s: got an estimate of %v, want %v to %v", name, longest, test.least, test.most)
 		}
-		means.grant = func(time.Duration) error { return errNoTurn }
-		if err := s.CheckUnambiguousWithin(mcp.RawJSON(test.value), "value", means); !errors.Is(err, errNoTurn) {
+		budget.grant = func(time.Duration) error { return errNoTurn }
+		if err := s.CheckUnambiguousWithin(mcp.RawJSON(test.value), "value", budget); !errors.Is(err, errNoTurn) {
 			t.Errorf("%s: got %v, want %v", name, err, errNoTurn)
 		}
 	}

@@ -68,7 +68,7 @@ func (p *parts) reopenAudit(ctx context.Context) {
 // reload checks the whole new config first and only then changes anything. It returns which files it read, also for a
 // config that it refused: the operator will correct one of these, and the Watch must see it. When all is in force it
 // gives back the memory that reading took, and that of the config before. Nothing else would for a while: the heap may
-// grow to twice what is in use before Go collects, and thrift waits until the gateway is calm. So a process that is
+// grow to twice what is in use before Go collects, and the scavenger waits until the gateway is calm. So a process that is
 // reloaded again and again stays as large as it was after its start.
 func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.Sources {
 	defer freeMemory()

@@ -134,7 +134,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	verifiers of the issuers' tokens      work ends: it is cancelled for all that has it
 //	servers of the fleet
 //	server and gateway (housekeeping),    verifiers, then servers of the fleet
-//	thrift, collector
+//	scavenger, collector
 //	clients' listener                     operator's listener
 //	reloads                               wait for the goroutines of the group, close the audit log
 //
@@ -157,7 +157,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
-	group.Go(func() error { return newThrift(p.memory.Held, p.log).Run(work) })
+	group.Go(func() error { return newScavenger(p.memory.Held, p.log).Run(work) })
 	group.Go(func() error { return p.collector.Run(work) })
 	beginning, begun := context.WithCancel(work) // until the stop begins
 	defer begun()

@@ -22,7 +22,7 @@ var parts = map[string]map[string]int{
 		"drainDelay": 1, "callPatience": 1,
 		"closeTimeout": 5, // calls that were cut off, the clients' listener, again when they are cancelled, their streams, the operator's listener
 	},
-	"cmd/drawbridge/lastcall.go":          {"acceptTime": 1},
+	"cmd/drawbridge/refuse.go":            {"acceptTime": 1},
 	"cmd/drawbridge/log.go":               {"logPatience": 1},
 	"internal/audit/audit.go":             {"closePatience": 1},
 	"registry/upstream/wire/stdio.go":     {"eofGrace": 1, "termGrace": 1}, // of all servers that are commands, at the same time

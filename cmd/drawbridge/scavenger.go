@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	thriftEvery = 5 * time.Second // so often thrift looks, and so often it acts at most
-	thriftLeast = 4 << 20         // bytes that are worth a collection
-	thriftPart  = 16              // nor is less than one in so many of the bytes in use worth one
-	thriftCalm  = 4               // the gateway is calm while it allocates less than one in so many of what is too much
+	scavengeEvery = 5 * time.Second // so often the scavenger looks, and so often it acts at most
+	scavengeLeast = 4 << 20         // bytes that are worth a collection
+	scavengePart  = 16              // nor is less than one in so many of the bytes in use worth one
+	scavengeCalm  = 4               // the gateway is calm while it allocates less than one in so many of what is too much
 )
 
-// thrift gives memory back to the system when a time of much work is over. Go by itself collects garbage only when the
+// scavenger gives memory back to the system when a time of much work is over. Go by itself collects garbage only when the
 // heap has grown to its goal, which is high after such a time, or after two minutes, and keeps as much as the goal for
 // later. So a gateway that has become quiet would look as if it still needed all that it once did, and a container beside
 // it would have to do without.
 //
+// Without it, TestAQuietGatewayKeptTheMemoryOfItsBusyTime finds all of 128 MiB of garbage resident.
+//
 // A collection costs time in proportion to what is in use, so there is none without need: the gateway must be calm, since
 // a busy one collects by itself and would ask the system for the same memory again at once; and what can be given back
 // must be worth it. No call waits for it. Use it from one goroutine.
-type thrift struct {
+type scavenger struct {
 	use  func() memoryInUse
 	held func() int64 // what is held for clients, in bytes
 	free func()       // collects garbage and gives back what is free
@@ -43,9 +45,9 @@ type memoryInUse struct {
 	allocated int64 // in objects, since the start of the process
 }
 
-// newThrift returns a thrift for this process.
-func newThrift(held func() int64, log *slog.Logger) *thrift {
-	return &thrift{use: readMemoryInUse, held: held, free: freeMemory, log: log}
+// newScavenger returns a scavenger for this process.
+func newScavenger(held func() int64, log *slog.Logger) *scavenger {
+	return &scavenger{use: readMemoryInUse, held: held, free: freeMemory, log: log}
 }
 
 // freeMemory collects twice, since what is in a pool of package sync, such as the buffers of connections that are closed,
@@ -56,8 +58,8 @@ func freeMemory() {
 }
 
 // Run looks again and again until ctx ends.
-func (t *thrift) Run(ctx context.Context) error {
-	ticker := time.NewTicker(thriftEvery)
+func (t *scavenger) Run(ctx context.Context) error {
+	ticker := time.NewTicker(scavengeEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -71,12 +73,12 @@ func (t *thrift) Run(ctx context.Context) error {
 
 // look gives memory back if that is worth it now. What is held for clients is no garbage. All else above what was in use
 // after the last time may be garbage, and what is free already is too much at any time.
-func (t *thrift) look(ctx context.Context) {
+func (t *scavenger) look(ctx context.Context) {
 	now := t.use()
 	since := now.allocated - t.allocated
 	t.allocated = now.allocated
 	excess := max(now.resident-t.held()-t.own, now.free)
-	if excess < max(thriftLeast, now.resident/thriftPart) || since >= excess/thriftCalm {
+	if excess < max(scavengeLeast, now.resident/scavengePart) || since >= excess/scavengeCalm {
 		return
 	}
 	t.free()

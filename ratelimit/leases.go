@@ -89,8 +89,8 @@ func (r *Redis) fill(ctx context.Context, leases []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	var room [8]ask
-	asks := room[:0]
+	var buffer [8]ask
+	asks := buffer[:0]
 	for _, l := range leases {
 		l.queued = false
 		if l.trip == nil && l.bucket.Group == leases[0].bucket.Group {

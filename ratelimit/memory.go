@@ -96,8 +96,8 @@ type claim struct {
 // Take implements Limiter. It never waits for anything but the locks of shards, so it does not look at the context. Its
 // only errors are *ExceededError.
 func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
-	var room [8]claim // spares calls with few buckets, which nearly all have, an allocation
-	claims, set := room[:0], uint64(0)
+	var buffer [8]claim // spares calls with few buckets, which nearly all have, an allocation
+	claims, set := buffer[:0], uint64(0)
 	if never := impossible(buckets); never != nil {
 		return never
 	}

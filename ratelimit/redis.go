@@ -107,8 +107,8 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	if never := impossible(buckets); never != nil {
 		return never
 	}
-	var room [8]want
-	wants, never := merge(buckets, room[:0])
+	var buffer [8]want
+	wants, never := merge(buckets, buffer[:0])
 	if never != nil {
 		return never
 	}
@@ -147,20 +147,20 @@ func orNil(refused *ExceededError) error {
 }
 
 // merge adds up what goes to the same bucket, as mergeClaims does, and returns the refusal of the first that never has
-// so many, nil for none. room spares an allocation.
-func merge(buckets []Bucket, room []want) ([]want, *ExceededError) {
+// so many, nil for none. buffer spares an allocation.
+func merge(buckets []Bucket, buffer []want) ([]want, *ExceededError) {
 next:
 	for i := range buckets {
 		b := &buckets[i]
-		for k := range room {
-			if w := &room[k]; w.Key == b.Key && w.Group == b.Group {
+		for k := range buffer {
+			if w := &buffer[k]; w.Key == b.Key && w.Group == b.Group {
 				w.Bucket, w.tokens = b, w.tokens+b.tokens()
 				continue next
 			}
 		}
-		room = append(room, want{Bucket: b, index: i, tokens: b.tokens()})
+		buffer = append(buffer, want{Bucket: b, index: i, tokens: b.tokens()})
 	}
-	for _, w := range room {
+	for _, w := range buffer {
 		switch {
 		case w.tokens > w.Limit.Burst:
 			return nil, &ExceededError{Bucket: w.index}
@@ -168,7 +168,7 @@ next:
 			return nil, &ExceededError{Bucket: w.index, Share: true}
 		}
 	}
-	return room, nil
+	return buffer, nil
 }
 
 // lookLocked finds the lease of each bucket. It returns the refusal that is known to come, of the bucket that takes longest,
@@ -236,8 +236,8 @@ func (r *Redis) awaitLocked(ctx context.Context, w *want) {
 // fetchLocked makes the trip for the leases that have too few tokens, and takes what is wanted from all. The tokens that
 // the leases have are kept aside meanwhile. The lock is not held during the trip.
 func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) error {
-	var room [8]ask
-	asks := room[:0]
+	var buffer [8]ask
+	asks := buffer[:0]
 	for i := range wants {
 		w := &wants[i]
 		w.aside = min(w.lease.held(now), w.tokens)
@@ -311,8 +311,8 @@ func (r *Redis) locally(ctx context.Context, cause error, buckets []Bucket) erro
 			slog.Any("error", cause), slog.Int("replicas", r.config.Replicas))
 	}
 	r.config.Local()
-	var room [8]Bucket
-	shares := room[:0]
+	var buffer [8]Bucket
+	shares := buffer[:0]
 	for _, b := range buckets {
 		b.Limit = b.Limit.among(r.config.Replicas)
 		shares = append(shares, b)

@@ -126,13 +126,13 @@ type batch struct {
 	users atomic.Int32   // who waits for done, and one for the Log until the writer is through with it
 }
 
-// newBatch returns an empty batch that uses the memory of room, which may be nil.
-func (l *Log) newBatch(room []byte) *batch {
+// newBatch returns an empty batch that uses the memory of buffer, which may be nil.
+func (l *Log) newBatch(buffer []byte) *batch {
 	b, used := l.batches.Get().(*batch)
 	if !used {
 		b = new(batch)
 	}
-	b.lines = room
+	b.lines = buffer
 	b.users.Store(1)
 	b.done.Add(1)
 	return b

@@ -301,8 +301,8 @@ func (s *sink) takeSpare() []byte {
 }
 
 // keepSpare keeps the memory of lines that were written for a later batch, unless it is large.
-func (s *sink) keepSpare(room []byte) {
-	if cap(room) <= maxSpare {
-		s.spare = room[:0]
+func (s *sink) keepSpare(buffer []byte) {
+	if cap(buffer) <= maxSpare {
+		s.spare = buffer[:0]
 	}
 }

@@ -37,7 +37,7 @@ type conn struct {
 	in      *bufio.Reader      // reads through Read of this conn, and so no more than room; nil: not needed yet
 	room    int64              // bytes that may still be read, so that a response's header ends
 	cut     func()             // closes the connection, which ends every wait for it
-	watched watched            // of the lookout
+	watched watched            // of the canceler
 	since   time.Time          // when it became idle
 }
 
@@ -60,7 +60,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // anybody asked for, and the next request would take them for its response. With keep, nobody may be reading any more;
 // without it, somebody may, and finds the connection closed.
 func (c *conn) release(keep bool) {
-	if c.home.lookout.remove(c) && keep && c.reusable() {
+	if c.home.canceler.remove(c) && keep && c.reusable() {
 		c.idle.put(c)
 		return
 	}

@@ -6,7 +6,7 @@
 //
 // dial.go decides about addresses and makes the client. transport.go sends the requests: plain ones over connections of
 // its own, all others through net/http. conn.go is one such connection, begin.go and step.go send a request over it,
-// pool.go keeps those that are idle, and lookout.go ends requests whose contexts end. post.go sends what was prepared,
+// pool.go keeps those that are idle, and canceler.go ends requests whose contexts end. post.go sends what was prepared,
 // answer.go reads the usual answer to that, and secure.go does the same over TLS.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP transports.

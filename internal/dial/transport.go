@@ -38,7 +38,7 @@ type transport struct {
 	dialer  *dialer         // checks addresses; rest has the same
 	idle    pool            // of own connections without TLS
 	secured pool            // of those with TLS
-	lookout lookout         // over the contexts of requests on own connections
+	canceler canceler         // over the contexts of requests on own connections
 
 	versions sync.Map // of servers over TLS, by host, each an *atomic.Bool; see version
 }
@@ -112,7 +112,7 @@ func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *
 				return nil, false, err
 			}
 		}
-		t.lookout.add(ctx, c)
+		t.canceler.add(ctx, c)
 		sent, err = c.begin(m, idle)
 		if err == nil {
 			return c, sent, nil

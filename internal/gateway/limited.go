@@ -48,15 +48,15 @@ func (g *Gateway) limited(next Handler) Handler {
 func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 	buckets ...ratelimit.Bucket,
 ) error {
-	room, again := g.buckets.Get().(*[4]ratelimit.Bucket)
+	buffer, again := g.buckets.Get().(*[4]ratelimit.Bucket)
 	if !again {
-		room = new([4]ratelimit.Bucket)
+		buffer = new([4]ratelimit.Bucket)
 	}
 	defer func() {
-		*room = [4]ratelimit.Bucket{} // whose names are those of a caller
-		g.buckets.Put(room)
+		*buffer = [4]ratelimit.Bucket{} // whose names are those of a caller
+		g.buckets.Put(buffer)
 	}()
-	if all := g.toolBuckets(append(room[:0], buckets...), tool, &c.caller); len(all) > 0 {
+	if all := g.toolBuckets(append(buffer[:0], buckets...), tool, &c.caller); len(all) > 0 {
 		return g.config.Limiter.Take(ctx, all...)
 	}
 	return nil

@@ -157,12 +157,12 @@ func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	return Object{slices.Clone(found.members)}, ok
 }
 
-// objectIn is ObjectOf with room for the members. If they do not fit, they are somewhere else.
-func objectIn(room []strictjson.Member, raw RawJSON) (o Object, ok bool) {
+// objectIn is ObjectOf with a buffer for the members. If they do not fit, they are elsewhere.
+func objectIn(buffer []strictjson.Member, raw RawJSON) (o Object, ok bool) {
 	if !raw.IsObject() {
 		return Object{}, false
 	}
-	members, err := strictjson.Members(room, raw)
+	members, err := strictjson.Members(buffer, raw)
 	return Object{members}, err == nil
 }
 

@@ -30,9 +30,9 @@ const (
 const resultTime = 15 * time.Nanosecond
 
 // answer makes the result of a call from the answer of the API. What the API says, also that it refuses, is a result:
-// the model can read it and do better. An error is only returned when the answer breaks off, or when room, which holds
+// the model can read it and do better. An error is only returned when the answer breaks off, or when claim, which holds
 // what the answer takes in memory, cannot hold it.
-func (c *caller) answer(ctx context.Context, response *http.Response, room *share.Claim) (mcp.Object, error) {
+func (c *caller) answer(ctx context.Context, response *http.Response, claim *share.Claim) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	switch {
 	case response.StatusCode >= 300 && response.StatusCode < 400:
@@ -40,7 +40,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, room *shar
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return c.refused(status, response), nil
 	}
-	data, err := read(response.Body, maxAnswer+1, room)
+	data, err := read(response.Body, maxAnswer+1, claim)
 	switch {
 	case err != nil:
 		return mcp.Object{}, c.unread(ctx, err)
@@ -49,22 +49,22 @@ func (c *caller) answer(ctx context.Context, response *http.Response, room *shar
 	case len(data) == 0:
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
-	leave, err := c.turns.Finish(ctx, room.User(), time.Duration(len(data))*resultTime)
+	leave, err := c.turns.Finish(ctx, claim.User(), time.Duration(len(data))*resultTime)
 	if err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}
 	defer leave()
-	if err := holds(room, resultSize(data)); err != nil {
+	if err := holds(claim, resultSize(data)); err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}
 	result := c.resultOf(status, response.Header, c.redact(data))
-	room.Shrink(int64(result.Size()))
+	claim.Shrink(int64(result.Size()))
 	return result, nil
 }
 
 // unread returns the error for an answer that could not be read, or not be held.
 func (c *caller) unread(ctx context.Context, err error) error {
-	if full, ok := errors.AsType[*noRoomError](err); ok {
+	if full, ok := errors.AsType[*unheldError](err); ok {
 		return &registry.RoomError{Server: c.server, Err: full.err}
 	}
 	return c.unavailable(ctx, true, err)

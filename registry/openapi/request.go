@@ -266,7 +266,7 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 // run sends the request and makes a result of the answer. Errors are *usageError, *registry.UnavailableError,
 // errAddress, a *registry.RoomError or that of ctx. An *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
-func (c *caller) run(ctx context.Context, arguments mcp.Object, room *share.Claim) (mcp.Object, error) {
+func (c *caller) run(ctx context.Context, arguments mcp.Object, claim *share.Claim) (mcp.Object, error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	r, err := c.request(traced, arguments)
@@ -279,7 +279,7 @@ func (c *caller) run(ctx context.Context, arguments mcp.Object, room *share.Clai
 	}
 	response.Body = c.turns.Paced(ctx, response.Body)
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
-	return c.answer(ctx, response, room)
+	return c.answer(ctx, response, claim)
 }
 
 // unavailable returns the error for a request that failed, or that of ctx when ctx has ended. It drops the outer

@@ -25,8 +25,8 @@ func hasTwins(c *strictjson.Cursor) bool {
 		c.Next()
 		return false
 	}
-	var room [12][]byte
-	names, found, simple := room[:0], false, true
+	var buffer [12][]byte
+	names, found, simple := buffer[:0], false, true
 	for c.Enter(); c.More(); {
 		name := c.Next()
 		names = append(names, name)

@@ -7,24 +7,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// noRoomError says that an answer cannot be held in memory.
-type noRoomError struct{ err error } // of package share
+// unheldError says that an answer cannot be held in memory.
+type unheldError struct{ err error } // of package share
 
-func (e *noRoomError) Error() string { return "no room for the answer: " + e.err.Error() }
+func (e *unheldError) Error() string { return "no room for the answer: " + e.err.Error() }
 
-// holds makes room hold that many bytes, unless they are few. The error is a *noRoomError.
-func holds(room *share.Claim, bytes int) error {
+// holds makes claim hold that many bytes, unless they are few. The error is a *unheldError.
+func holds(claim *share.Claim, bytes int) error {
 	if bytes <= share.Covered {
 		return nil
 	}
-	if err := room.Resize(int64(bytes)); err != nil {
-		return &noRoomError{err}
+	if err := claim.Resize(int64(bytes)); err != nil {
+		return &unheldError{err}
 	}
 	return nil
 }
 
-// read reads to the end, but at most limit bytes. room holds what has come, or the error is a *noRoomError.
-func read(from io.Reader, limit int, room *share.Claim) ([]byte, error) {
+// read reads to the end, but at most limit bytes. claim holds what has come, or the error is a *unheldError.
+func read(from io.Reader, limit int, claim *share.Claim) ([]byte, error) {
 	data := make([]byte, 0, min(limit, 4<<10))
 	for len(data) < limit {
 		if len(data) == cap(data) {
@@ -32,7 +32,7 @@ func read(from io.Reader, limit int, room *share.Claim) ([]byte, error) {
 			if cap(data) > share.Step {
 				size = min(cap(data)*3/2, limit)
 			}
-			if err := holds(room, size); err != nil {
+			if err := holds(claim, size); err != nil {
 				return nil, err
 			}
 			data = append(make([]byte, 0, size), data...)

@@ -13,7 +13,7 @@ import (
 func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l lookout
+		var l canceler
 		var cuts atomic.Int32
 		begin := func() (*conn, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -28,7 +28,7 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 		if !l.remove(quick) {
 			t.Error("an answered request was cut")
 		}
-		time.Sleep(2 * glance)
+		time.Sleep(2 * lookInterval)
 		synctest.Wait()
 		if cuts.Load() != 1 || l.remove(gone) {
 			t.Errorf("a context that ended early cut %d connections, want its own", cuts.Load())
@@ -43,7 +43,7 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 		}
 		left()
 		again, end := begin()
-		time.Sleep(2 * glance)
+		time.Sleep(2 * lookInterval)
 		if !l.remove(again) {
 			t.Error("a slow request that was answered was cut")
 		}
@@ -55,11 +55,11 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 	})
 }
 
-// TestLookoutLooksAfterWhoeverIsLeft removes requests in another order than they came.
-func TestLookoutLooksAfterWhoeverIsLeft(t *testing.T) {
+// TestCancelerLooksAfterWhoeverIsLeft removes requests in another order than they came.
+func TestCancelerLooksAfterWhoeverIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l lookout
+		var l canceler
 		ctx, cancel := context.WithCancel(t.Context())
 		var cut [5]atomic.Bool
 		var conns [5]*conn
@@ -70,11 +70,11 @@ func TestLookoutLooksAfterWhoeverIsLeft(t *testing.T) {
 		for _, i := range []int{1, 4} {
 			l.remove(conns[i])
 		}
-		time.Sleep(glance)
+		time.Sleep(lookInterval)
 		synctest.Wait()
 		l.remove(conns[0])
 		cancel()
-		time.Sleep(2 * glance)
+		time.Sleep(2 * lookInterval)
 		synctest.Wait()
 		for i, want := range []bool{false, false, true, true, false} {
 			if cut[i].Load() != want {

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// glance is the time between two looks at the requests that are on their way.
-const glance = 25 * time.Millisecond
+// lookInterval is the time between two looks at the requests that are on their way.
+const lookInterval = 25 * time.Millisecond
 
-// lookout sees to it that the end of a request's context closes the request's connection. To tell a context so
+// canceler sees to it that the end of a request's context closes the request's connection. To tell a context so
 // (context.AfterFunc) costs several allocations, and most requests are answered before it could matter. So a context is
-// told only when its request has been on its way for a glance at least:
+// told only when its request has been on its way for one interval at least:
 //
 //	add ──▶ young ──at the second look──▶ told: the end of the context closes the connection at once
 //	          │                             │
 //	          └──────────▶ remove ◀─────────┘
 //
-// A context that ends while its request is young is noticed at the second look, so at most two glances later. No timer
+// A context that ends while its request is young is noticed at the second look, so at most two of these intervals later. No timer
 // runs while no request is young. It is safe for concurrent use.
-type lookout struct {
+type canceler struct {
 	mu    sync.Mutex  // guards the fields below, and those of watched of each connection
 	young []*conn     // their requests have begun since the last look but one
 	timer *time.Timer // calls look; nil: there was no request yet
 	waits bool        // the timer will call look
 }
 
-// watched is what the lookout knows of the request that has a connection.
+// watched is what the canceler knows of the request that has a connection.
 type watched struct {
 	ctx   context.Context //nolint:containedctx // of the request, as long as it has the connection
 	index int             // in young; -1: it is not there
@@ -35,7 +35,7 @@ type watched struct {
 }
 
 // add begins to look after a request, which has the connection until remove is called.
-func (l *lookout) add(ctx context.Context, c *conn) {
+func (l *canceler) add(ctx context.Context, c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.watched = watched{ctx: ctx, index: len(l.young)}
@@ -45,14 +45,14 @@ func (l *lookout) add(ctx context.Context, c *conn) {
 	}
 	l.waits = true
 	if l.timer == nil {
-		l.timer = time.AfterFunc(glance, l.look)
+		l.timer = time.AfterFunc(lookInterval, l.look)
 		return
 	}
-	l.timer.Reset(glance)
+	l.timer.Reset(lookInterval)
 }
 
 // remove ends that. It returns false if the end of the context closes the connection, or has done so.
-func (l *lookout) remove(c *conn) (open bool) {
+func (l *canceler) remove(c *conn) (open bool) {
 	l.mu.Lock()
 	if i := c.watched.index; i >= 0 {
 		last := len(l.young) - 1
@@ -68,7 +68,7 @@ func (l *lookout) remove(c *conn) (open bool) {
 }
 
 // look tells the contexts of the requests that were young at the last look too. The timer calls it.
-func (l *lookout) look() {
+func (l *canceler) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	young := l.young[:0]
@@ -85,6 +85,6 @@ func (l *lookout) look() {
 	clear(l.young[len(young):])
 	l.young = young
 	if l.waits = len(young) > 0; l.waits {
-		l.timer.Reset(glance)
+		l.timer.Reset(lookInterval)
 	}
 }

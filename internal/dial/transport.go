@@ -34,11 +34,11 @@ const maxSent = 64 << 10
 // It never sends a request twice, not even if the connection turns out to be dead, because a tool call may have had its
 // effect. So it looks whether an idle connection is alive before it uses one (step.go).
 type transport struct {
-	rest    *http.Transport // for requests that are not plain
-	dialer  *dialer         // checks addresses; rest has the same
-	idle    pool            // of own connections without TLS
-	secured pool            // of those with TLS
-	canceler canceler         // over the contexts of requests on own connections
+	rest     *http.Transport // for requests that are not plain
+	dialer   *dialer         // checks addresses; rest has the same
+	idle     pool            // of own connections without TLS
+	secured  pool            // of those with TLS
+	canceler canceler        // over the contexts of requests on own connections
 
 	versions sync.Map // of servers over TLS, by host, each an *atomic.Bool; see version
 }

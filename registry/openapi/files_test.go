@@ -107,26 +107,25 @@ func TestFilesAreReadWhenTheyAreNeeded(t *testing.T) {
 
 // TestFilesOfADocumentAreBounded in number and in bytes, together with the document.
 func TestFilesOfADocumentAreBounded(t *testing.T) {
-	var paths strings.Builder
-	for i := range 5_002 {
-		fmt.Fprintf(&paths, `"/%d":{"get":{"$ref":"%d.json"}},`, i, i)
-	}
-	text := []byte(`{"openapi":"3.1.0","paths":{` + strings.TrimSuffix(paths.String(), ",") + `}}`)
-	cfg := newAPI(t).config(text)
-	small := `{"operationId":"x","responses":{}}`
 	for name, test := range map[string]struct {
-		file  string
-		most  int
-		cause string
+		file       string
+		operations int // each in a file of its own
+		most       int
+		cause      string
 	}{
-		"number": {small, 5_000, "more than the 5000"},
-		"bytes":  {`{"description":"` + strings.Repeat("x", 1<<20) + `","responses":{}}`, 15, "more than 16 MiB"},
+		"number": {`{"operationId":"x","responses":{}}`, 5_002, 5_000, "more than the 5000"},
+		"bytes":  {`{"description":"` + strings.Repeat("x", 1<<20) + `","responses":{}}`, 18, 15, "more than 16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var paths strings.Builder
+			for i := range test.operations {
+				fmt.Fprintf(&paths, `"/%d":{"get":{"$ref":"%d.json"}},`, i, i)
+			}
+			cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{` + strings.TrimSuffix(paths.String(), ",") + `}}`))
 			read := 0
 			cfg.Files = func(string) ([]byte, error) { read++; return []byte(test.file), nil }
 			tools, refused := load(t, cfg)
-			if len(tools) > test.most || len(tools)+len(refused) != 5_002 || read > test.most+1 && name == "number" {
+			if len(tools) > test.most || len(tools)+len(refused) != test.operations || read > test.most+1 && name == "number" {
 				t.Errorf("%d tools, %d refusals, %d files read", len(tools), len(refused), read)
 			}
 			if err := refused[0].Err.Error(); !strings.Contains(err, test.cause) {

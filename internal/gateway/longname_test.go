@@ -42,6 +42,9 @@ func oneOfLength(kind registry.Kind, length int, reply string) registry.Source {
 func TestLongNamesAreMatchedWholeToo(t *testing.T) {
 	for _, k := range namedKinds {
 		for length := len("_admin"); length <= 128; length++ {
+			if testing.Short() && length%5 != 0 && (length < 30 || length > 50) {
+				continue // names are cut from 33 bytes on; the night tries all lengths
+			}
 			b := newBench(t, TenantConfig{ID: "acme"})
 			b.replace(t, oneOfLength(k.kind, length, k.reply))
 			item := onlyItem(b.registry.Catalogue().View([]string{"long"}))

@@ -52,17 +52,21 @@ TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
 
 # The packages of RACE as go list names them, and all others but interop.
 RACED = $$(go list $(RACE))
+
+# SELDOM are those of RACE where a few tests alone start goroutines, whose names end in AtOnce. Only these need the race detector;
+# the others take a fifth of the time without it. The night has all of them under it.
+SELDOM = ./registry ./registry/openapi ./registry/schema
 OTHER = $$(go list ./... | grep -v -x -F "$(RACED)" | grep -v '/internal/interop$$')
 
 test: ## the tests, of which Go does not run again those that cannot say anything else; what they need comes from make setup
 	@$(MAKE) --no-print-directory -j2 race plain
 
 race: needs ## the tests of all packages where something runs at the same time, under the race detector
-	$(TEST) -short -race $(RACE)
+	$(TEST) -short -race $(filter-out $(SELDOM),$(RACE))
+	$(TEST) -short -race -run 'AtOnce$$' $(SELDOM)
 
 plain: needs ## the tests of the other packages, and those with real clients, servers and agents
-	$(TEST) -short ./internal/interop $(OTHER)
-
+	$(TEST) -short ./internal/interop $(SELDOM) $$
 needs: ## say what the tests need beside Go and is not here
 	@.ci/setup missing
 

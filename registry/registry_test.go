@@ -330,7 +330,7 @@ func TestRemoveTakesOneSourceOut(t *testing.T) {
 }
 
 // A waiter that asks Changed first and Catalogue then sees the last state, however the changes fall.
-func TestChangedLosesNoWakeUp(t *testing.T) {
+func TestChangedLosesNoWakeUpAtOnce(t *testing.T) {
 	t.Parallel()
 	r := registry.New()
 	const sources, rounds = 4, 50

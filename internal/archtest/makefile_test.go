@@ -15,7 +15,7 @@ import (
 func TestTheRaceDetectorSeesWhatRunsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
-	listed := listedIn(t, filepath.Join(root, "Makefile"))
+	listed := listedIn(t, "RACE")
 	for _, directory := range slices.Concat(floors()...) {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
 		if err != nil || len(files) == 0 {
@@ -44,24 +44,56 @@ func TestTheRaceDetectorSeesWhatRunsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// listedIn returns the packages that stand in RACE of a Makefile.
-func listedIn(t *testing.T, name string) []string {
+// TestTestsThatStartGoroutinesAreNamedSo compares the packages of which the race detector
+// sees some tests with the names by which make finds them.
+func TestTestsThatStartGoroutinesAreNamedSo(t *testing.T) {
+	t.Parallel()
+	root, raced := repository(t), listedIn(t, "RACE")
+	for _, directory := range listedIn(t, "SELDOM") {
+		if !slices.Contains(raced, directory) {
+			t.Errorf("%s stands in SELDOM of the Makefile, and not in RACE", directory)
+		}
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has %d files, error %v", directory, len(files), err)
+		}
+		for _, name := range files {
+			s, err := parse(directory, name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range s.file.Decls {
+				f, isFunction := d.(*ast.FuncDecl)
+				if startsGoroutine(d) && (!isFunction || !isRacedTest(f.Name.Name)) {
+					t.Errorf("%s starts goroutines, and is in no test whose name ends in AtOnce", name)
+				}
+			}
+		}
+	}
+}
+
+func isRacedTest(name string) bool {
+	return strings.HasPrefix(name, "Test") && strings.HasSuffix(name, "AtOnce")
+}
+
+// listedIn returns the packages that stand in a variable of the Makefile.
+func listedIn(t *testing.T, variable string) []string {
 	t.Helper()
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(filepath.Join(repository(t), "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?m)^RACE *=((?:.*\\\n)*.*)$`).FindSubmatch(text)
+	list := regexp.MustCompile(`(?m)^` + variable + ` *=((?:.*\\\n)*.*)$`).FindSubmatch(text)
 	if list == nil {
-		t.Fatalf("%s has no RACE", name)
+		t.Fatalf("the Makefile has no %s", variable)
 	}
 	return strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
 }
 
 // startsGoroutine tells whether there is a go statement, or a call of a method Go, as errgroup and
 // sync.WaitGroup have it.
-func startsGoroutine(file *ast.File) (found bool) {
-	ast.Inspect(file, func(node ast.Node) bool {
+func startsGoroutine(in ast.Node) (found bool) {
+	ast.Inspect(in, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.GoStmt:
 			found = true

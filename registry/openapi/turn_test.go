@@ -25,9 +25,9 @@ func (o oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestLargeAnswersBecomeResultsInTurn keeps the one slot busy: a large answer waits for it, a small one does not. Large
+// TestLargeAnswersTakeTurnsAtOnce keeps the one slot busy: a large answer waits for it, a small one does not. Large
 // ones once became results in as many goroutines as there were calls, and whoever called meanwhile waited behind them.
-func TestLargeAnswersBecomeResultsInTurn(t *testing.T) {
+func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 	t.Parallel()
 	document := issues(t)
 	for size, waits := range map[int]bool{100: false, 1 << 20: true} {

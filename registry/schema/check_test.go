@@ -141,7 +141,7 @@ func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
 	}
 }
 
-func TestT36OneSchemaManyGoroutines(t *testing.T) {
+func TestT36OneSchemaIsUsedAtOnce(t *testing.T) {
 	for _, text := range []string{
 		`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-z]+$","not":{"const":"no"}}}}`,
 		`{"type":"object","patternProperties":{"^a":{"type":"string","pattern":"^[a-z]+$"}},"additionalProperties":false}`,

@@ -37,6 +37,7 @@ func keyPlaces() map[string]keyPlace {
 		"limit":         {"How values are written", ""},
 		"serverFields":  {"Servers", ""},
 		"apiFields":     {"Servers", ""},
+		"builtinFields": {"Servers", "builtin."},
 		"processLimits": {"Servers", "limits."},
 		"signers":       {}, // what token reads of a config: keys that stand above
 		"server":        {}, // of the files of clients, which are no config of the gateway

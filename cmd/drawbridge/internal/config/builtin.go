@@ -9,32 +9,82 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// nonEmptyBuiltin reads the names of a server's built-in tools. It reports names that do
-// not exist and an empty list.
-func (r *reader) nonEmptyBuiltin(n *node) []string {
-	var out []string
+// builtin reads which built-in tools a server has: a mapping of each to its keys, or a list of their names where none
+// has any. It reports names that do not exist, and an empty list or mapping.
+func (r *reader) builtin(s *Server, n *node) {
+	if len(n.items)+len(n.members) == 0 {
+		r.fault(n, "built-in tools are wanted here, as in [calculate] or {calculate: {}}; there are %s", strings.Join(builtin.Names(), ", "))
+		return
+	}
+	if n.kind == mapping {
+		r.object(n, "builtin", r.builtinFields(s))
+		for _, m := range n.members {
+			if slices.Contains(builtin.Names(), m.name) && !slices.Contains(s.Builtin, m.name) {
+				s.Builtin = append(s.Builtin, m.name)
+			}
+		}
+		return
+	}
 	r.eachText(n, "builtin", func(at *node, name string) {
 		if !slices.Contains(builtin.Names(), name) {
 			r.faultHint(at, nearest(at.raw, builtin.Names()), "there is no built-in tool %q; there are %s",
 				at.raw, strings.Join(builtin.Names(), ", "))
 		}
-		out = append(out, name)
+		if keys := builtinNeeds()[name]; keys != nil {
+			r.fault(at, "%s needs %s: write builtin: {%s: {%s: …}}", name, strings.Join(keys, " and "), name, strings.Join(keys, ": …, "))
+		}
+		s.Builtin = append(s.Builtin, name)
 	})
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "an empty list of built-in tools; there are %s", strings.Join(builtin.Names(), ", "))
+}
+
+// builtinNeeds returns the keys that a built-in tool cannot do without.
+func builtinNeeds() map[string][]string {
+	return map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
+}
+
+// builtinFields returns the built-in tools, each with the function that reads its keys into s.
+func (r *reader) builtinFields(s *Server) fields {
+	tool := func(n *node, name string, keys fields) {
+		if r.object(n, name, keys) {
+			r.need(n, name, builtinNeeds()[name]...)
+		}
 	}
-	return out
+	return fields{
+		"calculate":    func(n *node) { tool(n, "calculate", nil) },
+		"current_time": func(n *node) { tool(n, "current_time", nil) },
+		"analyze_csv": func(n *node) {
+			tool(n, "analyze_csv", fields{"csv_root": into(&s.CSVRoot, r.directory)})
+		},
+		"get_weather": func(n *node) {
+			tool(n, "get_weather", fields{
+				"weather_url":   into(&s.WeatherURL, r.serverURL),
+				"geocoding_url": into(&s.GeocodingURL, r.serverURL),
+			})
+		},
+	}
+}
+
+// movedKeys returns keys that a server had, with the built-in tool that has them now.
+func movedKeys() map[string]string {
+	return map[string]string{"csv_root": "analyze_csv", "weather_url": "get_weather", "geocoding_url": "get_weather"}
+}
+
+// moved adds to the keys of a server those that are elsewhere now, and returns known. Each is a problem that says where.
+func (r *reader) moved(known fields) fields {
+	for name, tool := range movedKeys() {
+		known[name] = func(n *node) {
+			r.fault(n, "%s stands under its tool now: write builtin: {%s: {%s: %s}}", name, tool, name, n.raw)
+		}
+	}
+	return known
 }
 
 // checkBuiltin reports what keeps the built-in tools of a server from being made. Package
 // builtin has most of these checks, so the tools are made once, on trial, and released.
 func (r *reader) checkBuiltin(s *Server, n *node) {
-	wants := map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
-	for _, tool := range s.Builtin {
-		for _, name := range wants[tool] {
-			if n.member(name) == nil {
-				r.fault(n.member("builtin"), "%s needs %s", tool, name)
-			}
+	for _, name := range []string{"weather_url", "geocoding_url"} {
+		if value := n.child("builtin").child("get_weather").member(name); value != nil {
+			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
 	// After any problem, s may be incomplete, and package builtin would complain about

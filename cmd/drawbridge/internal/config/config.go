@@ -283,9 +283,9 @@ type Server struct {
 	Prefix string
 
 	Builtin      []string // names of built-in tools
-	CSVRoot      string   // the directory below which analyze_csv reads
-	WeatherURL   string   // where get_weather asks for forecasts
-	GeocodingURL string   // where get_weather asks for places
+	CSVRoot      string   // builtin.analyze_csv.csv_root: the directory below which it reads
+	WeatherURL   string   // builtin.get_weather.weather_url: where it asks for forecasts
+	GeocodingURL string   // builtin.get_weather.geocoding_url: where it asks for places
 
 	Command     string            // the program, as a name in PATH or with a path
 	Args        []string          // of the program

@@ -69,7 +69,7 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		{name: "served again", change: replaced(file, "acme, globex]", "acme, globex, initech]")},
 		{name: "a server less", change: replaced(file, "  time: {command: mcp-time, acknowledge: [no-command]}\n", ""), refused: true},
 		{name: "a server again", change: replaced(file, "servers:\n  files", "servers:\n  time: {command: mcp-time2, acknowledge: [no-command]}\n  files")},
-		{name: "built in", change: replaced(file, "command: mcp-time2, acknowledge: [no-command]", "builtin: [get_weather], weather_url: \"https://weather.example/\", geocoding_url: \"https://places.example/\""), refused: true},
+		{name: "built in", change: replaced(file, "command: mcp-time2, acknowledge: [no-command]", "builtin: {get_weather: {weather_url: \"https://weather.example/\", geocoding_url: \"https://places.example/\"}}"), refused: true},
 		{name: "built in, followed", change: replaced(file, "time__now", "time__get_weather")},
 		{name: "a tenant twice", change: replaced(more, "initech:", "acme:"), refused: true},
 		{name: "a tenant renamed", change: replaced(more, "acme:", "initech: {servers: [files]}\n  hooli:")},

@@ -48,7 +48,7 @@ func validServerName(text string) string {
 // belongs to another kind is a problem, because it would have no effect; then the checks
 // of the kind.
 func (r *reader) server(s *Server, n *node) {
-	if !r.object(n, "a server", r.serverFields(s)) {
+	if !r.object(n, "a server", r.moved(r.serverFields(s))) {
 		return
 	}
 	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")
@@ -56,7 +56,6 @@ func (r *reader) server(s *Server, n *node) {
 		return
 	}
 	belongs := map[string][]string{
-		"builtin": {"csv_root", "weather_url", "geocoding_url"},
 		"command": {"args", "cwd", "env", "max_children", "start_timeout", "user", "limits"},
 		"url":     {"headers"},
 		"openapi": {"base_url", "include", "output_schemas"},
@@ -91,7 +90,7 @@ func (r *reader) server(s *Server, n *node) {
 		r.fault(n.member("max_children"),
 			"one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
 	}
-	for _, name := range []string{"url", "base_url", "weather_url", "geocoding_url"} {
+	for _, name := range []string{"url", "base_url"} {
 		if value := n.member(name); value != nil {
 			r.checkReachable(value, s.PrivateAddresses)
 		}
@@ -112,10 +111,7 @@ func (r *reader) server(s *Server, n *node) {
 // serverFields returns the keys of a server, each with the function that reads it into s.
 func (r *reader) serverFields(s *Server) fields {
 	return fields{
-		"builtin":           into(&s.Builtin, r.nonEmptyBuiltin),
-		"csv_root":          into(&s.CSVRoot, r.directory),
-		"weather_url":       into(&s.WeatherURL, r.serverURL),
-		"geocoding_url":     into(&s.GeocodingURL, r.serverURL),
+		"builtin":           func(n *node) { r.builtin(s, n) },
 		"command":           into(&s.Command, r.text),
 		"args":              into(&s.Args, r.arguments),
 		"cwd":               into(&s.Dir, r.directory),

@@ -22,14 +22,16 @@ func floors() [][]string {
 			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
 		},
 		{
-			"registry/schema",         // JSON Schemas of strangers: compiled, bounded, checked, explained
-			"internal/sanitize",       // output cleaning
-			"registry/upstream/seats", // who gets which session of a server, and who waits
-			"server/once",             // which requests were made before, and what their answers were
+			"registry/schema",          // JSON Schemas of strangers: compiled, bounded, checked, explained
+			"internal/sanitize",        // output cleaning
+			"internal/database/sqlite", // queries on files of SQLite
+			"registry/upstream/seats",  // who gets which session of a server, and who waits
+			"server/once",              // which requests were made before, and what their answers were
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
+			"internal/database",  // what a query may ask, and what comes of it
 			"internal/fairqueue", // whose turn it is to keep a processor busy
 			"server/session",     // what legacy sessions must remember
 			"internal/allot",     // how many of a tenant's places this replica may give out
@@ -89,6 +91,7 @@ func doors() []door {
 		{"github.com/redis/rueidis", []string{"internal/redis"}, "no call may wait longer than it is allowed to there"},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
+		{"github.com/ncruces/go-sqlite3", []string{"internal/database/sqlite"}, "it runs what strangers wrote in this process"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
 		{"golang.org/x/sys", []string{"registry/upstream/process", "cmd/drawbridge"}, "what the kernel does to processes, and to a listener at its end, is asked for there"},
 

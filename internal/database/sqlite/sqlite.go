@@ -84,7 +84,7 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 	return nil, err
 }
 
-// Layout is a query that lists all columns, as database.Layout wants them. It binds the name of one table, or null.
+// Layout is a query that lists all columns, as describe_database wants them. It binds the name of one table, or null.
 func (*File) Layout() string {
 	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
   c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key, f."table" || coalesce('.' || f."to", '') AS refers
@@ -244,12 +244,14 @@ func (f *File) explain(ctx context.Context, err error) error {
 	case errors.Is(err, errMemory):
 		return database.Errorf("The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select fewer columns.", Memory>>20)
 	case code(sqlite3.AUTH):
-		return database.Errorf("Not allowed here (%s): a query reads tables and views, attaches nothing, sets no pragma, and calls none of %s.",
-			sentence(fault, isSQLite), strings.Join(slowFunctions(), ", "))
+		if _, function, found := strings.Cut(fmt.Sprint(fault), "not authorized to use function: "); found {
+			return database.Errorf("The function %s cannot be used here.", function)
+		}
+		return database.ErrWrites()
 	case code(sqlite3.TOOBIG):
 		return database.Errorf("A value or the query is longer than %d bytes: select parts of it with substr().", database.MaxValue)
 	case code(sqlite3.ERROR) && isSQLite, code(sqlite3.RANGE) && isSQLite, code(sqlite3.MISMATCH) && isSQLite:
-		return database.Errorf("SQLite says: %s", sentence(fault, true))
+		return database.Errorf("SQLite says: %s", sentence(fault))
 	case code(sqlite3.READONLY_ROLLBACK), code(sqlite3.READONLY_RECOVERY):
 		return database.Errorf("A program that writes this database has ended in the middle of it. It can be read again when that program has opened it once more.")
 	case f.isWAL() && (code(sqlite3.CANTOPEN) || code(sqlite3.READONLY) || code(sqlite3.IOERR)):
@@ -265,10 +267,7 @@ func (f *File) explain(ctx context.Context, err error) error {
 }
 
 // sentence returns what SQLite says of a statement.
-func sentence(err *sqlite3.Error, is bool) string {
-	if !is {
-		return "not authorized"
-	}
+func sentence(err *sqlite3.Error) string {
 	_, text, _ := strings.Cut(err.Error(), ": ") // sqlite3:
 	return strings.TrimPrefix(text, "SQL logic error: ")
 }

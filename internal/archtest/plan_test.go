@@ -22,11 +22,12 @@ func floors() [][]string {
 			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
 		},
 		{
-			"registry/schema",          // JSON Schemas of strangers: compiled, bounded, checked, explained
-			"internal/sanitize",        // output cleaning
-			"internal/database/sqlite", // queries on files of SQLite
-			"registry/upstream/seats",  // who gets which session of a server, and who waits
-			"server/once",              // which requests were made before, and what their answers were
+			"registry/schema",            // JSON Schemas of strangers: compiled, bounded, checked, explained
+			"internal/sanitize",          // output cleaning
+			"internal/database/sqlite",   // queries on files of SQLite
+			"internal/database/postgres", // queries on PostgreSQL servers
+			"registry/upstream/seats",    // who gets which session of a server, and who waits
+			"server/once",                // which requests were made before, and what their answers were
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes
@@ -92,6 +93,7 @@ func doors() []door {
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
 		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
 		{"github.com/ncruces/go-sqlite3", []string{"internal/database/sqlite"}, "it runs what strangers wrote in this process"},
+		{"github.com/jackc/pgx/v5", []string{"internal/database/postgres"}, "it takes settings from the environment, and several statements at once"},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
 		{"golang.org/x/sys", []string{"registry/upstream/process", "cmd/drawbridge"}, "what the kernel does to processes, and to a listener at its end, is asked for there"},
 

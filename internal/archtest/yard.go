@@ -13,6 +13,7 @@ func Yard() []string {
 		"internal/count",
 		"internal/freeport",
 		"internal/redis/redistest",
+		"internal/database/postgrestest",
 		"internal/replica/replicatest",
 		"internal/seal/sealtest",
 		"internal/wiretest",

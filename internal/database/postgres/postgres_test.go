@@ -1,0 +1,344 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/database"
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgres"
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
+)
+
+var server *postgrestest.Server // of all tests here; nil: PostgreSQL is not installed
+
+func TestMain(m *testing.M) {
+	os.Exit(postgrestest.Run(m, func(s *postgrestest.Server) { server = s }))
+}
+
+const schema = `
+CREATE EXTENSION dblink;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
+CREATE TABLE users(id integer PRIMARY KEY, name text NOT NULL, score double precision, photo bytea, big bigint, exact numeric, at timestamptz);
+CREATE TABLE orders(id integer PRIMARY KEY, user_id integer REFERENCES users(id), total numeric(10,2));
+CREATE TABLE secrets(value text);
+CREATE SEQUENCE numbers;
+CREATE VIEW names AS SELECT name FROM users;
+CREATE FUNCTION sly() RETURNS integer LANGUAGE plpgsql AS 'BEGIN INSERT INTO secrets VALUES (''x''); RETURN 1; END';
+CREATE FUNCTION slier() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN DELETE FROM users; RETURN 1; END';
+CREATE VIEW calls AS SELECT slier() AS n;
+CREATE PROCEDURE proc() LANGUAGE plpgsql AS 'BEGIN DELETE FROM users; COMMIT; END';
+INSERT INTO users VALUES (1, 'Ada', 1.5, '\x0102', 9007199254740993, 1.10, '2026-01-02 03:04:05Z'), (2, 'Bob', 'NaN', NULL, 7, 123456789012345678901234567890, NULL);
+INSERT INTO orders VALUES (1, 1, 10), (2, 1, 20.5);
+`
+
+// create makes a database whose role may read three of its relations, and call what an operator may have written.
+func create(t *testing.T, name string) *postgres.Server {
+	t.Helper()
+	s := server.Need(t)
+	s.Create(t, name, schema+fmt.Sprintf("GRANT SELECT ON users, orders, names, calls TO %[1]s; GRANT EXECUTE ON FUNCTION sly(), slier() TO %[1]s; GRANT EXECUTE ON PROCEDURE proc() TO %[1]s; GRANT USAGE ON SEQUENCE numbers TO %[1]s;", name))
+	return postgres.New(s.File(t, name, name))
+}
+
+func ask(ctx context.Context, s *postgres.Server, text string, parameters ...database.Parameter) (*database.Table, error) {
+	return s.Query(ctx, &database.Query{Text: text, Parameters: parameters, Limit: 100})
+}
+
+func rows(table *database.Table) string {
+	var b strings.Builder
+	for _, row := range table.Rows {
+		for i, c := range row {
+			if i > 0 {
+				b.WriteByte('|')
+			}
+			b.Write(c)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// state returns all that a query could change: rows, relations, roles, settings, large objects and locks.
+func state(t *testing.T, name string) string {
+	t.Helper()
+	var parts []string
+	for _, query := range []string{
+		"SELECT * FROM users ORDER BY 1", "SELECT * FROM orders ORDER BY 1", "SELECT * FROM secrets", "SELECT last_value, is_called FROM numbers",
+		"SELECT relname, relkind, relowner FROM pg_class WHERE relnamespace NOT IN (SELECT oid FROM pg_namespace WHERE nspname LIKE 'pg_toast%') ORDER BY oid",
+		"SELECT rolname, rolsuper, rolcanlogin, rolconfig FROM pg_roles WHERE rolname = '" + name + "'", "SELECT oid FROM pg_largeobject_metadata",
+		"SELECT datname, datacl FROM pg_database WHERE datname = '" + name + "'", "SELECT name, setting FROM pg_file_settings ORDER BY 1", "SELECT * FROM pg_db_role_setting",
+		"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = '" + name + "')",
+	} {
+		parts = append(parts, server.Exec(t, name, query))
+	}
+	return strings.Join(parts, "\n--\n")
+}
+
+func TestQueriesReadEveryKindOfValue(t *testing.T) {
+	t.Parallel()
+	s := create(t, "kinds")
+	text := func(s string) database.Parameter { return database.Parameter{Kind: database.Text, Text: s} }
+	number := func(s string) database.Parameter { return database.Parameter{Kind: database.Number, Text: s} }
+	for name, test := range map[string]struct {
+		query      string
+		parameters []database.Parameter
+		want       string
+	}{
+		"a table":    {"SELECT id, name, score, photo, big, exact FROM users ORDER BY id", nil, `1|"Ada"|1.5|{"base64":"AQI=","bytes":2}|"9007199254740993"|1.10` + "\n" + `2|"Bob"|"NaN"|null|7|"123456789012345678901234567890"` + "\n"},
+		"a join":     {"SELECT name, sum(total) FROM users u JOIN orders o ON o.user_id = u.id GROUP BY name", nil, "\"Ada\"|30.50\n"},
+		"a view":     {"TABLE names ORDER BY 1 DESC", nil, "\"Bob\"\n\"Ada\"\n"},
+		"parameters": {"SELECT $2::int, $1::text, $3::boolean, $4::jsonb->>'a', $5::text", []database.Parameter{text("'; DROP TABLE users; --"), number("5"), {Kind: database.Boolean, Text: "true"}, text(`{"a":1}`), {}}, `5|"'; DROP TABLE users; --"|true|"1"|null` + "\n"},
+		"values":     {"VALUES (true, ARRAY[1,2], '{\"a\":1}'::jsonb)", nil, `true|"{1,2}"|"{\"a\": 1}"` + "\n"},
+		"a setting":  {"SHOW transaction_read_only", nil, "\"on\"\n"},
+		"a plan":     {"SELECT 1 WHERE EXISTS (SELECT FROM users)", nil, "1\n"},
+	} {
+		table, err := ask(t.Context(), s, test.query, test.parameters...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(test.want, rows(table)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestNoStatementChangesAnything runs every way to write or to reach beyond the database that PostgreSQL knows.
+func TestNoStatementChangesAnything(t *testing.T) {
+	t.Parallel()
+	s := create(t, "attacked")
+	before := state(t, "attacked")
+	for _, query := range []string{
+		"INSERT INTO users VALUES (3, 'Eve')", "DELETE FROM users RETURNING *", "UPDATE users SET name = 'x' RETURNING id", "TRUNCATE users",
+		"WITH gone AS (DELETE FROM users RETURNING *) SELECT * FROM gone", "WITH x AS (INSERT INTO secrets VALUES ('x') RETURNING *) SELECT * FROM x",
+		"MERGE INTO users u USING orders o ON u.id = o.id WHEN MATCHED THEN DELETE", "EXPLAIN ANALYZE DELETE FROM users",
+		"SELECT sly()", "SELECT slier()", "SELECT * FROM calls", "CALL proc()", "DO $$BEGIN DELETE FROM users; COMMIT; END$$",
+		"SELECT nextval('numbers')", "SELECT setval('numbers', 77)", "SELECT 1 INTO t", "CREATE TABLE t(a int)", "CREATE TEMP TABLE t(a int)", "CREATE TABLE t AS SELECT 1",
+		"DROP TABLE users", "ALTER ROLE attacked SUPERUSER", "ALTER ROLE attacked SET work_mem = '1GB'", "CREATE ROLE eve", "GRANT SELECT ON secrets TO attacked", "SET ROLE postgres",
+		"SET SESSION AUTHORIZATION postgres", "RESET ROLE", "SET TRANSACTION READ WRITE", "SET default_transaction_read_only = off", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT s",
+		"COMMIT; DELETE FROM users", "SELECT 1; DELETE FROM users", "SELECT 1; SELECT 2", "COPY users TO STDOUT", "COPY users FROM STDIN", "COPY users TO '/tmp/out'",
+		"COPY users TO PROGRAM 'id'", "COPY (SELECT 1) TO STDOUT", "SELECT pg_read_file('/etc/passwd')", "SELECT pg_ls_dir('/')", "SELECT pg_stat_file('/etc/passwd')",
+		"SELECT lo_import('/etc/passwd')", "SELECT lo_export(1, '/tmp/out')", "SELECT dblink('dbname=postgres', 'SELECT 1')", "SELECT dblink_connect('dbname=postgres')",
+		"SELECT set_config('transaction_read_only', 'off', false)", "SELECT set_config('role', 'postgres', false)", "SELECT set_config('session_authorization', 'postgres', false)",
+		"SELECT pg_reload_conf()", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres'", "ALTER SYSTEM SET work_mem = '1GB'", "SELECT * FROM secrets",
+		"LOCK TABLE users", "LISTEN x", "NOTIFY x", "UNLISTEN *", "VACUUM", "ANALYZE", "CLUSTER", "REINDEX TABLE users", "DISCARD ALL", "PREPARE p AS DELETE FROM users", "EXECUTE p",
+		"DECLARE c CURSOR FOR SELECT 1", "LOAD 'auto_explain'", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "IMPORT FOREIGN SCHEMA x FROM SERVER y INTO public",
+		"SELECT * FROM users FOR UPDATE", "", "-- nothing", ";", "SELECT 1\x00; DELETE FROM users", "SELECT pg_promote()", "SELECT pg_create_restore_point('x')",
+	} {
+		table, err := ask(t.Context(), s, query)
+		if _, ours := errors.AsType[*database.Error](err); !ours {
+			t.Errorf("%q: got %v and error %v, want an error for the model", query, table, err)
+		}
+	}
+	// These are answered, and leave nothing behind.
+	for _, query := range []string{
+		"SELECT set_config('work_mem', '1GB', false)", "SELECT set_config('default_transaction_read_only', 'off', false)", "SELECT set_config('statement_timeout', '0', false)",
+		"SELECT pg_advisory_lock(42)", "SELECT pg_notify('x', 'y')", "SELECT lo_from_bytea(0, '\\x01')", "SELECT lo_create(0)", "SELECT txid_current()", "EXPLAIN DELETE FROM users",
+	} {
+		if _, err := ask(t.Context(), s, query); err != nil {
+			if _, ours := errors.AsType[*database.Error](err); !ours {
+				t.Errorf("%q: got error %v", query, err)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, state(t, "attacked")); diff != "" {
+		t.Errorf("the database has changed (-before +after):\n%s", diff)
+	}
+	for setting, want := range map[string]string{"work_mem": "4MB", "default_transaction_read_only": "on", "role": "none"} {
+		if table, err := ask(t.Context(), s, "SHOW "+setting); err != nil || rows(table) != `"`+want+"\"\n" {
+			t.Errorf("%s: got %v and error %v, want %s", setting, table, err, want)
+		}
+	}
+}
+
+// TestLargeResultsAreBounded asks for more rows, and larger values, than there may be.
+func TestLargeResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := create(t, "large")
+	for name, test := range map[string]struct {
+		query, fault string
+		more, full   bool
+	}{
+		"rows":             {"SELECT * FROM generate_series(1, 10000000)", "", true, false},
+		"endless rows":     {"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", "", true, false},
+		"bytes":            {"SELECT repeat('x', 8000) FROM generate_series(1, 1000)", "", false, true},
+		"a huge value":     {"SELECT repeat('x', 20000000)", "2000000", false, false},
+		"an impossible":    {"SELECT repeat('x', 2000000000)", "PostgreSQL says: requested length too large", false, false},
+		"many huge values": {"SELECT repeat('x', 5000000) FROM generate_series(1, 1000)", "select fewer columns", false, false},
+		"deep":             {"SELECT " + strings.Repeat("(", 20000) + "1" + strings.Repeat(")", 20000), "PostgreSQL says: ", false, false},
+	} {
+		table, err := ask(t.Context(), s, test.query)
+		switch {
+		case test.fault != "":
+			if err == nil || !strings.Contains(err.Error(), test.fault) {
+				t.Errorf("%s: got error %v, want one with %q", name, err, test.fault)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case table.More != test.more || table.Full != test.full || len(table.Rows) > 100 || table.Size() > database.MaxResult:
+			t.Errorf("%s: got %d rows, more: %v, full: %v", name, len(table.Rows), table.More, table.Full)
+		}
+	}
+}
+
+// TestQueriesEndWithTheirCallers has ten callers whose queries hang, and looks whether anything runs on.
+func TestQueriesEndWithTheirCallers(t *testing.T) {
+	t.Parallel()
+	s := create(t, "hanging")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error)
+	for range 10 {
+		go func() {
+			_, err := ask(ctx, s, "SELECT pg_sleep(600)")
+			ended <- err
+		}()
+	}
+	running := func() string {
+		return server.Exec(t, "hanging", "SELECT count(*) FROM pg_stat_activity WHERE usename = 'hanging' AND query LIKE '%pg_sleep%' AND state = 'active'")
+	}
+	waitFor(t, "10", running)
+	stop()
+	for range 10 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want %v", err, context.Canceled)
+		}
+	}
+	waitFor(t, "0", running)
+
+	limited, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := ask(limited, s, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"); err == nil {
+		t.Error("a query without an end has ended")
+	}
+	waitFor(t, "0", func() string {
+		return server.Exec(t, "hanging", "SELECT count(*) FROM pg_stat_activity WHERE usename = 'hanging' AND state = 'active'")
+	})
+}
+
+// waitFor returns when get returns what is wanted.
+func waitFor(t *testing.T, want string, get func() string) {
+	t.Helper()
+	for began := time.Now(); get() != want; {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("got %s, want %s", get(), want)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// TestRolesThatMayDoMoreAreRefused gives a role one grant after the other.
+func TestRolesThatMayDoMoreAreRefused(t *testing.T) {
+	t.Parallel()
+	s := create(t, "granted")
+	if notes, err := s.Check(t.Context()); err != nil || len(notes) > 0 {
+		t.Fatalf("without grants: got %v and error %v", notes, err)
+	}
+	server.Exec(t, "granted", "CREATE ROLE granted_group; CREATE ROLE granted_boss SUPERUSER; CREATE ROLE granted_nested NOINHERIT")
+	for _, test := range []struct{ grant, revoke, want string }{
+		{"ALTER ROLE granted SUPERUSER", "ALTER ROLE granted NOSUPERUSER", "SUPERUSER"},
+		{"ALTER ROLE granted REPLICATION", "ALTER ROLE granted NOREPLICATION", "REPLICATION"},
+		{"ALTER ROLE granted BYPASSRLS", "ALTER ROLE granted NOBYPASSRLS", "BYPASSRLS"},
+		{"ALTER ROLE granted CREATEROLE", "ALTER ROLE granted NOCREATEROLE", "CREATEROLE"},
+		{"GRANT granted_boss TO granted", "REVOKE granted_boss FROM granted", "SUPERUSER by membership in granted_boss"},
+		{"GRANT pg_write_all_data TO granted", "REVOKE pg_write_all_data FROM granted", "membership in pg_write_all_data"},
+		{"GRANT pg_read_server_files TO granted", "REVOKE pg_read_server_files FROM granted", "membership in pg_read_server_files"},
+		{"GRANT pg_write_server_files TO granted", "REVOKE pg_write_server_files FROM granted", "membership in pg_write_server_files"},
+		{"GRANT pg_execute_server_program TO granted", "REVOKE pg_execute_server_program FROM granted", "membership in pg_execute_server_program"},
+		{"GRANT pg_signal_backend TO granted", "REVOKE pg_signal_backend FROM granted", "membership in pg_signal_backend"},
+		{"ALTER TABLE orders OWNER TO granted", "ALTER TABLE orders OWNER TO postgres", "ownership of public.orders"},
+		{"GRANT INSERT ON users TO granted", "REVOKE INSERT ON users FROM granted", "INSERT on public.users"},
+		{"GRANT UPDATE (name) ON users TO granted", "REVOKE UPDATE (name) ON users FROM granted", "UPDATE on public.users"},
+		{"GRANT DELETE ON users TO PUBLIC", "REVOKE DELETE ON users FROM PUBLIC", "DELETE on public.users"},
+		{"GRANT TRUNCATE ON users TO granted_group; GRANT granted_group TO granted_nested; GRANT granted_nested TO granted", "REVOKE granted_nested FROM granted", "TRUNCATE on public.users"},
+		{"GRANT EXECUTE ON FUNCTION dblink(text) TO granted", "REVOKE EXECUTE ON FUNCTION dblink(text) FROM granted", "EXECUTE on dblink(text)"},
+	} {
+		server.Exec(t, "granted", test.grant)
+		_, err := ask(t.Context(), s, "SELECT 1")
+		if ours, ok := errors.AsType[*database.Error](err); !ok || !strings.Contains(ours.Text, "The present one has "+test.want) {
+			t.Errorf("%s: got error %v, want one with %q", test.grant, err, test.want)
+		}
+		if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got error %v of Check, want one with %q", test.grant, err, test.want)
+		}
+		server.Exec(t, "granted", test.revoke)
+		if _, err := ask(t.Context(), s, "SELECT 1"); err != nil && !strings.Contains(test.grant, "OWNER") {
+			t.Errorf("after %s: %v", test.revoke, err)
+		}
+	}
+	server.Exec(t, "granted", "GRANT CREATE ON SCHEMA public TO granted; GRANT TEMP ON DATABASE granted TO granted")
+	notes, err := s.Check(t.Context())
+	want := []string{"the role has CREATE on schema public, which it does not need", "the role has TEMP on database granted, which it does not need"}
+	if diff := cmp.Diff(want, notes); diff != "" || err != nil {
+		t.Errorf("warnings (-want +got), error %v:\n%s", err, diff)
+	}
+}
+
+// TestAddressesAreJudged reads files with addresses, and shows that no error has what they say.
+func TestAddressesAreJudged(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"postgres://u:secret@127.0.0.1:5432/db":                         "",
+		"postgres://u:secret@localhost/db?sslmode=disable":              "",
+		"postgres://u:secret@[::1]/db":                                  "",
+		"postgresql://u:secret@db.example/db?sslmode=verify-full":       "",
+		"postgres://u:secret@db.example/db":                             "TLS is needed beyond this machine",
+		"postgres://u:secret@10.0.0.1/db?sslmode=disable":               "TLS is needed beyond this machine",
+		"postgres://u:secret@db.example/db?sslmode=require":             "does not make sure whom the password is sent to",
+		"postgres://u:secret@db.example/db?sslmode=prefer":              "does not make sure whom the password is sent to",
+		"postgres://u:secret@localhost/db?options=-crole%3Dpostgres":    `the option "options" has no meaning here`,
+		"postgres://u:secret@localhost/db?host=/var/run":                `the option "host" has no meaning here`,
+		"postgres://u:secret@a,b/db":                                    "this is no address",
+		"postgres:///db":                                                "this is no address",
+		"postgres://u:secret@localhost":                                 "this is no address",
+		"postgres://u:secret@localhost:99999/db":                        "this is no address",
+		"mysql://u:secret@localhost/db":                                 "this is no address",
+		"host=localhost user=u password=secret":                         "this is no address",
+		"":                                                              "this is no address",
+		"postgres://u:secret@h/db?sslmode=verify-full&sslrootcert=none": "no such file",
+		"postgres://u:sec%ret@localhost/db":                             "this is no address",
+	} {
+		file := filepath.Join(t.TempDir(), "dsn")
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := postgres.CheckFile(file)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %q", text, err, want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%ret")) {
+			t.Errorf("%s: the error %v has the password", text, err)
+		}
+	}
+}
+
+// TestErrorsOfTheConnectionAreNotForModels connects with a wrong password, to a database that is not there, and to
+// nobody.
+func TestErrorsOfTheConnectionAreNotForModels(t *testing.T) {
+	server.Need(t)
+	t.Setenv("PGPASSWORD", "from-the-environment")
+	t.Setenv("PGUSER", "postgres")
+	for name, address := range map[string]string{
+		"a wrong password": "postgres://postgres:wrong-secret@" + server.Address + "/postgres",
+		"no database":      "postgres://postgres:postgrestest-secret@" + server.Address + "/none",
+		"nobody":           "postgres://postgres:wrong-secret@127.0.0.1:1/postgres",
+	} {
+		file := filepath.Join(t.TempDir(), "dsn")
+		if err := os.WriteFile(file, []byte(address), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ask(t.Context(), postgres.New(file), "SELECT 1")
+		if _, ours := errors.AsType[*database.Error](err); ours || err == nil {
+			t.Errorf("%s: got error %v, want one for the log", name, err)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error %v has the password", name, err)
+		}
+	}
+}

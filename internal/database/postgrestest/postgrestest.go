@@ -1,0 +1,184 @@
+// Package postgrestest starts a real PostgreSQL server for tests.
+package postgrestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+)
+
+// password is that of every role.
+const password = "postgrestest-secret"
+
+// Server is a PostgreSQL server that runs for the tests of one package.
+type Server struct {
+	Address string // host:port
+	dir     string
+	program *exec.Cmd
+}
+
+// Start starts a server, which Stop ends. The error is exec.ErrNotFound if PostgreSQL is not installed.
+func Start() (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	address, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Address: address}
+	if s.dir, err = os.MkdirTemp("", "postgrestest"); err != nil {
+		return nil, err
+	}
+	if err := s.start(bin); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start makes the files of the server and starts it. PostgreSQL does not run as root, so that another user does.
+func (s *Server) start(bin string) error {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return err
+	}
+	secret, data := filepath.Join(s.dir, "secret"), filepath.Join(s.dir, "data")
+	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(data, 0o700)); err != nil {
+		return err
+	}
+	if os.Getuid() == 0 {
+		for _, path := range []string{s.dir, secret, data} {
+			if err := os.Chown(path, nobody, nobody); err != nil {
+				return err
+			}
+		}
+	}
+	made := unprivileged(exec.Command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres", "--pwfile", secret, //nolint:gosec,noctx // of PostgreSQL
+		"--auth", "md5", "--encoding", "UTF8", "--locale", "C", "--no-sync"))
+	made.Dir = s.dir
+	if output, err := made.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, output)
+	}
+	s.program = unprivileged(exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
+		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c", "shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
+	s.program.Dir = s.dir
+	if err := s.program.Start(); err != nil {
+		return err
+	}
+	for began := time.Now(); ; {
+		_, err := s.run("postgres", "SELECT 1")
+		if err == nil {
+			return nil
+		}
+		if time.Since(began) > time.Minute {
+			return err
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// Stop ends the server and removes its files.
+func (s *Server) Stop() {
+	if s.program != nil && s.program.Process != nil {
+		_ = s.program.Process.Signal(os.Interrupt) // a fast shutdown, which ends its children
+		_ = s.program.Wait()                       // it was told to end
+	}
+	_ = os.RemoveAll(s.dir) // only of a test
+}
+
+// binaries returns the folder of the programs of the server, which Debian has not in PATH.
+func binaries() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err == nil && len(found) > 0 {
+		slices.Sort(found)
+		return filepath.Dir(found[len(found)-1]), nil
+	}
+	path, err := exec.LookPath("initdb")
+	if err != nil {
+		return "", exec.ErrNotFound
+	}
+	return filepath.Dir(path), nil
+}
+
+// Run runs the tests of a package with a server, and returns their exit code. A machine without PostgreSQL runs them with
+// none, unless CI is true: Need then passes over those that need it.
+func Run(m *testing.M, use func(*Server)) int {
+	s, err := Start()
+	if err != nil {
+		if !errors.Is(err, exec.ErrNotFound) || slices.Contains(os.Environ(), "CI=true") {
+			panic(err)
+		}
+		return m.Run()
+	}
+	defer s.Stop()
+	use(s)
+	return m.Run()
+}
+
+// Need passes the test over if there is no server.
+func (s *Server) Need(t testing.TB) *Server {
+	t.Helper()
+	if s == nil {
+		t.Skip("PostgreSQL is not installed; .ci/setup installs it")
+	}
+	return s
+}
+
+// Exec runs statements as the superuser in a database, and returns the rows as psql writes them.
+func (s *Server) Exec(t testing.TB, database, statements string) string {
+	t.Helper()
+	output, err := s.run(database, statements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+func (s *Server) run(database, statements string) (string, error) {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return "", err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	c := exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", host, "-p", port, "-U", "postgres", "-d", database, "-f", "-") //nolint:gosec // a test says which
+	c.Env = append(os.Environ(), "PGPASSWORD="+password)
+	c.Stdin = strings.NewReader(statements)
+	output, err := c.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("psql: %w: %s", err, output)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// Create makes a database with a role of the same name, which may connect to it and nothing else, and runs statements
+// there.
+func (s *Server) Create(t testing.TB, name, statements string) {
+	t.Helper()
+	s.Exec(t, "postgres", fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s'; CREATE DATABASE %[1]s;", name, password))
+	s.Exec(t, "postgres", fmt.Sprintf("REVOKE TEMP ON DATABASE %[1]s FROM PUBLIC", name))
+	s.Exec(t, name, statements)
+}
+
+// File writes the address of a database for a role into a file, and returns its path.
+func (s *Server) File(t testing.TB, database, role string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), database+".dsn")
+	text := fmt.Sprintf("postgres://%s:%s@%s/%s\n", role, password, s.Address, database)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -99,7 +99,7 @@ func serverChanges(a, b *config.Server) []string {
 		return nil
 	}
 	names := differing(map[string]bool{
-		"builtin":       slices.Equal(a.Builtin, b.Builtin),
+		"builtin":       reflect.DeepEqual(a.BuiltinKeys(), b.BuiltinKeys()),
 		"command":       a.Command == b.Command,
 		"args":          slices.Equal(a.Args, b.Args),
 		"cwd":           a.Dir == b.Dir,

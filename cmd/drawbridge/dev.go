@@ -14,7 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
 const (
@@ -87,7 +86,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 // devServers returns the server with the built-in tools, and after it those of a client's file, if one is named.
 func devServers(file string, env config.Environment) (config.Imported, error) {
 	servers := []config.Server{{
-		Name: devToolbox, Prefix: devToolbox, Builtin: builtin.Names(),
+		Name: devToolbox, Prefix: devToolbox, Builtin: []string{"analyze_csv", "calculate", "current_time", "get_weather"},
 		CSVRoot: ".", WeatherURL: forecasts, GeocodingURL: geocoding,
 	}}
 	if file == "" {

@@ -180,7 +180,9 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 
 // startBuiltin offers the built-in tools of a server. They run in this process, so there is no server to reach first.
 func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
-	offers, release, err := builtin.New(s.BuiltinConfig())
+	cfg := s.BuiltinConfig()
+	cfg.Turns = f.turns
+	offers, release, err := builtin.New(cfg)
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}

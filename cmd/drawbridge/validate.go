@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -102,7 +103,7 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
-	online := flags.Bool("online", false, "also connect to the servers and Redis, and fetch the issuers' key sets")
+	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, and fetch the issuers' key sets")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -203,6 +204,9 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		}
 	}
 	for _, srv := range cfg.Servers {
+		if len(srv.Databases) > 0 {
+			tries = append(tries, func() check { return tryDatabases(limited, srv) })
+		}
 		// HTTP APIs are not tried: they have no request that is sure to be harmless.
 		if srv.IsElsewhere() {
 			tries = append(tries, func() check {
@@ -256,6 +260,16 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 	}
 	if err := store.Up(); err != nil {
 		c.OK, c.Message = false, err.Error()
+	}
+	return c
+}
+
+// tryDatabases connects to each database of a server.
+func tryDatabases(ctx context.Context, srv config.Server) check {
+	lines, err := builtin.CheckDatabases(ctx, srv.BuiltinConfig())
+	c := check{Name: "server " + srv.Name, OK: err == nil, Message: strings.Join(lines, "; ")}
+	if err != nil {
+		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	return c
 }

@@ -1,7 +1,9 @@
-// Package database answers: what may one query ask of a database, and in which form and size does a caller get what came
-// of it? The packages below it run queries, each by its own engine; this one knows neither engines nor tools.
+// Package database answers: what may one query ask of a database, and in which form and
+// size does a caller get what came of it? The packages below it run queries, each by its
+// own engine; this one knows neither engines nor tools.
 //
-// A query is one statement, which only reads. What keeps it from writing is the engine, and never a look at its text.
+// A query is one statement, which only reads. What keeps it from writing is the engine,
+// and never a look at its text.
 package database
 
 import (
@@ -52,8 +54,8 @@ const (
 	Text
 )
 
-// Error is an error whose text is for the model that wrote the query. It holds what the engine says of the query, and
-// neither an address nor a secret.
+// Error is an error whose text is for the model that wrote the query. It holds what the
+// engine says of the query, and neither an address nor a secret.
 type Error struct{ Text string }
 
 func (e *Error) Error() string { return e.Text }
@@ -94,7 +96,8 @@ type Table struct {
 // NewTable returns a table for a query, without rows.
 func NewTable(q *Query, columns []Column) *Table { return &Table{Columns: columns, limit: q.Limit} }
 
-// Add adds a row. It returns false, and adds nothing, if the table is full; then there is no use in further rows.
+// Add adds a row. It returns false, and adds nothing, if the table is full; then there is
+// no use in further rows.
 func (t *Table) Add(row []Cell) bool {
 	if len(t.Rows) == t.limit {
 		t.More = true
@@ -122,7 +125,8 @@ func NullCell() Cell { return Cell("null") }
 // BooleanCell returns a boolean.
 func BooleanCell(v bool) Cell { return strconv.AppendBool(nil, v) }
 
-// IntegerCell returns an integer: as a number, or as a text if not every reader of JSON would get the same number.
+// IntegerCell returns an integer: as a number, or as a text if not every reader of JSON
+// would get the same number.
 func IntegerCell(v int64) Cell {
 	if v > -maxExact && v < maxExact {
 		return strconv.AppendInt(nil, v, 10)
@@ -143,8 +147,8 @@ func FloatCell(v float64) Cell {
 	return strconv.AppendFloat(nil, v, 'g', -1, 64)
 }
 
-// DecimalCell returns a decimal number of any size from its digits: as a number if a float64 has just this value, in
-// these digits, else as a text.
+// DecimalCell returns a decimal number of any size from its digits: as a number if a
+// float64 has just this value, in these digits, else as a text.
 func DecimalCell(digits string) Cell {
 	plain := strings.TrimPrefix(digits, "-")
 	if len(plain) <= 15 && plain != "" && strings.Trim(plain, "0123456789.") == "" {
@@ -153,7 +157,8 @@ func DecimalCell(digits string) Cell {
 	return TextCell(digits)
 }
 
-// TextCell returns a text, cut with a mark if it is too long. What is no UTF-8 in it becomes U+FFFD.
+// TextCell returns a text, cut with a mark if it is too long. What is no UTF-8 in it
+// becomes U+FFFD.
 func TextCell(s string) Cell {
 	if len(s) <= MaxCell {
 		return quoted(s)
@@ -165,7 +170,8 @@ func TextCell(s string) Cell {
 	return quoted(fmt.Sprintf("%s… [cut: %d bytes in all]", s[:end], len(s)))
 }
 
-// BinaryCell returns bytes in Base64 with how many there are, cut with a mark if there are too many.
+// BinaryCell returns bytes in Base64 with how many there are, cut with a mark if there
+// are too many.
 func BinaryCell(b []byte) Cell {
 	out := struct {
 		Base64 []byte `json:"base64"`

@@ -21,26 +21,27 @@ type keyPlace struct{ chapter, before string }
 // means that these are no keys of the config's own.
 func keyPlaces() map[string]keyPlace {
 	return map[string]keyPlace{
-		"topFields":     {"Gateway", ""},
-		"networkFields": {"Gateway", ""},
-		"sessions":      {"Gateway", "sessions."},
-		"audit":         {"Gateway", "audit."},
-		"log":           {"Gateway", "log."},
-		"limits":        {"Gateway", "limits."},
-		"redis":         {"Gateway", "redis."},
-		"link":          {"Gateway", "link."},
-		"issuer":        {"Issuers", ""},
-		"tenant":        {"Tenants", ""},
-		"rule":          {"Tenants", "rules[]."},
-		"tenantLimits":  {"Tenants", "limits."},
-		"output":        {"Tenants", "output."},
-		"limit":         {"How values are written", ""},
-		"serverFields":  {"Servers", ""},
-		"apiFields":     {"Servers", ""},
-		"builtinFields": {"Servers", "builtin."},
-		"processLimits": {"Servers", "limits."},
-		"signers":       {}, // what token reads of a config: keys that stand above
-		"server":        {}, // of the files of clients, which are no config of the gateway
+		"topFields":      {"Gateway", ""},
+		"networkFields":  {"Gateway", ""},
+		"sessions":       {"Gateway", "sessions."},
+		"audit":          {"Gateway", "audit."},
+		"log":            {"Gateway", "log."},
+		"limits":         {"Gateway", "limits."},
+		"redis":          {"Gateway", "redis."},
+		"link":           {"Gateway", "link."},
+		"issuer":         {"Issuers", ""},
+		"tenant":         {"Tenants", ""},
+		"rule":           {"Tenants", "rules[]."},
+		"tenantLimits":   {"Tenants", "limits."},
+		"output":         {"Tenants", "output."},
+		"limit":          {"How values are written", ""},
+		"serverFields":   {"Servers", ""},
+		"apiFields":      {"Servers", ""},
+		"builtinFields":  {"Servers", "builtin."},
+		"databaseFields": {"Servers", "builtin.query_database.databases.*."},
+		"processLimits":  {"Servers", "limits."},
+		"signers":        {}, // what token reads of a config: keys that stand above
+		"server":         {}, // of the files of clients, which are no config of the gateway
 	}
 }
 

@@ -12,6 +12,7 @@
 //	calculate      calculate.go, expression.go (the parser), function.go, rational.go (exact numbers)
 //	analyze_csv    analyzecsv.go, rowlimiter.go (bounds rows), column.go (exact sums)
 //	get_weather    getweather.go, openmeteo.go (the service)
+//	query_database, describe_database   querydatabase.go (both, and the databases), describedatabase.go
 //
 // To add a tool, add a file with its definition and constructor, and a line in tools.
 package builtin
@@ -24,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -36,6 +38,8 @@ type Config struct {
 	CSVRoot      string           // the directory below which analyze_csv reads; required for it
 	WeatherURL   string           // address of a forecast API like Open-Meteo's, without /v1/forecast; for get_weather
 	GeocodingURL string           // address of a geocoding API like Open-Meteo's, without /v1/search; for get_weather
+	Databases    []Database       // that query_database and describe_database read, the first by default; required for them
+	Turns        *fairqueue.Queue // that queries of files take; nil: they do not wait
 	Client       *http.Client     // should follow no redirect, which is not checked; required for get_weather
 	Now          func() time.Time // nil: time.Now
 	Timeout      time.Duration    // limit of one call; zero: 30 s
@@ -56,7 +60,9 @@ func tools() []tool {
 		{"analyze_csv", analyzeCSVDefinition, newAnalyzeCSV},
 		{"calculate", calculateDefinition, newCalculate},
 		{"current_time", currentTimeDefinition, newCurrentTime},
+		{"describe_database", describeDatabaseDefinition, newDescribeDatabase},
 		{"get_weather", getWeatherDefinition, newGetWeather},
+		{"query_database", queryDatabaseDefinition, newQueryDatabase},
 	}
 }
 
@@ -116,7 +122,7 @@ func newOffer(cfg Config, name string) (registry.Offer, func() error, error) {
 	if err != nil {
 		return registry.Offer{}, nil, fmt.Errorf("built-in tool %s: %w", name, err)
 	}
-	definition, err := mcp.ParseObject([]byte(all[i].definition))
+	definition, err := mcp.ParseObject([]byte(defined(all[i].definition, cfg)))
 	if err != nil {
 		return registry.Offer{}, nil, fmt.Errorf("definition of built-in tool %s: %w", name, err)
 	}

@@ -25,6 +25,7 @@ func everything(t *testing.T) builtin.Config {
 	return builtin.Config{
 		Tools: builtin.Names(), CSVRoot: t.TempDir(),
 		WeatherURL: "http://127.0.0.1:9", GeocodingURL: "http://127.0.0.1:9", Client: &http.Client{},
+		Databases: []builtin.Database{{Name: "users", SQLite: "users.db"}, {Name: "orders", PostgresFile: "orders.dsn"}},
 	}
 }
 
@@ -138,7 +139,7 @@ func conform(t *testing.T, schema, instance mcp.RawJSON) {
 }
 
 func TestNamesAreSortedAndComplete(t *testing.T) {
-	want := []string{"analyze_csv", "calculate", "current_time", "get_weather"}
+	want := []string{"analyze_csv", "calculate", "current_time", "describe_database", "get_weather", "query_database"}
 	if got := builtin.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -194,6 +195,8 @@ func TestNewRefuses(t *testing.T) {
 		"user in the address": {weather(func(c *builtin.Config) { c.WeatherURL = "http://u:p@h" }), "must have no user"},
 		"query":               {weather(func(c *builtin.Config) { c.WeatherURL = "http://h/?key=1" }), "must have no user, query"},
 		"broken address":      {weather(func(c *builtin.Config) { c.WeatherURL = "http://h:x" }), "not an address"},
+		"no databases":        {builtin.Config{Tools: []string{"query_database"}}, "needs databases"},
+		"no kind of database": {builtin.Config{Tools: []string{"describe_database"}, Databases: []builtin.Database{{Name: "x"}}}, "needs sqlite or postgres_file"},
 		"no client":           {weather(func(c *builtin.Config) { c.Client = nil }), "needs an HTTP client"},
 	} {
 		t.Run(name, func(t *testing.T) {

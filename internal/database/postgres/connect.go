@@ -36,7 +36,8 @@ type address struct {
 	secure                         *tls.Config // nil: without TLS
 }
 
-// CheckFile returns an error that says what is wrong with the address in a file, without its text, which has a password.
+// CheckFile returns an error that says what is wrong with the address in a file, without
+// its text, which has a password.
 func CheckFile(file string) error {
 	_, err := read(file)
 	return err
@@ -58,8 +59,9 @@ func read(file string) (address, error) {
 // errForm is that an address is none.
 var errForm = errors.New("this is no address of PostgreSQL; write " + Form)
 
-// parse reads an address. Files that it names are relative to dir. Nothing is taken from the environment, and nothing
-// but what stands here may stand in it: options of the driver could undo what this package makes sure of.
+// parse reads an address. Files that it names are relative to dir. Nothing is taken from
+// the environment, and nothing but what stands here may stand in it: options of the
+// driver could undo what this package makes sure of.
 func parse(text, dir string) (a address, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Opaque != "" || u.Fragment != "" {
@@ -134,8 +136,9 @@ func secured(host string, options url.Values, dir string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// connect opens a connection for one query. The driver would take what its Config does not say from the environment and
-// files of the home directory; so everything is set here.
+// connect opens a connection for one query. The driver would take what its Config does
+// not say from the environment and files of the home directory; so everything is set
+// here.
 func (s *Server) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	a, err := read(s.file)
 	if err != nil {
@@ -175,8 +178,9 @@ func milliseconds(ctx context.Context) string {
 	return strconv.FormatInt(max(left.Milliseconds(), 1), 10)
 }
 
-// end closes the connection, which rolls the transaction back. What still runs at the server is cancelled first: the
-// server would notice that nobody waits only when it has the first row.
+// end closes the connection, which rolls the transaction back. What still runs at the
+// server is cancelled first: the server would notice that nobody waits only when it has
+// the first row.
 func (r *running) end(ctx context.Context) {
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer stop()

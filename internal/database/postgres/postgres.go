@@ -1,7 +1,9 @@
-// Package postgres runs queries on a PostgreSQL server, and lets no query do more than read. It is the only package that
-// imports the driver, github.com/jackc/pgx, and of that only its lowest parts.
+// Package postgres runs queries on a PostgreSQL server, and lets no query do more than
+// read. It is the only package that imports the driver, github.com/jackc/pgx, and of that
+// only its lowest parts.
 //
-// What is dangerous about it: the texts of strangers reach a server that does what the role may do. So, in this order:
+// What is dangerous about it: the texts of strangers reach a server that does what the
+// role may do. So, in this order:
 //
 //	connect.go   a connection of its own for each query, dialled by internal/dial, with TLS beyond this machine; nothing
 //	             that a query leaves on a connection (settings, locks, prepared statements) meets another one
@@ -24,13 +26,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 )
 
-// Memory is the most that one query takes here, in bytes: a row as it comes, twice, and the result.
+// Memory is the most that one query takes here, in bytes: a row as it comes, twice, and
+// the result.
 const Memory = 2*maxRow + 4*database.MaxResult
 
 // maxRow bounds a row of a result as it comes from the server, in bytes.
 const maxRow = 4 << 20
 
-// Server is a database at a PostgreSQL server. It is safe for concurrent use, and keeps no connection open.
+// Server is a database at a PostgreSQL server. It is safe for concurrent use, and keeps
+// no connection open.
 type Server struct {
 	file string // that has the address
 }
@@ -44,8 +48,8 @@ func (*Server) Memory() int64 { return Memory }
 // Dialect returns the name of the language.
 func (*Server) Dialect() string { return "PostgreSQL" }
 
-// Query runs a query. The error is a *database.Error if the query is at fault or the database cannot be used, or that of
-// ctx if it ends.
+// Query runs a query. The error is a *database.Error if the query is at fault or the
+// database cannot be used, or that of ctx if it ends.
 func (s *Server) Query(ctx context.Context, q *database.Query) (*database.Table, error) {
 	if strings.ContainsRune(q.Text, 0) {
 		return nil, database.Errorf("The query has a NUL character.")
@@ -66,7 +70,8 @@ func (s *Server) Query(ctx context.Context, q *database.Query) (*database.Table,
 	return table, nil
 }
 
-// Check returns an error that says why the database cannot be used, for the operator, or what the role could go without.
+// Check returns an error that says why the database cannot be used, for the operator, or
+// what the role could go without.
 func (s *Server) Check(ctx context.Context) (notes []string, err error) {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -77,8 +82,8 @@ func (s *Server) Check(ctx context.Context) (notes []string, err error) {
 	return r.judgeRole(ctx)
 }
 
-// Layout is a query that lists all columns that the role may read, as describe_database wants them. It binds the name of
-// one table, with or without its schema, or null.
+// Layout is a query that lists all columns that the role may read, as describe_database
+// wants them. It binds the name of one table, with or without its schema, or null.
 func (*Server) Layout() string {
 	return `SELECT n.nspname AS schema, c.relname AS table_name,
   CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' ELSE 'table' END AS kind,
@@ -128,8 +133,8 @@ func (r *running) query(ctx context.Context, q *database.Query) (*database.Table
 	return table, nil
 }
 
-// fetch binds the parameters of the statement that was prepared, and reads no more rows than the table takes. The server
-// is asked for one more than that, and makes no others.
+// fetch binds the parameters of the statement that was prepared, and reads no more rows
+// than the table takes. The server is asked for one more than that, and makes no others.
 func (r *running) fetch(ctx context.Context, q *database.Query, table *database.Table, fields []pgconn.FieldDescription) error {
 	bind := &pgproto3.Bind{}
 	for _, p := range q.Parameters {
@@ -173,7 +178,8 @@ func (r *running) fetch(ctx context.Context, q *database.Query, table *database.
 	}
 }
 
-// Types whose values are no texts. https://www.postgresql.org/docs/current/catalog-pg-type.html
+// Types whose values are no texts.
+// https://www.postgresql.org/docs/current/catalog-pg-type.html
 const (
 	boolType    = 16
 	byteaType   = 17
@@ -226,8 +232,8 @@ func typeName(oid uint32) string {
 	return "type " + strconv.FormatUint(uint64(oid), 10)
 }
 
-// explain returns an error as the caller is to see it. What the server says of a statement is for the model; other errors
-// could hold an address, a user or a file.
+// explain returns an error as the caller is to see it. What the server says of a
+// statement is for the model; other errors could hold an address, a user or a file.
 func explain(ctx context.Context, err error) error {
 	fault, isServers := errors.AsType[*pgconn.PgError](err)
 	large, isLarge := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err)
@@ -252,8 +258,8 @@ func explain(ctx context.Context, err error) error {
 	return fmt.Errorf("query PostgreSQL: %w", err)
 }
 
-// isOfConnection tells whether an error is about the connection, so that its text may name users and hosts.
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
+// isOfConnection tells whether an error is about the connection, so that its text may
+// name users and hosts. https://www.postgresql.org/docs/current/errcodes-appendix.html
 func isOfConnection(code string) bool {
 	for _, class := range []string{"08", "28", "3D", "53", "57P"} {
 		if strings.HasPrefix(code, class) {

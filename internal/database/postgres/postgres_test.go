@@ -39,7 +39,8 @@ INSERT INTO users VALUES (1, 'Ada', 1.5, '\x0102', 9007199254740993, 1.10, '2026
 INSERT INTO orders VALUES (1, 1, 10), (2, 1, 20.5);
 `
 
-// create makes a database whose role may read three of its relations, and call what an operator may have written.
+// create makes a database whose role may read three of its relations, and call what an
+// operator may have written.
 func create(t *testing.T, name string) *postgres.Server {
 	t.Helper()
 	s := server.Need(t)
@@ -65,7 +66,8 @@ func rows(table *database.Table) string {
 	return b.String()
 }
 
-// state returns all that a query could change: rows, relations, roles, settings, large objects and locks.
+// state returns all that a query could change: rows, relations, roles, settings, large
+// objects and locks.
 func state(t *testing.T, name string) string {
 	t.Helper()
 	var parts []string
@@ -110,7 +112,8 @@ func TestQueriesReadEveryKindOfValue(t *testing.T) {
 	}
 }
 
-// TestNoStatementChangesAnything runs every way to write or to reach beyond the database that PostgreSQL knows.
+// TestNoStatementChangesAnything runs every way to write or to reach beyond the database
+// that PostgreSQL knows.
 func TestNoStatementChangesAnything(t *testing.T) {
 	t.Parallel()
 	s := create(t, "attacked")
@@ -188,7 +191,8 @@ func TestLargeResultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestQueriesEndWithTheirCallers has ten callers whose queries hang, and looks whether anything runs on.
+// TestQueriesEndWithTheirCallers has ten callers whose queries hang, and looks whether
+// anything runs on.
 func TestQueriesEndWithTheirCallers(t *testing.T) {
 	t.Parallel()
 	s := create(t, "hanging")
@@ -281,7 +285,8 @@ func TestRolesThatMayDoMoreAreRefused(t *testing.T) {
 	}
 }
 
-// TestAddressesAreJudged reads files with addresses, and shows that no error has what they say.
+// TestAddressesAreJudged reads files with addresses, and shows that no error has what
+// they say.
 func TestAddressesAreJudged(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -319,8 +324,8 @@ func TestAddressesAreJudged(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheConnectionAreNotForModels connects with a wrong password, to a database that is not there, and to
-// nobody.
+// TestErrorsOfTheConnectionAreNotForModels connects with a wrong password, to a database
+// that is not there, and to nobody.
 func TestErrorsOfTheConnectionAreNotForModels(t *testing.T) {
 	server.Need(t)
 	t.Setenv("PGPASSWORD", "from-the-environment")

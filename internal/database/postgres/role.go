@@ -11,9 +11,10 @@ import (
 // maxGrants is how many grants an error names.
 const maxGrants = 5
 
-// dangers lists what the role of the connection, or one that it is a member of and could become, may do beyond reading.
-// The first column is "refuse" or "warn", the second the grant. Tables of the system are not looked at: what is granted
-// there to everybody is harmless in a transaction that reads.
+// dangers lists what the role of the connection, or one that it is a member of and could
+// become, may do beyond reading. The first column is "refuse" or "warn", the second the
+// grant. Tables of the system are not looked at: what is granted there to everybody is
+// harmless in a transaction that reads.
 const dangers = `WITH mine AS (SELECT oid, rolname FROM pg_roles WHERE pg_has_role(session_user, oid, 'MEMBER')),
 tables AS (SELECT c.oid, c.relowner, n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\_%')
@@ -35,8 +36,8 @@ UNION ALL SELECT 'warn', 'CREATE on schema ' || nspname FROM pg_namespace
 UNION ALL SELECT 'warn', 'TEMP on database ' || datname FROM pg_database
   WHERE datname = current_database() AND has_database_privilege(session_user, oid, 'TEMP')`
 
-// judgeRole returns what the role of the connection could go without, or a *database.Error that names what it must go
-// without.
+// judgeRole returns what the role of the connection could go without, or a
+// *database.Error that names what it must go without.
 func (r *running) judgeRole(ctx context.Context) (notes []string, err error) {
 	r.busy = true
 	result := r.ExecParams(ctx, dangers, nil, nil, nil, nil).Read()

@@ -27,7 +27,8 @@ type Server struct {
 	program *exec.Cmd
 }
 
-// Start starts a server, which Stop ends. The error is exec.ErrNotFound if PostgreSQL is not installed.
+// Start starts a server, which Stop ends. The error is exec.ErrNotFound if PostgreSQL is
+// not installed.
 func Start() (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -48,7 +49,8 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// start makes the files of the server and starts it. PostgreSQL does not run as root, so that another user does.
+// start makes the files of the server and starts it. PostgreSQL does not run as root, so
+// that another user does.
 func (s *Server) start(bin string) error {
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -98,7 +100,8 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.dir) // only of a test
 }
 
-// binaries returns the folder of the programs of the server, which Debian has not in PATH.
+// binaries returns the folder of the programs of the server, which Debian has not in
+// PATH.
 func binaries() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err == nil && len(found) > 0 {
@@ -112,8 +115,9 @@ func binaries() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// Run runs the tests of a package with a server, and returns their exit code. A machine without PostgreSQL runs them with
-// none, unless CI is true: Need then passes over those that need it.
+// Run runs the tests of a package with a server, and returns their exit code. A machine
+// without PostgreSQL runs them with none, unless CI is true: Need then passes over those
+// that need it.
 func Run(m *testing.M, use func(*Server)) int {
 	s, err := Start()
 	if err != nil {
@@ -136,7 +140,8 @@ func (s *Server) Need(t testing.TB) *Server {
 	return s
 }
 
-// Exec runs statements as the superuser in a database, and returns the rows as psql writes them.
+// Exec runs statements as the superuser in a database, and returns the rows as psql
+// writes them.
 func (s *Server) Exec(t testing.TB, database, statements string) string {
 	t.Helper()
 	output, err := s.run(database, statements)
@@ -163,8 +168,8 @@ func (s *Server) run(database, statements string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// Create makes a database with a role of the same name, which may connect to it and nothing else, and runs statements
-// there.
+// Create makes a database with a role of the same name, which may connect to it and
+// nothing else, and runs statements there.
 func (s *Server) Create(t testing.TB, name, statements string) {
 	t.Helper()
 	s.Exec(t, "postgres", fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s'; CREATE DATABASE %[1]s;", name, password))

@@ -10,8 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 )
 
-// slowFunctions returns functions whose time grows with the square of their arguments in a single step, in small
-// letters: SQLite asks between steps alone whether it is to go on.
+// slowFunctions returns functions whose time grows with the square of their arguments in
+// a single step, in small letters: SQLite asks between steps alone whether it is to go
+// on.
 func slowFunctions() []string {
 	return []string{
 		"decimal_exp", "decimal_mul", "decimal_pow2", "json_patch", "jsonb_patch", "load_extension", "regexp", "regexpi",
@@ -19,8 +20,9 @@ func slowFunctions() []string {
 	}
 }
 
-// replaceFunctions replaces functions that are slow and cannot be missed by others that do the same in linear time. To
-// trim 100,000 characters takes SQLite 7 minutes if there are as many to choose from.
+// replaceFunctions replaces functions that are slow and cannot be missed by others that
+// do the same in linear time. To trim 100,000 characters takes SQLite 7 minutes if there
+// are as many to choose from.
 func replaceFunctions(c *sqlite3.Conn) error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	trimming := func(left, right bool) sqlite3.ScalarFunction {
@@ -56,7 +58,8 @@ func trimmed(text, characters string, left, right bool) string {
 	return text
 }
 
-// instr returns where the second argument begins in the first one, from 1: in characters, or in bytes of two blobs.
+// instr returns where the second argument begins in the first one, from 1: in characters,
+// or in bytes of two blobs.
 func instr(ctx sqlite3.Context, args ...sqlite3.Value) {
 	if args[0].Type() == sqlite3.NULL || args[1].Type() == sqlite3.NULL {
 		return

@@ -9,15 +9,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// sliceTime is how long a query keeps a processor busy before it gives its slot to whose turn it is.
+// sliceTime is how long a query keeps a processor busy before it gives its slot to whose
+// turn it is.
 const sliceTime = 2 * time.Millisecond
 
 // busyTime is how long a query waits, all in all, for other programs that write.
 const busyTime = 2 * time.Second
 
-// slice is the context that SQLite asks every thousand steps whether it is to go on. When the query has kept its slot for
-// sliceTime it stands in line again, so that a query without an end takes one slot at a time, in turn with all others.
-// It belongs to the goroutine of the query.
+// slice is the context that SQLite asks every thousand steps whether it is to go on. When
+// the query has kept its slot for sliceTime it stands in line again, so that a query
+// without an end takes one slot at a time, in turn with all others. It belongs to the
+// goroutine of the query.
 type slice struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -52,7 +54,8 @@ func (s *slice) Err() error {
 	return s.enter()
 }
 
-// rest waits, without a slot, for another program that writes. It returns whether to try again.
+// rest waits, without a slot, for another program that writes. It returns whether to try
+// again.
 func (s *slice) rest(context.Context, int) (retry bool) {
 	if s.rested >= busyTime || s.give == nil {
 		return false

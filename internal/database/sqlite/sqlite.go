@@ -1,12 +1,14 @@
-// Package sqlite runs queries on files of SQLite, and lets no query do more than read. It is the only package that
-// imports the driver, github.com/ncruces/go-sqlite3, which is SQLite translated to Go: each connection has a memory of
-// its own with a bound, and nothing of it outlives the connection.
+// Package sqlite runs queries on files of SQLite, and lets no query do more than read. It
+// is the only package that imports the driver, github.com/ncruces/go-sqlite3, which is
+// SQLite translated to Go: each connection has a memory of its own with a bound, and
+// nothing of it outlives the connection.
 //
-// What is dangerous about it: it runs in this process. A text that a stranger wrote is compiled and run by SQLite, which
-// could otherwise write, attach other files, keep a processor busy for hours or fill the memory. So a connection is
-// opened for one query, for reading alone, with everything shut that SQLite has a lock for (connect, limit and authorize),
-// and gives its slot back every few milliseconds (slice.go). functions.go replaces functions that take long in one
-// step, which nothing could interrupt.
+// What is dangerous about it: it runs in this process. A text that a stranger wrote is
+// compiled and run by SQLite, which could otherwise write, attach other files, keep a
+// processor busy for hours or fill the memory. So a connection is opened for one query,
+// for reading alone, with everything shut that SQLite has a lock for (connect, limit and
+// authorize), and gives its slot back every few milliseconds (slice.go). functions.go
+// replaces functions that take long in one step, which nothing could interrupt.
 package sqlite
 
 import (
@@ -28,7 +30,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 )
 
-// Memory is the most that one query takes, in bytes. What needs more, such as to sort very many rows, is an error.
+// Memory is the most that one query takes, in bytes. What needs more, such as to sort
+// very many rows, is an error.
 const Memory = 16 << 20
 
 // File is a database file. It is safe for concurrent use, and keeps nothing open.
@@ -52,7 +55,8 @@ func (*File) Memory() int64 { return Memory }
 // Dialect returns the name of the language.
 func (*File) Dialect() string { return "SQLite" }
 
-// Query runs a query. The error is a *database.Error if the query is at fault, or that of ctx if it ends.
+// Query runs a query. The error is a *database.Error if the query is at fault, or that of
+// ctx if it ends.
 func (f *File) Query(ctx context.Context, q *database.Query) (table *database.Table, err error) {
 	turn := &slice{Context: ctx, turns: f.turns, user: q.User}
 	if err := turn.enter(); err != nil {
@@ -84,7 +88,8 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 	return nil, err
 }
 
-// Layout is a query that lists all columns, as describe_database wants them. It binds the name of one table, or null.
+// Layout is a query that lists all columns, as describe_database wants them. It binds the
+// name of one table, or null.
 func (*File) Layout() string {
 	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
   c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key, f."table" || coalesce('.' || f."to", '') AS refers
@@ -93,7 +98,8 @@ WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND
 ORDER BY t.name, c.cid`
 }
 
-// connect opens the file for one query. Whatever SQLite can lock is locked before a text of a stranger is compiled.
+// connect opens the file for one query. Whatever SQLite can lock is locked before a text
+// of a stranger is compiled.
 func (f *File) connect(turn *slice) (c *sqlite3.Conn, err error) {
 	defer recovered(&err)
 	path := filepath.ToSlash(f.path)
@@ -152,8 +158,8 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 	return nil
 }
 
-// authorize decides about everything that a statement would do while SQLite compiles it. What it does not name is
-// refused.
+// authorize decides about everything that a statement would do while SQLite compiles it.
+// What it does not name is refused.
 func authorize(action sqlite3.AuthorizerActionCode, first, second, _, _ string) sqlite3.AuthorizerReturnCode {
 	switch action {
 	case sqlite3.AUTH_SELECT, sqlite3.AUTH_RECURSIVE, sqlite3.AUTH_READ:
@@ -230,8 +236,8 @@ func cell(s *sqlite3.Stmt, column int) database.Cell {
 	return database.NullCell()
 }
 
-// explain returns an error as the caller is to see it. Only what SQLite says of a statement is for the model: other
-// errors could name files of this machine.
+// explain returns an error as the caller is to see it. Only what SQLite says of a
+// statement is for the model: other errors could name files of this machine.
 func (f *File) explain(ctx context.Context, err error) error {
 	says, isOurs := errors.AsType[*database.Error](err)
 	fault, isSQLite := errors.AsType[*sqlite3.Error](err)
@@ -333,14 +339,16 @@ func bindOne(s *sqlite3.Stmt, at int, v database.Parameter) error {
 // errMemory is that the bound on the memory of a connection is reached.
 var errMemory = errors.New("out of memory")
 
-// recovered turns a panic of the driver into an error: that is how it tells that a connection has no more memory.
+// recovered turns a panic of the driver into an error: that is how it tells that a
+// connection has no more memory.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		*err = fmt.Errorf("%w: %v", errMemory, fault)
 	}
 }
 
-// shut closes a connection whose statements are closed, or may be beyond closing after a panic.
+// shut closes a connection whose statements are closed, or may be beyond closing after a
+// panic.
 func shut(c *sqlite3.Conn) (err error) {
 	defer recovered(&err)
 	for s := range c.Stmts() {
@@ -349,5 +357,6 @@ func shut(c *sqlite3.Conn) (err error) {
 	return c.Close()
 }
 
-// restTime is how long a query waits before it tries again to read what another program writes.
+// restTime is how long a query waits before it tries again to read what another program
+// writes.
 const restTime = 5 * time.Millisecond

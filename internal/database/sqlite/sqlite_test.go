@@ -133,7 +133,8 @@ func TestQueriesReadEveryKindOfValue(t *testing.T) {
 	}
 }
 
-// TestNoStatementChangesAnything runs every way to write or to reach beyond the file that SQLite knows.
+// TestNoStatementChangesAnything runs every way to write or to reach beyond the file that
+// SQLite knows.
 func TestNoStatementChangesAnything(t *testing.T) {
 	t.Parallel()
 	path := create(t, schema)
@@ -225,8 +226,8 @@ func doubling(n int) string {
 	return query + fmt.Sprintf(" SELECT count(*) FROM c%d", n)
 }
 
-// TestEndlessQueriesTakeTurnsAndEnd has ten callers with queries that never end. A caller with a short one is served
-// meanwhile, and all end with their contexts.
+// TestEndlessQueriesTakeTurnsAndEnd has ten callers with queries that never end. A caller
+// with a short one is served meanwhile, and all end with their contexts.
 func TestEndlessQueriesTakeTurnsAndEnd(t *testing.T) {
 	t.Parallel()
 	turns := fairqueue.New(1)
@@ -307,7 +308,8 @@ func TestWALIsReadAndNotChanged(t *testing.T) {
 	}
 }
 
-// TestWALWithoutAFolderToWriteIsRefusedInWords puts a folder where SQLite would make a file: root may write everywhere.
+// TestWALWithoutAFolderToWriteIsRefusedInWords puts a folder where SQLite would make a
+// file: root may write everywhere.
 func TestWALWithoutAFolderToWriteIsRefusedInWords(t *testing.T) {
 	t.Parallel()
 	path := create(t, "PRAGMA journal_mode=WAL;"+schema)

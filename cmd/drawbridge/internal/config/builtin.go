@@ -1,16 +1,20 @@
 package config
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgres"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
-// builtin reads which built-in tools a server has: a mapping of each to its keys, or a list of their names where none
-// has any. It reports names that do not exist, and an empty list or mapping.
+// builtin reads which built-in tools a server has: a mapping of each to its keys, or a
+// list of their names where none has any. It reports names that do not exist, and an
+// empty list or mapping.
 func (r *reader) builtin(s *Server, n *node) {
 	if len(n.items)+len(n.members) == 0 {
 		r.fault(n, "built-in tools are wanted here, as in [calculate] or {calculate: {}}; there are %s", strings.Join(builtin.Names(), ", "))
@@ -39,10 +43,11 @@ func (r *reader) builtin(s *Server, n *node) {
 
 // builtinNeeds returns the keys that a built-in tool cannot do without.
 func builtinNeeds() map[string][]string {
-	return map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}}
+	return map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}, "query_database": {"databases"}}
 }
 
-// builtinFields returns the built-in tools, each with the function that reads its keys into s.
+// builtinFields returns the built-in tools, each with the function that reads its keys
+// into s.
 func (r *reader) builtinFields(s *Server) fields {
 	tool := func(n *node, name string, keys fields) {
 		if r.object(n, name, keys) {
@@ -61,6 +66,53 @@ func (r *reader) builtinFields(s *Server) fields {
 				"geocoding_url": into(&s.GeocodingURL, r.serverURL),
 			})
 		},
+		"query_database": func(n *node) {
+			tool(n, "query_database", fields{"databases": func(n *node) { r.databases(s, n) }})
+		},
+		"describe_database": func(n *node) { tool(n, "describe_database", nil) },
+	}
+}
+
+// databaseName is the shape of a database's name.
+var databaseName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// databases reads the databases of query_database, in the order of the file: the first is
+// the default.
+func (r *reader) databases(s *Server, n *node) {
+	if n.kind == mapping && len(n.members) == 0 {
+		r.fault(n, "query_database needs a database, as in {users: {sqlite: users.db}}")
+	}
+	r.entries(n, "databases", func(m member) {
+		d := builtin.Database{Name: m.name}
+		if !databaseName.MatchString(m.name) {
+			r.fault(m.key, "%q is not a database's name: 1 to 64 letters, digits, _ and -", m.name)
+		}
+		if r.object(m.value, "a database", r.databaseFields(&d)) {
+			r.oneOf(m.value, "the database", "sqlite", "postgres_file")
+		}
+		s.Databases = append(s.Databases, d)
+	})
+}
+
+// databaseFields returns the keys of a database, each with the function that reads it
+// into d.
+func (r *reader) databaseFields(d *builtin.Database) fields {
+	return fields{
+		"sqlite": func(n *node) {
+			d.SQLite = r.path(n)
+			if info, err := os.Stat(d.SQLite); d.SQLite != "" && (err != nil || !info.Mode().IsRegular()) { //nolint:gosec // the operator names the file
+				r.fault(n, "%s is not a file", n.raw)
+			}
+		},
+		"postgres_file": func(n *node) {
+			d.PostgresFile = r.path(n)
+			if r.read(n) == nil {
+				return
+			}
+			if err := postgres.CheckFile(d.PostgresFile); err != nil {
+				r.fault(n, "%s", err)
+			}
+		},
 	}
 }
 
@@ -69,7 +121,8 @@ func movedKeys() map[string]string {
 	return map[string]string{"csv_root": "analyze_csv", "weather_url": "get_weather", "geocoding_url": "get_weather"}
 }
 
-// moved adds to the keys of a server those that are elsewhere now, and returns known. Each is a problem that says where.
+// moved adds to the keys of a server those that are elsewhere now, and returns known.
+// Each is a problem that says where.
 func (r *reader) moved(known fields) fields {
 	for name, tool := range movedKeys() {
 		known[name] = func(n *node) {
@@ -87,6 +140,9 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
+	if at := n.child("builtin").member("describe_database"); at != nil && n.child("builtin").member("query_database") == nil {
+		r.fault(at, "describe_database describes the databases of query_database, which this server does not have")
+	}
 	// After any problem, s may be incomplete, and package builtin would complain about
 	// values that the file does not have.
 	if len(r.problems) > 0 {
@@ -102,6 +158,12 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	}
 }
 
+// BuiltinKeys returns what the file says under builtin, to compare it with another
+// config's.
+func (s *Server) BuiltinKeys() []any {
+	return []any{s.Builtin, s.CSVRoot, s.WeatherURL, s.GeocodingURL, s.Databases}
+}
+
 // BuiltinConfig returns the config from which package builtin makes the server's built-in
 // tools. Validation and the running gateway use the same, so that what was checked is
 // what runs.
@@ -111,6 +173,7 @@ func (s Server) BuiltinConfig() builtin.Config {
 		CSVRoot:      s.CSVRoot,
 		WeatherURL:   s.WeatherURL,
 		GeocodingURL: s.GeocodingURL,
+		Databases:    s.Databases,
 		Client:       dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
 		Now:          time.Now,
 		Timeout:      s.Timeout,

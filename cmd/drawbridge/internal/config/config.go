@@ -60,6 +60,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
@@ -286,6 +287,8 @@ type Server struct {
 	CSVRoot      string   // builtin.analyze_csv.csv_root: the directory below which it reads
 	WeatherURL   string   // builtin.get_weather.weather_url: where it asks for forecasts
 	GeocodingURL string   // builtin.get_weather.geocoding_url: where it asks for places
+
+	Databases []builtin.Database // builtin.query_database.databases, the first by default
 
 	Command     string            // the program, as a name in PATH or with a path
 	Args        []string          // of the program

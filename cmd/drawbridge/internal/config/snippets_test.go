@@ -92,7 +92,8 @@ func loadSnippet(t *testing.T, text string) string {
 	server := httptest.NewTLSServer(nil)
 	server.Close()
 	for name, content := range map[string][]byte{
-		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"), "issues.yaml": []byte(snippetAPI),
+		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"), "issues.yaml": []byte(snippetAPI), "users.db": nil,
+		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	} {

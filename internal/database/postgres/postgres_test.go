@@ -75,7 +75,7 @@ func state(t *testing.T, name string) string {
 		"SELECT * FROM users ORDER BY 1", "SELECT * FROM orders ORDER BY 1", "SELECT * FROM secrets", "SELECT last_value, is_called FROM numbers",
 		"SELECT relname, relkind, relowner FROM pg_class WHERE relnamespace NOT IN (SELECT oid FROM pg_namespace WHERE nspname LIKE 'pg_toast%') ORDER BY oid",
 		"SELECT rolname, rolsuper, rolcanlogin, rolconfig FROM pg_roles WHERE rolname = '" + name + "'", "SELECT oid FROM pg_largeobject_metadata",
-		"SELECT datname, datacl FROM pg_database WHERE datname = '" + name + "'", "SELECT name, setting FROM pg_file_settings ORDER BY 1", "SELECT * FROM pg_db_role_setting",
+		"SELECT datname, datacl FROM pg_database WHERE datname = '" + name + "'", "SELECT * FROM pg_db_role_setting",
 		"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = '" + name + "')",
 	} {
 		parts = append(parts, server.Exec(t, name, query))
@@ -345,5 +345,36 @@ func TestErrorsOfTheConnectionAreNotForModels(t *testing.T) {
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the error %v has the password", name, err)
 		}
+	}
+}
+
+// TestServersAreKnownByTheirCertificates speaks TLS with a server that the authority in
+// the address knows, and with one that it does not.
+func TestServersAreKnownByTheirCertificates(t *testing.T) {
+	t.Parallel()
+	create(t, "secured")
+	authority := server.Secure(t)
+	data, err := os.ReadFile(server.File(t, "secured", "secured"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "dsn")
+	address := func(options string) *postgres.Server {
+		if err := os.WriteFile(file, []byte(strings.TrimSpace(string(data))+options), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return postgres.New(file)
+	}
+	waitFor(t, "true\n", func() string { // the server turns TLS on when it has read its settings again
+		table, err := ask(t.Context(), address("?sslmode=verify-full&sslrootcert="+authority),
+			"SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+		if err != nil {
+			return err.Error()
+		}
+		return rows(table)
+	})
+	if _, err := ask(t.Context(), address("?sslmode=verify-full"), "SELECT 1"); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the authority: got error %v", err)
 	}
 }

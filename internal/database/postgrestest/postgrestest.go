@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
 // password is that of every role.
@@ -76,7 +77,7 @@ func (s *Server) start(bin string) error {
 	s.program = unprivileged(exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c", "shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
 	s.program.Dir = s.dir
-	if err := s.program.Start(); err != nil {
+	if err := start(s.program); err != nil {
 		return err
 	}
 	for began := time.Now(); ; {
@@ -186,4 +187,29 @@ func (s *Server) File(t testing.TB, database, role string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Secure has the server speak TLS too, and returns the path of the authority of its
+// certificate.
+func (s *Server) Secure(t testing.TB) (authority string) {
+	t.Helper()
+	dir := t.TempDir()
+	redistest.Certificates(t, dir)
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		data, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // of this test
+		path := filepath.Join(s.dir, "data", name)
+		if err := errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if os.Getuid() == 0 {
+			if err := os.Chown(path, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl_cert_file = 'cert.pem'")
+	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl_key_file = 'key.pem'")
+	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl = on")
+	s.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	return filepath.Join(dir, "cert.pem")
 }

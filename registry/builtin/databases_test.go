@@ -98,7 +98,7 @@ func TestAModelDescribesAsksErrsAndMends(t *testing.T) {
 				t.Errorf("of none:\n%s", text)
 			}
 
-			text, structured = ask(t, query, `{"query": "SELECT user, total FROM orders"}`) // in PostgreSQL, user is the role
+			text, _ = ask(t, query, `{"query": "SELECT user, total FROM orders"}`) // in PostgreSQL, user is the role
 			if kind == "SQLite" && text != "SQLite says: no such column: user" {
 				t.Errorf("an error says %q", text)
 			}

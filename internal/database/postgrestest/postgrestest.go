@@ -19,7 +19,7 @@ import (
 )
 
 // password is that of every role.
-const password = "postgrestest-secret"
+const password = "postgrestest-secret" //nolint:gosec // of tests
 
 // Server is a PostgreSQL server that runs for the tests of one package.
 type Server struct {
@@ -198,7 +198,7 @@ func (s *Server) Secure(t testing.TB) (authority string) {
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		data, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // of this test
 		path := filepath.Join(s.dir, "data", name)
-		if err := errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+		if err := errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil { //nolint:gosec // a file of this server
 			t.Fatal(err)
 		}
 		if os.Getuid() == 0 {

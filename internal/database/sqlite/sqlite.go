@@ -174,6 +174,7 @@ func authorize(action sqlite3.AuthorizerActionCode, first, second, _, _ string) 
 		}, strings.ToLower(first)) {
 			return sqlite3.AUTH_OK
 		}
+	default: // whatever writes, attaches or begins something
 	}
 	return sqlite3.AUTH_DENY
 }
@@ -232,8 +233,9 @@ func cell(s *sqlite3.Stmt, column int) database.Cell {
 		return database.TextCell(string(s.ColumnRawText(column)))
 	case sqlite3.BLOB:
 		return database.BinaryCell(s.ColumnRawBlob(column))
+	default: // NULL
+		return database.NullCell()
 	}
-	return database.NullCell()
 }
 
 // explain returns an error as the caller is to see it. Only what SQLite says of a
@@ -332,8 +334,9 @@ func bindOne(s *sqlite3.Stmt, at int, v database.Parameter) error {
 			return database.Errorf("Parameter %d is too large a number: give it as a text.", at)
 		}
 		return s.BindFloat(at, float)
+	default:
+		return s.BindText(at, v.Text)
 	}
-	return s.BindText(at, v.Text)
 }
 
 // errMemory is that the bound on the memory of a connection is reached.

@@ -100,7 +100,7 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 	return fields{
 		"sqlite": func(n *node) {
 			d.SQLite = r.path(n)
-			if info, err := os.Stat(d.SQLite); d.SQLite != "" && (err != nil || !info.Mode().IsRegular()) { //nolint:gosec // the operator names the file
+			if info, err := os.Stat(d.SQLite); d.SQLite != "" && (err != nil || !info.Mode().IsRegular()) {
 				r.fault(n, "%s is not a file", n.raw)
 			}
 		},
@@ -160,7 +160,7 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 
 // BuiltinKeys returns what the file says under builtin, to compare it with another
 // config's.
-func (s *Server) BuiltinKeys() []any {
+func (s Server) BuiltinKeys() []any {
 	return []any{s.Builtin, s.CSVRoot, s.WeatherURL, s.GeocodingURL, s.Databases}
 }
 

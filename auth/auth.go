@@ -301,3 +301,25 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	principal.proof = from.proof(p, signer)
 	return &entry{principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys, generation: set.generation}, nil
 }
+
+// Unverified returns whom a token would speak for if its signature were good, for an
+// operator who asks why a token is refused and has not the keys of its issuer. Nothing may
+// be allowed by it.
+func (v *Verifier) Unverified(token string) (Principal, error) {
+	if err := fits(token); err != nil {
+		return Principal{}, err
+	}
+	p, err := parse(token)
+	if err != nil {
+		return Principal{}, err
+	}
+	from := v.issuers[p.claims.issuer]
+	if from == nil {
+		return Principal{}, &Error{Reason: "issuer", Claimed: p.claims.issuer}
+	}
+	principal, err := from.accept(&p.claims, v.now())
+	if err != nil {
+		return Principal{}, from.attributed(err, &p.claims)
+	}
+	return principal, nil
+}

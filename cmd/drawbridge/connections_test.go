@@ -127,6 +127,6 @@ func ping(ctx context.Context, client *http.Client, address, token string) (reus
 	if resp.StatusCode != http.StatusOK {
 		return reused, fmt.Errorf("status %s", resp.Status)
 	}
-	_, err = readLimited(resp.Body, 1<<20)
+	_, err = readLimited(resp.Body)
 	return reused, err
 }

@@ -56,7 +56,7 @@ func checkHealth(ctx context.Context, address string, s streams) int {
 	}
 	defer closeQuietly(response.Body)
 	var view admin.View
-	if body, err := readLimited(response.Body, maxAnswerBytes); err == nil {
+	if body, err := readLimited(response.Body); err == nil {
 		_ = strictjson.Unmarshal(body, &view) // without a body that can be read, the HTTP status says enough
 	}
 	return reportHealth(response.StatusCode, view, s)

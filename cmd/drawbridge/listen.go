@@ -87,7 +87,7 @@ func (l listeners) close() {
 // its error is of no use.
 func closeQuietly(c io.Closer) { _ = c.Close() }
 
-// readLimited reads at most limit bytes, and leaves the rest without an error.
-func readLimited(from io.Reader, limit int64) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(from, limit))
+// readLimited reads at most maxAnswerBytes, and leaves the rest without an error.
+func readLimited(from io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(from, maxAnswerBytes))
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -75,9 +76,11 @@ func commands() []command {
 		{"dev", "run on loopback without any file, and print all that a first call needs", runDev},
 		{"serve", "run the gateway with a config", runServe},
 		{"validate", "check a config and start nothing", runValidate},
+		{"explain", "say what becomes of a request, and why", runExplain},
 		{"token", "sign a token for trials", runToken},
 		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},
 		{"version", "print the version and the protocol revisions served", runVersion},
+		{"help", "print a page of the documentation, or what a code means", runHelp},
 	}
 }
 
@@ -89,7 +92,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitRefused
 	}
 	switch args[0] {
-	case "-h", "-help", "--help", "help":
+	case "-h", "-help", "--help":
 		usage(s.say)
 		return exitOK
 	case "-version", "--version":
@@ -116,7 +119,9 @@ func usage(say func(string, ...any)) {
 	for _, c := range commands() {
 		say("  %-12s %s\n", c.name, c.does)
 	}
-	say("\nThe flags of a command: drawbridge <command> -h\n")
+	say("\nThe flags of a command: drawbridge <command> -h\n"+
+		"A page of the documentation, a code or an outcome: drawbridge help <topic>, with one of\n  %s\n",
+		strings.Join(topics(), " "))
 }
 
 // newFlags returns the flag set of a command. Synopsis is how the command is called; about stands in its help, before

@@ -89,12 +89,12 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv(name, strconv.Itoa(port))
 			}
-			for _, name := range []string{"clients.md", "revoke.md"} {
+			for _, name := range []string{"clients.md", "revoke.md", "reference/commands.md"} {
 				page, err := os.ReadFile("../../docs/" + name) // opened here, so that the tests run again when it changes
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(filepath.Join(env.WorkDir, name), page, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), page, 0o600); err != nil {
 					return err
 				}
 			}
@@ -108,6 +108,7 @@ func TestScripts(t *testing.T) {
 			"fill":     cmdFill,
 			"shell":    cmdShell,
 			"setenv":   cmdSetenv,
+			"pages":    cmdPages,
 		},
 	})
 }
@@ -261,4 +262,14 @@ func cmdSetenv(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: setenv NAME file")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// cmdPages fails unless a page of the documentation has the text of a file, word for word: pages PAGE FILE.
+func cmdPages(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pages page file")
+	}
+	if !strings.Contains(ts.ReadFile(args[0]), ts.ReadFile(args[1])) {
+		ts.Fatalf("%s has not the text of %s", args[0], args[1])
+	}
 }

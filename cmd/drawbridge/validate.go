@@ -319,7 +319,7 @@ func tryKeySet(ctx context.Context, iss config.Issuer) check {
 		return c
 	}
 	defer closeQuietly(response.Body)
-	body, err := readLimited(response.Body, maxAnswerBytes)
+	body, err := readLimited(response.Body)
 	switch {
 	case err != nil:
 		c.Message = err.Error()

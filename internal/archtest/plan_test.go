@@ -45,7 +45,7 @@ func floors() [][]string {
 			"internal/redis", // what replicas share, and how to reach it
 			"internal/link",  // how one replica reaches another
 		},
-		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process"},
+		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process", "docs"},
 	}
 }
 

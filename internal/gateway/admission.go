@@ -11,11 +11,16 @@ import (
 // and nothing is replaced. A tenant whose config is the same as before stays the same
 // *Tenant, with all that is known of what it sees: of very many tenants a reload changes
 // a few.
-func (g *Gateway) SetTenants(tenants []TenantConfig) error {
+func (g *Gateway) SetTenants(tenants []TenantConfig) error { return g.SetPolicy("", tenants) }
+
+// SetPolicy is SetTenants for tenants of a config with that digest, which stands in the
+// records of their calls.
+func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
 	next, err := newDirectory(tenants, g.tenants.Load())
 	if err != nil {
 		return err
 	}
+	next.config = config
 	g.tenants.Store(next)
 	g.rendered.forget()
 	g.grants.forget()

@@ -88,7 +88,7 @@ func TestRepeatOfACallWhoseHomeIsGone(t *testing.T) {
 		if stable(failure) != "DB-REPLICA-LOST" || failure.RetryAfter != 0 {
 			t.Errorf("got %v, want that the call is lost, and not to try again", failure)
 		}
-		if !strings.Contains(p.b.records(t), `"call_id":"r1"`) || !strings.Contains(p.b.records(t), `"reason":"lost"`) {
+		if !strings.Contains(p.b.records(t), `"call_id":"r1"`) || !strings.Contains(p.b.records(t), `"reason":"replica_lost"`) {
 			t.Errorf("audit = %s", p.b.records(t))
 		}
 	})

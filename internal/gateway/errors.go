@@ -25,6 +25,13 @@ const (
 	outcomeRepeated  = "repeated"
 )
 
+// Outcomes of what the door refuses, too.
+const (
+	outcomeForbidden = "forbidden"
+	outcomeLimited   = "limited"
+	outcomeRequest   = "invalid_request"
+)
+
 // Outcomes of calls whose server broke the protocol, or hid text where it cannot be
 // removed.
 const (
@@ -37,6 +44,24 @@ const (
 	reasonDown  = "down"  // its server is known not to be there, so the call was not made
 	reasonStart = "start" // no session for it was free or could be opened, so it was not made
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
+
+	reasonReplicas    = "replicas"     // the replica that keeps the call could not be reached, so nothing happened to it
+	reasonReplicaLost = "replica_lost" // that replica is gone, so the call may have taken effect
+	reasonNotTold     = "not_told"     // the server does not announce changes of the resource
+)
+
+// Reasons of the outcome cancelled, where it was not the client.
+const (
+	reasonRevoked = "revoked"
+	reasonStopped = "stopped"
+)
+
+// Reasons of the outcome forbidden, which only the records have.
+const (
+	reasonDenied  = "denied"        // a rule denies the item
+	reasonNoRule  = "no_rule"       // no rule allows it, whatever scopes the token has
+	reasonScope   = "scope"         // the token lacks scopes of a rule with announce, and the client is told which
+	reasonLacking = "missing_scope" // the token lacks scopes of a rule, and the client is not told
 )
 
 // auditRetry is when a caller may come back whose call could not be recorded. The record
@@ -63,10 +88,16 @@ var (
 // lacks.
 type unknownError struct {
 	kind     registry.Kind
-	name     string // as the client called it
-	there    bool   // the tenant has it
-	answered bool   // its server says that it is not there
-	scopes   []string
+	name     string   // as the client called it
+	there    bool     // the tenant has it
+	answered bool     // its server says that it is not there
+	scopes   []string // that the client is told to ask for
+
+	// Of an item that is there, for the records alone: why the caller may not use it, the
+	// rule that decides, and the scopes that the token lacks.
+	item         *registry.Item
+	reason, rule string
+	missing      []string
 }
 
 func (e *unknownError) Error() string { return "unknown " + string(e.kind) }
@@ -114,9 +145,10 @@ type failure struct {
 	kind    string
 	reason  string // for the audit, finer than kind; may be empty
 	told    *mcp.Error
-	refusal bool // policy said no
-	inside  bool // the text of the error belongs into the log and nowhere else
-	asTool  bool // a tool's call ends in a result with isError that says so, for the model to go on without
+	refusal bool          // policy said no
+	inside  bool          // the text of the error belongs into the log and nowhere else
+	asTool  bool          // a tool's call ends in a result with isError that says so, for the model to go on without
+	unknown *unknownError // the error, if the item is not there for the caller
 }
 
 // counted tells whether a call that ended so counts among the refusals, and under which
@@ -160,19 +192,19 @@ func explain(err error) failure {
 	}
 	if full, ok := errors.AsType[*registry.PlaceError](err); ok {
 		told := unfollowed(full)
-		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
+		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
 	}
 	if told := tooMuch(err); told != nil {
-		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
+		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
 	}
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
 		told := limit.told(exceeded)
-		return failure{kind: "limited", reason: told.StableCode(), refusal: true, told: told}
+		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
 	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
 		return failure{
-			kind: "limited", reason: "DB-LIMITER", refusal: true, inside: true,
+			kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
 			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
 				"The limits cannot be checked now").After(time.Second),
 		}
@@ -180,7 +212,7 @@ func explain(err error) failure {
 		return unknownItem(unknown)
 	case errors.As(err, &state):
 		return failure{
-			kind: "invalid_request", reason: state.reason, refusal: true,
+			kind: outcomeRequest, reason: state.reason, refusal: true,
 			told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
 				"Invalid params: requestState does not belong to this request, or has expired; call again "+
 					"without it"),
@@ -196,7 +228,7 @@ func explain(err error) failure {
 	case errors.As(err, &worded):
 		return failure{kind: "upstream_error", told: passable(worded.told)}
 	case errors.As(err, &told):
-		return failure{kind: "invalid_request", refusal: true, told: told}
+		return failure{kind: outcomeRequest, reason: told.StableCode(), refusal: true, told: told}
 	case errors.As(err, &timeout):
 		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
 			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server,
@@ -234,17 +266,17 @@ func explainEnd(err error) failure {
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
 	case errors.Is(err, errNotTold):
 		return failure{
-			kind: "unavailable",
+			kind: "unavailable", reason: reasonNotTold,
 			told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
 				"The server of this resource does not announce its changes"),
 		}
 	case errors.Is(err, ErrRevoked):
 		return failure{
-			kind: "cancelled", reason: "revoked", refusal: true,
+			kind: "cancelled", reason: reasonRevoked, refusal: true,
 			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
 		}
 	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
-		return failure{kind: "cancelled", reason: "stopped", told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+		return failure{kind: "cancelled", reason: reasonStopped, told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
 			"The gateway stopped before the call had ended; the call may have taken effect")}
 	case errors.Is(err, context.Canceled):
 		return failure{
@@ -253,14 +285,14 @@ func explainEnd(err error) failure {
 		}
 	case errors.Is(err, errHomeUnreached):
 		return failure{
-			kind: "unavailable", reason: "replicas",
+			kind: "unavailable", reason: reasonReplicas,
 			told: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
 				"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
 					"again in 1 s").After(time.Second),
 		}
 	case errors.Is(err, errHomeLost):
 		return failure{
-			kind: "unavailable", reason: reasonLost,
+			kind: "unavailable", reason: reasonReplicaLost,
 			told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
 				"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
 					"A repeat with this requestState cannot succeed"),
@@ -448,13 +480,13 @@ func unknownItem(err *unknownError) failure {
 			string(err.kind))
 		data, _ := mcp.ObjectOf(needed.Data)
 		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
-		return failure{kind: "forbidden", reason: "scope", refusal: true, told: needed}
+		return failure{kind: outcomeForbidden, reason: err.reason, refusal: true, told: needed, unknown: err}
 	}
 	kind := "unknown"
 	if err.there {
-		kind = "forbidden"
+		kind = outcomeForbidden
 	}
-	return failure{kind: kind, refusal: !err.answered, told: notFound(err)}
+	return failure{kind: kind, reason: err.reason, refusal: !err.answered, told: notFound(err), unknown: err}
 }
 
 // notFound returns what the client is told when an item does not exist, or not for it.

@@ -18,8 +18,7 @@ func (g *Gateway) foreseen(c *call) *registry.Tool {
 // called it.
 func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 	if !c.caller.Tenant.allows(c.caller.rules, item) {
-		scopes := c.caller.Tenant.missingScopes(c.caller, item)
-		return &unknownError{kind: item.Kind, name: name, there: true, scopes: scopes}
+		return g.refusal(&c.caller, item, name)
 	}
 	c.item = item
 	return nil
@@ -55,10 +54,7 @@ func (g *Gateway) findTool(c *call) error {
 	if err != nil || needsTask(tool) {
 		return g.absent(c, registry.KindTool, name)
 	}
-	return &unknownError{
-		kind: registry.KindTool, name: name, there: true,
-		scopes: c.caller.Tenant.missingScopes(c.caller, &tool.Item),
-	}
+	return g.refusal(&c.caller, &tool.Item, name)
 }
 
 // toolName returns what the client calls the tool. Where limited has looked the tool up,
@@ -133,4 +129,35 @@ func (g *Gateway) findReference(c *call) error {
 	}
 	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 		"Invalid params: ref must be of type ref/prompt or ref/resource")
+}
+
+// refusal returns the error for an item that is there and that the rules do not allow to
+// the caller.
+func (g *Gateway) refusal(c *Caller, item *registry.Item, name string) *unknownError {
+	n := policyNameOf(item)
+	e := g.refused(c, &n, name)
+	e.item = item
+	return e
+}
+
+// refused returns the error for what is called n by the rules, and name by the client,
+// and is not allowed.
+func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
+	e := &unknownError{kind: n.kind, name: name, there: true}
+	var rule int
+	e.reason, rule, e.missing = c.Tenant.whyNot(c, n)
+	if rule >= 0 {
+		e.rule = g.placeOf(c.Tenant, rule)
+		if e.reason == reasonScope {
+			e.scopes = c.Tenant.rules[rule].scopes
+		}
+	}
+	return e
+}
+
+// placeOf returns where a rule of the tenant stands, as file:line, or its number if it
+// stands in no file.
+func (g *Gateway) placeOf(t *Tenant, rule int) string {
+	at := g.tenants.Load().stands[t.ID]
+	return at.ofRule(rule, &t.config.Rules[rule])
 }

@@ -5,6 +5,7 @@
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it; gateway, call and turn alone name each other:
 //
+//	what operators ask       explanation: what would become of a request
 //	what the doors call      desk: New, Handle, Run; repeat, subscribe
 //	the path of a call       stages: their order, and those without a file
 //	  one stage each         revocable, resumed, limited; record: audited, clean: sanitized
@@ -16,7 +17,7 @@
 //	  parts of a call        relay, place, bulkhead, ongoing, state, mention
 //	what is remembered       page, memo, grants, used
 //	policy                   tenant, sight, rule, spelling
-//	what all of them use     request, errors, limit
+//	what all of them use     request, errors, vocabulary, limit
 package gateway
 
 import (

@@ -23,6 +23,7 @@ type Rule struct {
 	// MayMatchNothing: patterns of this rule that match nothing are meant, and no
 	// warning.
 	MayMatchNothing bool
+	Line            int // where it stands: how many lines below its tenant
 }
 
 // rule is a Rule with its patterns sorted by kind.
@@ -65,6 +66,18 @@ type policyName struct {
 
 func policyNameOf(item *registry.Item) policyName {
 	return policyName{kind: item.Kind, name: item.PolicyName(), whole: item.WholeName()}
+}
+
+// pattern returns the pattern for a rule that names the item alone.
+func (n *policyName) pattern() string {
+	switch n.kind {
+	case registry.KindPrompt:
+		return "prompt:" + n.name
+	case registry.KindResource, registry.KindTemplate:
+		return "resource:" + n.name
+	default:
+		return n.name
+	}
 }
 
 // fits tells whether the pattern, which must be one for items of this kind, names the

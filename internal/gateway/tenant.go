@@ -33,6 +33,7 @@ type TenantConfig struct {
 	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no
 	// warning. Rules have their own.
 	MayMatchNothing bool
+	Place           Place // where it stands, for the records; no part of the policy
 }
 
 // Limits are the limits of a tenant. Nil stands for the default; a value of zero lets
@@ -106,14 +107,25 @@ type toolLimit struct {
 
 // directory holds all tenants that are served at one time. It is immutable.
 type directory struct {
-	byID map[string]*Tenant
-	ids  []string // sorted
+	byID   map[string]*Tenant
+	ids    []string         // sorted
+	stands map[string]Place // where each tenant stands in the config
+	config string           // digest of the config; "" where there is none
+}
+
+// Place is where something stands in the config. The zero Place is nowhere.
+type Place struct {
+	File string
+	Line int // from 1
 }
 
 // newDirectory compiles tenants, and takes those from before whose config is the same.
 // The error joins all problems.
 func newDirectory(tenants []TenantConfig, before *directory) (*directory, error) {
-	next := &directory{byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants))}
+	next := &directory{
+		byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants)),
+		stands: make(map[string]Place, len(tenants)),
+	}
 	var problems []error
 	for i := range tenants {
 		t, err := before.compiled(&tenants[i])
@@ -125,6 +137,7 @@ func newDirectory(tenants []TenantConfig, before *directory) (*directory, error)
 		default:
 			next.byID[t.ID] = t
 			next.ids = append(next.ids, t.ID)
+			next.stands[t.ID] = tenants[i].Place
 		}
 	}
 	slices.Sort(next.ids)
@@ -136,10 +149,26 @@ func newDirectory(tenants []TenantConfig, before *directory) (*directory, error)
 // leaves them for a tenant whose text did not change, the comparison does not look into
 // them.
 func (d *directory) compiled(cfg *TenantConfig) (*Tenant, error) {
-	if t := d.byID[cfg.ID]; t != nil && reflect.DeepEqual(&t.config, cfg) {
+	if t := d.byID[cfg.ID]; t != nil && t.config.Equal(cfg) {
 		return t, nil
 	}
 	return compileTenant(cfg)
+}
+
+// Equal tells whether both are the same policy, whose rules stand at the same lines of
+// the tenant.
+func (cfg *TenantConfig) Equal(other *TenantConfig) bool {
+	same := *other
+	same.Place = cfg.Place
+	return reflect.DeepEqual(cfg, &same)
+}
+
+// ofRule is placeOf for a rule of the tenant that stands there.
+func (p Place) ofRule(number int, r *Rule) string {
+	if p.File == "" {
+		return fmt.Sprintf("rule %d", number+1)
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Line+r.Line)
 }
 
 func compileTenant(cfg *TenantConfig) (*Tenant, error) {
@@ -236,38 +265,90 @@ func (t *Tenant) matching(p *auth.Principal) ruleSet {
 	return ruleSet(set)
 }
 
+// effect is what one rule says of an item for a caller.
+type effect int
+
+const (
+	silent    effect = iota // it applies, and none of its patterns names the item
+	unapplied               // the caller does not fit its condition
+	allowing
+	denying
+)
+
 // allows tells whether the rules in set allow the item.
 func (t *Tenant) allows(set ruleSet, item *registry.Item) bool {
-	n, allowed := policyNameOf(item), false
-	for i := range t.rules {
-		if !set.has(&t.rules[i]) {
-			continue
-		}
-		if t.rules[i].denies(&n) {
-			return false
-		}
-		allowed = allowed || t.rules[i].allow.match(&n)
-	}
+	n := policyNameOf(item)
+	allowed, _ := t.judge(set, &n, nil)
 	return allowed
 }
 
-// missingScopes returns the scopes that the caller lacks for using the item, if a rule
-// with Announce says that the caller may be told. It returns nothing if another rule
-// denies the item.
-func (t *Tenant) missingScopes(c Caller, item *registry.Item) []string {
-	n := policyNameOf(item)
+// judge is the one loop over the rules of a tenant: it tells whether those in set allow
+// what is called n, and which of them decided, by its place among the rules: the first
+// that denies or else the first that allows, -1 for none. If each is not nil, it is told
+// what every rule says; otherwise the loop ends at the first denial.
+func (t *Tenant) judge(set ruleSet, n *policyName, each func(rule int, says effect)) (allowed bool, by int) {
+	by = -1
+	denied := false
 	for i := range t.rules {
-		if c.rules.has(&t.rules[i]) && t.rules[i].denies(&n) {
-			return nil
+		r := &t.rules[i]
+		says := silent
+		switch {
+		case !set.has(r):
+			says = unapplied
+		case r.denies(n):
+			says = denying
+		case (each != nil || !allowed) && r.allow.match(n):
+			says = allowing
 		}
+		switch {
+		case says == denying && !denied:
+			denied, by = true, i
+		case says == allowing && by < 0:
+			by = i
+		}
+		allowed = allowed || says == allowing
+		if each != nil {
+			each(i, says)
+		} else if denied {
+			break
+		}
+	}
+	return allowed && !denied, by
+}
+
+// whyNot returns why the caller may not use an item that the rules do not allow: which
+// rule decides, the scopes that it wants and the caller lacks, and the word for it in the
+// records. Where no rule denies the item, the rule is the first one that would allow it
+// to this subject with other scopes, -1 for none; one that may be announced comes first.
+func (t *Tenant) whyNot(c *Caller, n *policyName) (reason string, rule int, missing []string) {
+	_, by := t.judge(c.rules, n, nil)
+	if by >= 0 {
+		return reasonDenied, by, nil
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.announce && !c.rules.has(r) && r.concerns(&c.Principal) && r.allow.match(&n) {
-			return r.scopes
+		if c.rules.has(r) || by >= 0 && !r.announce || !r.concerns(&c.Principal) || !r.allow.match(n) {
+			continue
+		}
+		if by = i; r.announce {
+			break
 		}
 	}
-	return nil
+	switch {
+	case by < 0:
+		return reasonNoRule, by, nil
+	case t.rules[by].announce:
+		reason = reasonScope
+	default:
+		reason = reasonLacking
+	}
+	return reason, by, c.lacking(t.rules[by].scopes)
+}
+
+// lacking returns those of the scopes that the caller's token does not have.
+func (c *Caller) lacking(scopes []string) []string {
+	has := func(scope string) bool { return slices.Contains(c.Principal.Scopes, scope) }
+	return slices.DeleteFunc(slices.Clone(scopes), has)
 }
 
 // Caller is who sends a request, and the policy of the tenant that applies. Only Admit

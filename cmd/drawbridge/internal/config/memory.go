@@ -3,7 +3,6 @@ package config
 import (
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
@@ -84,7 +83,7 @@ func (k *memory) shared(t gateway.TenantConfig) gateway.TenantConfig {
 	if k == nil {
 		return t
 	}
-	if before := k.byID[t.ID]; before != nil && reflect.DeepEqual(before, &t) {
+	if before := k.byID[t.ID]; before != nil && before.Equal(&t) {
 		return *before
 	}
 	return t

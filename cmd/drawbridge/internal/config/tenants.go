@@ -40,6 +40,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
 			known = len(r.warnings) == warnings
 		}
+		t.Place = placeOf(m.key)
 		if known {
 			r.known.add(key, len(cfg.Tenants))
 		}
@@ -47,10 +48,12 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	})
 }
 
+func placeOf(n *node) gateway.Place { return gateway.Place{File: n.file, Line: n.line} }
+
 // wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
 // there is no problem.
 func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
-	t := gateway.TenantConfig{ID: m.name}
+	t := gateway.TenantConfig{ID: m.name, Place: placeOf(m.key)}
 	before := len(r.problems)
 	value := r.open(m)
 	r.tenant(cfg, &t, value)
@@ -112,7 +115,7 @@ func (r *reader) checkServerName(at *node) {
 
 // rule reads one rule of the tenant t: to whom it applies, and what it allows or denies.
 func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
-	var rule gateway.Rule
+	rule := gateway.Rule{Line: n.line - t.Place.Line}
 	ok := r.object(n, "a rule", fields{
 		"scopes":   into(&rule.Scopes, r.nonEmpty("scopes")),
 		"subjects": into(&rule.Subjects, r.subjects),

@@ -1,0 +1,470 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// asked is what the command explain is asked about.
+type asked struct {
+	file                    string
+	tenant, issuer, subject string
+	scopes                  string
+	tokenFile               string
+	tool, prompt, resource  string
+	arguments               string
+	request, audit          string
+	online                  bool
+}
+
+// runExplain is the command explain.
+func runExplain(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("explain",
+		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
+			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
+			"       drawbridge explain -request ID [-audit F]",
+		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, arguments, "+
+			"cleaning, server, and what to change.\n"+
+			"With -request it says what happened to one request, from its line in the audit file.\n"+
+			"It starts nothing but the config's own tools, and asks no server unless -online is given.\n"+
+			"Exit 0 when the request would be let through, or is found, 1 when not, "+
+			"2 when the config or the command line is refused.", s)
+	var q asked
+	flags.StringVar(&q.file, "config", defaultConfigFile, "the config `file`")
+	flags.StringVar(&q.tenant, "tenant", "", "the `id` of the tenant")
+	flags.StringVar(&q.issuer, "issuer", "", "the issuer of the token (the first that serves the tenant)")
+	flags.StringVar(&q.subject, "subject", "", "who the token is for")
+	flags.StringVar(&q.scopes, "scopes", "", "scopes of the token, separated by commas")
+	flags.StringVar(&q.tokenFile, "token-file", "", "a `file` with a token, in place of the four above; - is standard input")
+	flags.StringVar(&q.tool, "tool", "", "the `name` of a tool, as clients call it")
+	flags.StringVar(&q.prompt, "prompt", "", "the `name` of a prompt")
+	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
+	flags.StringVar(&q.arguments, "args", "", "the arguments, as `JSON`")
+	flags.StringVar(&q.request, "request", "", "the `id` of a request that was made")
+	flags.StringVar(&q.audit, "audit", "", "the audit `file` that has it (the config's); - is standard input")
+	flags.BoolVar(&q.online, "online", false, "connect to the servers, to know what they offer")
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	if problem := q.problem(); problem != "" {
+		s.complain("drawbridge explain: %s\n", problem)
+		return exitRefused
+	}
+	if q.request != "" {
+		return explainRequest(q, s)
+	}
+	cfg, err := config.Load(q.file, config.ProcessEnvironment())
+	if err != nil {
+		s.complain("%v\n", err)
+		return exitRefused
+	}
+	w := &walk{cfg: cfg, asked: q}
+	allowed, err := w.run(ctx)
+	if err != nil {
+		s.complain("drawbridge explain: %v\n", err)
+		return exitRefused
+	}
+	s.say("%s", w.out.String())
+	if !allowed {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// problem says what is wrong with the question, "" if nothing is.
+func (q *asked) problem() string {
+	items := 0
+	for _, name := range []string{q.tool, q.prompt, q.resource} {
+		if name != "" {
+			items++
+		}
+	}
+	switch {
+	case q.request != "" && (items > 0 || q.tenant != "" || q.tokenFile != ""):
+		return "-request goes with -audit and -config alone"
+	case q.request != "":
+		return ""
+	case items != 1:
+		return "one of -tool, -prompt and -resource is needed, or -request"
+	case q.tokenFile != "" && q.tenant+q.subject+q.scopes+q.issuer != "":
+		return "-token-file goes in place of -tenant, -issuer, -subject and -scopes"
+	case q.tokenFile == "" && (q.tenant == "" || q.subject == ""):
+		return "-tenant and -subject are needed, or -token-file"
+	case q.arguments != "" && q.resource != "":
+		return "a resource takes no arguments"
+	}
+	return ""
+}
+
+// walk explains one request.
+type walk struct {
+	asked
+
+	cfg *config.Config
+	out strings.Builder
+}
+
+// line writes one line of the walk, with what it is about in front.
+func (w *walk) line(about, format string, args ...any) {
+	fmt.Fprintf(&w.out, "%-9s "+format+"\n", append([]any{about}, args...)...)
+}
+
+// run writes the walk, and tells whether the request would be let through.
+func (w *walk) run(ctx context.Context) (bool, error) {
+	principal, refused, err := w.principal(ctx)
+	if err != nil || refused != nil {
+		return false, err
+	}
+	request, err := w.gatewayRequest()
+	if err != nil {
+		return false, err
+	}
+	offers := newOffers(ctx, w.cfg, w.online)
+	defer offers.close()
+	for _, c := range offers.failed() {
+		w.line("server", "%s", c)
+	}
+	return w.judge(ctx, principal, request, offers.catalogue)
+}
+
+// judge writes what becomes of a request where the servers offer what is in the catalogue.
+func (w *walk) judge(
+	ctx context.Context, p auth.Principal, request *gateway.Request, catalogue *registry.Registry,
+) (allowed bool, err error) {
+	g, err := deskOf(w.cfg, catalogue)
+	if err != nil {
+		return false, err
+	}
+	e := g.Explain(ctx, p, request)
+	w.tell(g, &e, p)
+	return e.Outcome == outcomeLet, nil
+}
+
+// outcomeLet is the outcome of a request that would be sent to its server.
+const outcomeLet = "ok"
+
+// deskOf returns a gateway that serves nobody, with the tenants of a config and what the
+// catalogue offers.
+func deskOf(cfg *config.Config, catalogue *registry.Registry) (*gateway.Gateway, error) {
+	g := gateway.New(gateway.Config{
+		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
+		Logger: slog.New(slog.DiscardHandler), Places: cfg.Limits.MaxCalls,
+	})
+	return g, g.SetPolicy(cfg.Digest, cfg.Tenants)
+}
+
+// principal returns who the request is from, and writes how that is known. refused is why
+// the token is none.
+func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.Error, err error) {
+	if w.tokenFile != "" {
+		return w.ofToken(ctx)
+	}
+	var tenants []string
+	for i := range w.cfg.Tenants {
+		tenants = append(tenants, w.cfg.Tenants[i].ID)
+	}
+	if !slices.Contains(tenants, w.tenant) {
+		return p, nil, fmt.Errorf("there is no tenant %q%s", w.tenant, hint(w.tenant, tenants))
+	}
+	if err := checkIssuer(w.cfg, w.issuer); err != nil {
+		return p, nil, err
+	}
+	for i := range w.cfg.Issuers {
+		iss := &w.cfg.Issuers[i]
+		if w.issuer != "" && iss.Issuer.Issuer != w.issuer || !serves(iss, w.tenant) {
+			continue
+		}
+		p = auth.Principal{Issuer: iss.Issuer.Issuer, Subject: w.subject, TenantID: w.tenant}
+		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
+		w.line("issuer", "%s (%s)", p.Issuer, place(w.cfg.Place("issuer "+p.Issuer)))
+		w.line("tenant", "%s, by %s", p.TenantID, tenantSource(iss))
+		w.line("caller", "%s#%s%s", p.Issuer, p.Subject, scopesIn(p.Scopes))
+		return p, nil, nil
+	}
+	if w.issuer != "" {
+		return p, nil, fmt.Errorf("the issuer %s serves other tenants than %s: name one that does, or change its tenant",
+			w.issuer, w.tenant)
+	}
+	return p, nil, fmt.Errorf("no issuer serves the tenant %s", w.tenant)
+}
+
+// tenantSource says what makes the tenant of an issuer's tokens.
+func tenantSource(iss *config.Issuer) string {
+	if iss.TenantClaim != "" {
+		return "the claim " + iss.TenantClaim
+	}
+	return "the issuer's setting tenant"
+}
+
+func scopesIn(scopes []string) string {
+	if len(scopes) == 0 {
+		return ", without scopes"
+	}
+	return ", with the scopes " + strings.Join(scopes, " ")
+}
+
+func place(p config.Problem) string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// ofToken is principal for a token. Where the keys of its issuer have to be fetched and
+// -online is not given, the claims are judged as if the signature were good.
+func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Error, err error) {
+	var data []byte
+	if w.tokenFile == "-" {
+		data, err = readLimited(os.Stdin)
+	} else {
+		data, err = readFileLimited(w.tokenFile)
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	plain := make([]auth.Issuer, 0, len(w.cfg.Issuers))
+	fetched := map[string]bool{}
+	for i := range w.cfg.Issuers {
+		iss := w.cfg.Issuers[i].Issuer
+		if iss.JWKSURL != "" {
+			fetched[iss.Issuer] = true
+			if set := w.keySet(ctx, &w.cfg.Issuers[i]); set != nil {
+				iss.JWKSURL, iss.JWKS = "", set
+				fetched[iss.Issuer] = false
+			}
+		}
+		plain = append(plain, iss)
+	}
+	verifier, err := auth.New(auth.Config{Issuers: plain, Client: noClient()})
+	if err != nil {
+		return p, nil, err
+	}
+	token := strings.TrimSpace(string(data))
+	checked := "its signature is good"
+	p, err = verifier.Verify(ctx, token)
+	if unavailable, ok := errors.AsType[*auth.Error](err); ok && unavailable.Reason == "unavailable" {
+		checked = "its signature was not checked, for the keys are fetched: see -online"
+		p, err = verifier.Unverified(token)
+	}
+	if refused, ok := errors.AsType[*auth.Error](err); ok {
+		w.refusedToken(refused)
+		return p, refused, nil
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	w.line("issuer", "%s (%s), %s", p.Issuer, place(w.cfg.Place("issuer "+p.Issuer)), checked)
+	for i := range w.cfg.Issuers {
+		if iss := &w.cfg.Issuers[i]; iss.Issuer.Issuer == p.Issuer {
+			w.line("tenant", "%s, by %s", p.TenantID, tenantSource(iss))
+		}
+	}
+	w.line("caller", "%s#%s%s, until %s", p.Issuer, p.Subject, scopesIn(p.Scopes),
+		p.Expiry.UTC().Format("2006-01-02 15:04:05 MST"))
+	return p, nil, nil
+}
+
+// refusedToken writes why a token is refused, in words that a client never reads.
+func (w *walk) refusedToken(refused *auth.Error) {
+	code := gateway.CodeOf(outcomeUnauthenticated, refused.Reason, "")
+	fmt.Fprintf(&w.out, "refused: %s, %s (the client reads %s)\n\n", outcomeUnauthenticated, refused.Reason, code)
+	detail := ""
+	if refused.Err != nil {
+		detail = ": " + refused.Err.Error()
+	}
+	w.line("token", "%s%s", meaningOf(outcomeUnauthenticated+", "+refused.Reason).means, detail)
+	if refused.Claimed != "" {
+		w.line("claimed", "the token names the issuer %q", refused.Claimed)
+	}
+	if refused.Issuer != "" {
+		w.line("issuer", "%s (%s)", refused.Issuer, place(w.cfg.Place("issuer "+refused.Issuer)))
+	}
+	if len(refused.Audience) > 0 {
+		w.line("audience", "the token is for %q, expected is %q", refused.Audience, refused.Expected)
+	}
+	w.line("change", "%s", meaningOf(code).cure)
+}
+
+// outcomeUnauthenticated is the outcome of a request whose token is refused.
+const outcomeUnauthenticated = "unauthenticated"
+
+// gatewayRequest returns the request for the desk.
+func (w *walk) gatewayRequest() (*gateway.Request, error) {
+	r := &gateway.Request{
+		Notify: func(context.Context, mcp.Notification) error { return nil }, Tasks: mcp.TasksAsked,
+	}
+	var item mcp.Member
+	switch {
+	case w.tool != "":
+		r.Method, item = mcp.MethodToolsCall, mcp.Member{Name: "name", Value: mcp.String(w.tool)}
+	case w.prompt != "":
+		r.Method, item = mcp.MethodPromptsGet, mcp.Member{Name: "name", Value: mcp.String(w.prompt)}
+	default:
+		r.Method, item = mcp.MethodResourcesRead, mcp.Member{Name: "uri", Value: mcp.String(w.resource)}
+	}
+	members := []mcp.Member{item}
+	if w.arguments != "" {
+		if err := strictjson.Check([]byte(w.arguments)); err != nil {
+			return nil, fmt.Errorf("-args: %w", err)
+		}
+		members = append(members, mcp.Member{Name: "arguments", Value: mcp.RawJSON(w.arguments)})
+	}
+	r.Params = mcp.NewObject(members...)
+	return r, nil
+}
+
+// tell writes what the desk says, the conclusion first.
+func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) {
+	walked := w.out.String()
+	w.out.Reset()
+	fmt.Fprintf(&w.out, "%s\n\n%s", w.conclusion(e), walked)
+	w.tellServer(e)
+	for _, r := range e.Rules {
+		w.line("rule", "%s %s", r.Place, ruleInWords(&r, p))
+	}
+	if len(e.Rules) == 0 && e.Server == "" && e.Outcome == "unknown" {
+		w.line("rule", "none was asked: there is nothing of that name")
+	}
+	for _, l := range e.Limits {
+		w.line("limit", "%s", l)
+	}
+	if len(e.Limits) > 0 {
+		w.line("", "(what is left of them now is not known here)")
+	}
+	w.tellArguments(e)
+	w.line("cleaning", "secrets: %s, hidden text: %s", mode(e.Output.Secrets), mode(e.Output.HiddenText))
+	if e.Outcome != outcomeLet {
+		w.line("change", "%s", w.change(g, e, p))
+	}
+}
+
+// conclusion says in one line what becomes of the request.
+func (w *walk) conclusion(e *gateway.Explanation) string {
+	guessed := ""
+	if e.Guessed {
+		guessed = ", if the server " + e.Server + " has it"
+	}
+	if e.Outcome == outcomeLet {
+		return "let through" + guessed
+	}
+	text := "refused: " + e.Outcome
+	if e.Reason != "" && !strings.HasPrefix(e.Reason, "DB-") {
+		text += ", " + e.Reason
+	}
+	if e.Rule != "" && e.Outcome == outcomeForbidden {
+		text += ", by " + e.Rule
+	}
+	if e.Told != nil {
+		text += " (the client reads " + e.Told.StableCode() + ")"
+	}
+	return text + guessed
+}
+
+func (w *walk) tellServer(e *gateway.Explanation) {
+	switch {
+	case e.Server == "":
+		return
+	case e.Guessed:
+		w.line("server", "%s (%s): what it offers is not known here, so the name alone was judged by the patterns",
+			e.Server, place(w.cfg.Place("server "+e.Server)))
+	default:
+		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Place("server "+e.Server)))
+	}
+}
+
+func (w *walk) tellArguments(e *gateway.Explanation) {
+	switch {
+	case e.Outcome == outcomeInvalidArguments:
+		w.line("arguments", "do not fit the schema: %s", e.Text)
+	case e.Guessed && w.arguments != "":
+		w.line("arguments", "were not checked: the schema is not known here")
+	case e.Outcome == outcomeLet && !e.Guessed && w.resource == "":
+		w.line("arguments", "fit the schema")
+	}
+}
+
+// Outcomes to which the walk has words of its own.
+const (
+	outcomeInvalidArguments = "invalid_arguments"
+	outcomeForbidden        = "forbidden"
+	outcomeUnknown          = "unknown"
+)
+
+// ruleInWords says what a rule says of the item, and why.
+func ruleInWords(r *gateway.RuleSays, p auth.Principal) string {
+	says := "names other items"
+	switch {
+	case r.Denies:
+		says = fmt.Sprintf("denies it by %q", r.Pattern)
+	case r.Allows:
+		says = fmt.Sprintf("allows it by %q", r.Pattern)
+	}
+	if r.Applies {
+		return says
+	}
+	why := "the token lacks " + strings.Join(r.Missing, " ")
+	if r.Others {
+		why = "it is for other subjects than " + p.Issuer + "#" + p.Subject
+	}
+	return "does not apply, " + why + "; it " + says
+}
+
+// change says what an operator may change so that the request is let through.
+func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) string {
+	switch {
+	case e.Outcome == outcomeForbidden && e.Reason == "denied":
+		return fmt.Sprintf("a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+	case e.Outcome == outcomeForbidden && len(e.Missing) > 0:
+		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "), e.Rule)
+	case e.Outcome == outcomeForbidden && e.Reason == "no_rule":
+		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
+	case e.Outcome == outcomeInvalidArguments:
+		return "the arguments"
+	case e.Outcome == outcomeUnknown:
+		near := registry.Nearest(e.Name, g.Names(p, e.Kind))
+		if near != "" {
+			return fmt.Sprintf("no server of the tenant offers it: did you mean %s?", near)
+		}
+		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the name"
+	}
+	if e.Told == nil {
+		return ""
+	}
+	if cure := meaningOf(e.Told.StableCode()).cure; cure != "" {
+		return cure
+	}
+	return e.Told.Message
+}
+
+func mode(m sanitize.Mode) string {
+	switch m {
+	case sanitize.Off:
+		return "off"
+	case sanitize.Block:
+		return "block"
+	default:
+		return "removed"
+	}
+}
+
+// readFileLimited reads a small file.
+func readFileLimited(name string) ([]byte, error) {
+	f, err := os.Open(name) //nolint:gosec // the operator's command line names the file
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(f)
+	return readLimited(f)
+}

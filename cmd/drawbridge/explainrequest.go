@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+)
+
+// explainRequest says what happened to one request, from its lines in the audit file. A
+// call of several rounds has one for each round, and all are shown. The config is needed
+// only for the place of the file.
+func explainRequest(q asked, s streams) int {
+	file := q.audit
+	if file == "" {
+		cfg, err := config.Load(q.file, config.ProcessEnvironment())
+		if err != nil {
+			s.complain("%v\n", err)
+			return exitRefused
+		}
+		if file = cfg.Audit.File; file == "-" {
+			s.complain("drawbridge explain: the audit records go to standard output: " +
+				"name their file with -audit, or - to pipe them\n")
+			return exitRefused
+		}
+	}
+	found := 0
+	_, err := readAudit(file, func(e *entry) {
+		if e.RequestID != q.request && e.CallID != q.request {
+			return
+		}
+		if found++; found > 1 {
+			s.say("\n")
+		}
+		s.say("%s", happened(e))
+	})
+	switch {
+	case err != nil:
+		s.complain("drawbridge explain: %v\n", err)
+		return exitRefused
+	case found == 0:
+		s.complain("drawbridge explain: no line of %s has the request %s; "+
+			"was the file rotated, or is it of another replica?\n", file, q.request)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// happened says in words what a line of the audit says.
+func happened(e *entry) string {
+	var out strings.Builder
+	line := func(about, format string, args ...any) {
+		fmt.Fprintf(&out, "%-9s "+format+"\n", append([]any{about}, args...)...)
+	}
+	code := gateway.CodeOf(e.Outcome, e.Reason, e.Method)
+	ended := e.Outcome
+	if e.Reason != "" && e.Reason != code {
+		ended += ", " + e.Reason
+	}
+	if code != "" {
+		ended += " (the client read " + code + ")"
+	}
+	out.WriteString(ended + "\n\n")
+	line("request", "%s at %s", e.RequestID, e.Time.UTC().Format("2006-01-02 15:04:05.000 MST"))
+	if e.CallID != "" && e.CallID != e.RequestID {
+		line("call", "a later round of the request %s", e.CallID)
+	}
+	if e.Tenant != "" {
+		line("tenant", "%s", e.Tenant)
+	}
+	if e.Subject != "" {
+		line("caller", "%s#%s", e.Issuer, e.Subject)
+	}
+	if e.Method != "" {
+		line("method", "%s %s", e.Method, e.Item)
+	}
+	if e.Server != "" {
+		line("server", "%s", e.Server)
+	}
+	if len(e.Audience) > 0 {
+		line("audience", "the token is for %q, expected is %q", e.Audience, e.Expected)
+	}
+	line("time", "%.4gs", e.Duration)
+	for _, words := range meanings(e, code) {
+		line("means", "%s", words)
+	}
+	if e.Outcome == outcomeForbidden && e.Reason != code {
+		line("change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
+	} else if cure := meaningOf(code).cure; cure != "" {
+		line("change", "%s", cure)
+	}
+	return strings.Map(visible, out.String())
+}
+
+// visible shows what a terminal would obey, in names that clients choose, as U+FFFD.
+func visible(c rune) rune {
+	if c == '\n' || unicode.IsPrint(c) {
+		return c
+	}
+	return unicode.ReplacementChar
+}
+
+// meanings returns what the reference says of how a request ended: of its outcome, of the
+// reason and of the code.
+func meanings(e *entry, code string) []string {
+	var all []string
+	for _, words := range []string{e.Outcome, e.Outcome + ", " + e.Reason, code} {
+		if m := meaningOf(words); m.means != "" {
+			all = append(all, m.means)
+		}
+	}
+	return all
+}

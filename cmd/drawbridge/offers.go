@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// offers is what the servers of a config offer, for commands that start no gateway.
+// Built-in tools and HTTP APIs are known from the config; programs and addresses only if
+// they were asked. Of the others it is known that they were not reached, so that a name
+// can be told to be one of theirs by its prefix.
+type offers struct {
+	catalogue *registry.Registry
+	checks    []check
+	fleet     *fleet
+}
+
+// newOffers returns what the servers of cfg offer; those elsewhere are asked only if
+// online.
+func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
+	o := &offers{catalogue: registry.New()}
+	o.fleet = newFleet(o.catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	o.fleet.apply(ctx, slices.DeleteFunc(cfg.ReachedServers(), config.Server.IsElsewhere))
+	if online {
+		o.checks = tryOnline(ctx, cfg, o.catalogue)
+	}
+	for _, s := range cfg.Servers {
+		failed := slices.ContainsFunc(o.checks, func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
+		if s.IsElsewhere() && (!online || failed) {
+			o.catalogue.Lose(s.Name, s.Prefix)
+		}
+	}
+	return o
+}
+
+// close ends what newOffers has started.
+func (o *offers) close() { o.fleet.close() }
+
+// failed returns the checks that failed.
+func (o *offers) failed() []check {
+	return slices.DeleteFunc(slices.Clone(o.checks), func(c check) bool { return c.OK })
+}
+
+// keySet fetches the key set of an issuer if online; it is nil if it cannot be had.
+func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
+	if !w.online {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(limited, http.MethodGet, iss.JWKSURL, http.NoBody)
+	if err != nil {
+		return nil
+	}
+	response, err := dial.Client(dial.Config{PrivateAddresses: iss.PrivateAddresses}).Do(request)
+	if err != nil {
+		w.line("keys", "cannot be fetched: %v", err)
+		return nil
+	}
+	defer closeQuietly(response.Body)
+	body, err := readLimited(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		w.line("keys", "cannot be fetched: jwks_url answered %d", response.StatusCode)
+		return nil
+	}
+	return body
+}
+
+// noClient returns a client for a verifier that fetches nothing.
+func noClient() *http.Client { return dial.Client(dial.Config{}) }

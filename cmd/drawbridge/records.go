@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// entry is a line of an audit file, as far as commands read it.
+type entry struct {
+	Time      time.Time `json:"time"`
+	RequestID string    `json:"request_id"`
+	CallID    string    `json:"call_id"`
+	Tenant    string    `json:"tenant"`
+	Issuer    string    `json:"issuer"`
+	Subject   string    `json:"subject"`
+	Method    string    `json:"method"`
+	Server    string    `json:"server"`
+	Item      string    `json:"item"`
+	Outcome   string    `json:"outcome"`
+	Reason    string    `json:"reason"`
+	Duration  float64   `json:"duration_seconds"`
+	Audience  []string  `json:"audience"`
+	Expected  []string  `json:"expected"`
+}
+
+// maxAuditLine is more than the longest line of an audit file.
+const maxAuditLine = 64 << 10
+
+// readAudit calls each with every line of the named file that is a record; - is standard
+// input. It returns how many lines are none.
+func readAudit(name string, each func(e *entry)) (unread int, err error) {
+	var from io.Reader = os.Stdin
+	if name != "-" {
+		f, err := os.Open(name) //nolint:gosec // the operator's command line names the file
+		if err != nil {
+			return 0, err
+		}
+		defer closeQuietly(f)
+		from = f
+	}
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxAuditLine)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if len(line) == 0 {
+			continue
+		}
+		var e entry
+		if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() {
+			unread++
+			continue
+		}
+		each(&e)
+	}
+	if err := lines.Err(); err != nil {
+		return unread, fmt.Errorf("read %s: %w", name, err)
+	}
+	return unread, nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/docs"
+)
+
+// developers names the pages that are not for operators.
+func developers() []string {
+	return []string{"README", "architecture", "extending", "fairness-explained", "known-limits"}
+}
+
+// topics returns what help can be asked about: the pages of the documentation by name,
+// without those for developers.
+func topics() []string {
+	var names []string
+	for _, pattern := range []string{"*.md", "reference/*.md"} {
+		files, _ := fs.Glob(docs.Pages, pattern) // the pattern is good
+		for _, file := range files {
+			if name := strings.TrimSuffix(path.Base(file), ".md"); !slices.Contains(developers(), name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// page returns the text of a topic, "" if there is none of that name.
+func page(topic string) string {
+	for _, file := range []string{"reference/" + topic + ".md", topic + ".md"} {
+		if text, err := fs.ReadFile(docs.Pages, file); err == nil {
+			return string(text)
+		}
+	}
+	return ""
+}
+
+// section returns the part of a page below a heading, up to the next of the same level;
+// "" if there is none.
+func section(text, heading string) string {
+	_, rest, found := strings.Cut("\n"+text, "\n## "+heading+"\n")
+	if !found {
+		return ""
+	}
+	body, _, _ := strings.Cut(rest, "\n## ")
+	return "## " + heading + "\n" + body
+}
+
+// runHelp is the command help. Without a topic it prints the commands.
+func runHelp(_ context.Context, args []string, s streams) int {
+	flags := newFlags("help", "[topic]",
+		"Prints a page of the documentation, what it says of a command, or what a code or an outcome means.\n"+
+			"Without a topic it prints the commands and the topics.", s)
+	switch {
+	case len(args) == 0:
+		usage(s.say)
+		return exitOK
+	case strings.HasPrefix(args[0], "-"):
+		code, _ := parseFlags(flags, args, s)
+		return code
+	}
+	return helpOn(strings.Join(args, " "), s)
+}
+
+// helpOn prints what the documentation says of a topic: a page, a command, or a code or
+// outcome of the records.
+func helpOn(topic string, s streams) int {
+	if text := page(topic); text != "" && slices.Contains(topics(), topic) {
+		s.say("%s", text)
+		return exitOK
+	}
+	if text := section(page("commands"), topic); text != "" {
+		s.say("%s\n", strings.TrimRight(text, "\n"))
+		return exitOK
+	}
+	if m := meaningOf(topic); m.means != "" {
+		s.say("%s: %s\n%s", topic, m.means, m.cures())
+		return exitOK
+	}
+	all := topics()
+	for _, c := range commands() {
+		all = append(all, c.name)
+	}
+	s.complain("drawbridge help: there is nothing about %q%s\n\nTopics: %s, "+
+		"each command, and each code and outcome of the records, as drawbridge help DB-TOOL\n",
+		topic, hint(topic, all), strings.Join(topics(), ", "))
+	return exitRefused
+}
+
+// meaning is what the reference says of a code, an outcome or a reason.
+type meaning struct{ means, cure string }
+
+// cures says what to do, as a line; nothing where the reference has no cure.
+func (m meaning) cures() string {
+	if m.cure == "" {
+		return ""
+	}
+	return "cure: " + m.cure + "\n"
+}
+
+// meaningOf looks up a code, an outcome, or an outcome with its reason as "forbidden,
+// denied", in the tables of the reference.
+func meaningOf(words string) meaning {
+	cure := "" // of the row above, which "the same" means
+	wanted := "`" + strings.ReplaceAll(words, ", ", "`, `") + "`"
+	for line := range strings.Lines(page("codes")) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| ") {
+			continue
+		}
+		name := strings.TrimPrefix(cells[0], "| ")
+		if _, after, anchored := strings.Cut(name, "</a>"); anchored {
+			name = after
+		}
+		for i := range cells {
+			cells[i] = plain(strings.TrimSuffix(cells[i], " |"))
+		}
+		if own := strings.Trim(cells[len(cells)-1], "| "); own != "the same" {
+			cure = own
+		}
+		if name != wanted {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(words, "DB-") && len(cells) == 5:
+			return meaning{cells[3], cure}
+		case !strings.HasPrefix(words, "DB-") && len(cells) == 2:
+			return meaning{means: cells[1]}
+		}
+	}
+	return meaning{}
+}
+
+// plain takes the marks of links and code out of a cell.
+func plain(cell string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(cell, "](")
+		if !found {
+			break
+		}
+		if i := strings.LastIndexByte(before, '['); i >= 0 {
+			before = before[:i] + before[i+1:]
+		}
+		out.WriteString(before)
+		_, cell, _ = strings.Cut(rest, ")")
+	}
+	out.WriteString(cell)
+	return strings.ReplaceAll(out.String(), "`", "")
+}

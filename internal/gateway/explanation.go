@@ -1,0 +1,316 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Explanation says what becomes of a request, as far as config, caller, item and
+// arguments decide it, and why.
+type Explanation struct {
+	Outcome, Reason string     // as in the record; "ok": the request would be sent to its server
+	Told            *mcp.Error // that the client would read; nil for none
+	Text            string     // of the result with which wrong arguments are refused; "" for none
+
+	Kind   registry.Kind
+	Name   string
+	Server string // "" if no server of the tenant can have an item of that name
+	// Guessed: nobody knows what the server offers, so the rules were asked about the
+	// name alone.
+	Guessed bool
+
+	Pattern string     // that names the item alone, for a rule
+	Rules   []RuleSays // all, in their order; none where there is no such item
+	Rule    string     // where the rule stands that decides; "" for none
+	Missing []string   // scopes that the rule wants and the token lacks
+
+	Limits []LimitSays // all that the request counts in
+	Output sanitize.Policy
+	Down   *registry.DownError // of the server at the moment; nil if it is up
+}
+
+// RuleSays is what one rule says of an item for a caller.
+type RuleSays struct {
+	Place   string
+	Applies bool
+	Allows  bool   // one of its patterns names the item, whether or not the rule applies
+	Denies  bool   // the same, of the patterns that deny
+	Pattern string // that names the item
+	// Why the rule does not apply: the scopes that the token lacks, or that the caller is
+	// not one of its subjects.
+	Missing []string
+	Others  bool
+}
+
+// LimitSays is one limit that a request counts in.
+type LimitSays struct {
+	Setting string // under limits of the tenant
+	Rate    ratelimit.Limit
+	Places  int // calls at once; zero for rates
+	Never   bool
+}
+
+// toolLimits begins the Setting of a limit of tools, before their pattern.
+const toolLimits = "tools "
+
+// errReached ends an explanation: nothing but the server is left to decide.
+var errReached = errors.New("the item would be used")
+
+// Explain says what would become of a request of the principal, without using the item.
+// It runs the stages of every call that config, caller, item and arguments decide in. It
+// takes tokens and places as a call would, so it is for a gateway that serves nobody. An
+// error says that the tenant is not served, or admits nothing.
+func (g *Gateway) Explain(ctx context.Context, p auth.Principal, r *Request) Explanation {
+	m := g.methods[r.Method]
+	if m == nil {
+		told := mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+		return Explanation{Outcome: outcomeRequest, Told: told}
+	}
+	caller, err := g.Admit(ctx, p, 1)
+	c := g.newCall(caller, r, m)
+	e := Explanation{Kind: kindOf(r.Method), Name: c.spelt()}
+	if caller.Tenant != nil {
+		e.Limits, e.Output = caller.Tenant.limits(nil), caller.Tenant.output
+	}
+	var failure failure
+	if err != nil {
+		told, _ := errors.AsType[*mcp.Error](err)
+		failure = admission(told)
+	} else {
+		result, err := stack([]Stage{g.limited, g.resolved, g.validated}, reached)(ctx, c)
+		e.item(g, c, err)
+		if err = e.guess(g, c, err); errors.Is(err, errReached) {
+			err = nil
+		}
+		if c.outcome == outcomeInvalid {
+			e.Text = textOf(result)
+		}
+		failure = explain(err)
+	}
+	e.Outcome, e.Reason, e.Told = c.kind(failure), failure.reason, failure.told
+	if u := failure.unknown; u != nil {
+		e.Rule, e.Missing = u.rule, u.missing
+	}
+	return e
+}
+
+func reached(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, errReached }
+
+// admission returns what becomes of a request that Admit refuses, in the words of the
+// door's record.
+func admission(told *mcp.Error) failure {
+	f := failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
+	if told.Code == mcp.CodeForbidden {
+		f.kind = outcomeForbidden
+	}
+	return f
+}
+
+func kindOf(method string) registry.Kind {
+	switch method {
+	case mcp.MethodPromptsGet:
+		return registry.KindPrompt
+	case mcp.MethodResourcesRead:
+		return registry.KindResource
+	}
+	return registry.KindTool
+}
+
+// textOf returns the text of a result of our own.
+func textOf(result mcp.Object) string {
+	parts, _ := result.Value("content").Elements()
+	if len(parts) == 0 {
+		return ""
+	}
+	text, _ := parts[0].Member("text").Text()
+	return text
+}
+
+// item notes what the rules say of the item that the request means, if there is one.
+func (e *Explanation) item(g *Gateway, c *call, err error) {
+	item := c.item
+	if unknown, ok := errors.AsType[*unknownError](err); ok {
+		item = unknown.item
+	}
+	if item == nil && c.charged != nil {
+		item = &c.charged.Item
+	}
+	if item == nil {
+		return
+	}
+	n := policyNameOf(item)
+	e.Server, e.Down = item.Server, item.Down()
+	e.judge(g, &c.caller, &n)
+	if item.Kind == registry.KindTool {
+		e.Limits = c.caller.Tenant.limits(&n)
+	}
+}
+
+// guess judges a name that is not in the catalogue, and that a server of the tenant may
+// have whose lists are not known. It returns the error that a request would end in if the
+// server has the item, and err where no server may have it.
+func (e *Explanation) guess(g *Gateway, c *call, err error) error {
+	view := g.look(c.caller.Tenant).view
+	unknown, _ := errors.AsType[*unknownError](err)
+	down, _ := errors.AsType[*registry.DownError](err)
+	switch {
+	case e.Server != "":
+		e.Guessed = !view.Listed(e.Server, e.Kind)
+		return err
+	case unknown == nil && down == nil:
+		return err
+	}
+	item := view.Unreached(e.Kind, e.Name)
+	n := policyName{kind: e.Kind, name: e.Name}
+	if item != nil {
+		n, e.Server = policyNameOf(item), item.Server
+	} else if e.Server = c.caller.Tenant.unprefixed(view, e.Kind); e.Server == "" {
+		return err
+	}
+	e.Guessed = true
+	e.judge(g, &c.caller, &n)
+	e.Limits = c.caller.Tenant.limits(&n)
+	if allowed, _ := c.caller.Tenant.judge(c.caller.rules, &n, nil); !allowed {
+		return g.refused(&c.caller, &n, e.Name)
+	}
+	never := func(l LimitSays) bool { return l.Never && strings.HasPrefix(l.Setting, toolLimits) }
+	if slices.ContainsFunc(e.Limits, never) {
+		return limitError{&ratelimit.ExceededError{}, []rate{{codeToolLimit, "tools"}}}
+	}
+	return nil
+}
+
+// unprefixed returns the server without a prefix whose items of that kind are not known,
+// "" for none.
+func (t *Tenant) unprefixed(view *registry.View, kind registry.Kind) string {
+	if kind == registry.KindResource {
+		return ""
+	}
+	for _, server := range t.servers {
+		if prefix, set := t.prefixes[server]; set && prefix == "" && !view.Listed(server, kind) {
+			return server
+		}
+	}
+	return ""
+}
+
+// judge notes what every rule says of the item that is called n, and which decides.
+func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
+	t := c.Tenant
+	e.Rules, e.Pattern = nil, n.pattern()
+	_, by := t.judge(c.rules, n, func(i int, says effect) {
+		r := &t.rules[i]
+		one := RuleSays{
+			Place: g.placeOf(t, i), Applies: says != unapplied,
+			Allows: says == allowing, Denies: says == denying,
+		}
+		if says == unapplied {
+			one.Others, one.Missing = !r.concerns(&c.Principal), c.lacking(r.scopes)
+			one.Denies = r.denies(n)
+			one.Allows = !one.Denies && r.allow.match(n)
+		}
+		cfg := &t.config.Rules[i]
+		switch {
+		case one.Denies:
+			one.Pattern = naming(cfg.Deny, n, func(r *rule) bool { return r.denies(n) })
+		case one.Allows:
+			one.Pattern = naming(cfg.Allow, n, nil)
+		}
+		e.Rules = append(e.Rules, one)
+	})
+	if by >= 0 {
+		e.Rule = g.placeOf(t, by)
+	}
+}
+
+// naming returns the first of the patterns that names what is called n, or that denies
+// it, as it is written.
+func naming(patterns []string, n *policyName, denies func(*rule) bool) string {
+	i := slices.IndexFunc(patterns, func(pattern string) bool {
+		cfg := Rule{Allow: []string{pattern}}
+		if denies != nil {
+			cfg = Rule{Deny: cfg.Allow}
+		}
+		r, err := compileRule(&cfg)
+		if err != nil {
+			return false
+		}
+		if denies != nil {
+			return denies(&r)
+		}
+		return r.allow.match(n)
+	})
+	if i < 0 {
+		return ""
+	}
+	return patterns[i]
+}
+
+// limits returns the limits that a call of the tenant counts in, with those of the tool
+// that is called n, nil for none.
+func (t *Tenant) limits(n *policyName) []LimitSays {
+	all := []LimitSays{
+		{Setting: "requests", Rate: t.requests.Limit},
+		{Setting: "calls", Rate: t.calls.Limit},
+		{Setting: "user_calls", Rate: t.userCalls},
+		{Setting: "concurrency", Places: t.concurrency, Never: t.concurrency == 0},
+	}
+	for _, l := range t.tools {
+		if n != nil && n.kind == registry.KindTool && n.fits(l.pattern) {
+			all = append(all, LimitSays{Setting: toolLimits + l.pattern, Rate: l.limit})
+		}
+	}
+	for i := range all {
+		if l := &all[i]; l.Setting != "concurrency" {
+			l.Never = l.Rate.Rate <= 0 || l.Rate.Burst <= 0
+		}
+	}
+	return all
+}
+
+// String says the limit in words.
+func (l LimitSays) String() string {
+	switch {
+	case l.Never:
+		return l.Setting + ": lets nothing through"
+	case l.Places > 0:
+		return fmt.Sprintf("%s: %d at once", l.Setting, l.Places)
+	}
+	rate := strings.TrimSuffix(fmt.Sprintf("%.3f", l.Rate.Rate), ".000")
+	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
+}
+
+// Names returns what the tenant of a principal calls the items of a kind that it has.
+func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
+	c, err := g.Resolve(p)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	view := g.look(c.Tenant).view
+	add := func(item *registry.Item) { names = append(names, item.Exposed) }
+	switch kind {
+	case registry.KindTool:
+		for _, tool := range view.Tools {
+			add(&tool.Item)
+		}
+	case registry.KindPrompt:
+		for _, prompt := range view.Prompts {
+			add(&prompt.Item)
+		}
+	case registry.KindResource, registry.KindTemplate:
+		for _, resource := range view.Resources {
+			add(&resource.Item)
+		}
+	}
+	return names
+}

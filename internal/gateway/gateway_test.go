@@ -92,6 +92,18 @@ func TestUnknownAndForbiddenToolsLookTheSame(t *testing.T) {
 	}
 }
 
+func TestScopesThatWouldNotHelpAreNotAnnounced(t *testing.T) {
+	both := Rule{
+		Scopes: []string{"admin"}, Allow: []string{"box__*"}, Deny: []string{"box__plain"}, Announce: true,
+	}
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{both}})
+	for tool, want := range map[string]string{"box__echo": "DB-SCOPE", "box__plain": "DB-TOOL"} {
+		if _, _, failure := b.run(t, tool, `{}`); failure.StableCode() != want {
+			t.Errorf("%s: got %v, want %s", tool, failure, want)
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
 	admin := alice
 	admin.Scopes = []string{"tools.read", "admin"}

@@ -327,7 +327,10 @@ func (t *Tenant) whyNot(c *Caller, n *policyName) (reason string, rule int, miss
 	}
 	for i := range t.rules {
 		r := &t.rules[i]
-		if c.rules.has(r) || by >= 0 && !r.announce || !r.concerns(&c.Principal) || !r.allow.match(n) {
+		if c.rules.has(r) || by >= 0 && !r.announce || !r.concerns(&c.Principal) {
+			continue
+		}
+		if !r.allow.match(n) || r.denies(n) { // a rule that does both would deny, with its scopes
 			continue
 		}
 		if by = i; r.announce {
